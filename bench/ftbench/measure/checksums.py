@@ -7,6 +7,7 @@ order are those of the loader's tensor.
 
 from __future__ import annotations
 
+import functools
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -130,7 +131,4 @@ def _array(leaf: Any) -> Any:
 
 
 def _folded(arrays: Iterable[Any]) -> int:
-    checksum = 0
-    for array in arrays:
-        checksum = zlib.crc32(array, checksum)
-    return checksum
+    return functools.reduce(lambda checksum, array: zlib.crc32(array, checksum), arrays, 0)

@@ -158,8 +158,7 @@ OPEN: dict[str, Callable[..., Any]] = {
 def open_loader(task: Task, dataset: Any, persistent: bool, **options: Any) -> contextlib.closing:
     """Return a context manager of the task's loader, whose `epoch(samples)` is an iterator over batches.
 
-    Args:
-        persistent: True if workers stay between epochs, where the loader can do that.
-        options: further arguments of torch's DataLoader. Raises TypeError if the variant does not take them.
+    Persistent workers stay between epochs, where the loader can do that. Raises TypeError if the variant does not take
+    the `options`, further arguments of torch's DataLoader.
     """
     return contextlib.closing(OPEN[task.variant](task, dataset, persistent, **options))

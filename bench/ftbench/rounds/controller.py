@@ -165,11 +165,9 @@ class Controller:
     def warm_up(self, candidates: Sequence[Candidate]) -> Costs:
         """Run one uncounted trial in each twin, and return the costs of trials on this machine.
 
-        This brings the interpreters, libraries and images into the page cache, and shows early that a twin works. A
-        candidate that fails here gets its second try in the first round, if another candidate of its twin succeeds.
-
-        The costs have the shortest time for imports and for warm-ups, since the other trials had more to read from
-        disk, and the mean time of a turn. A trial without turns has all its time in `turn`.
+        This fills the page cache, and shows early that a twin works. A candidate that fails here gets its second try in
+        the first round, if another one of its twin succeeds. The costs have the shortest time for imports and for
+        warm-ups, since the other trials read more from disk, and the mean time of a turn. Without turns, all is a turn.
         """
         found: list[Costs] = []
         hung: set[bool] = set()
@@ -230,12 +228,11 @@ class Controller:
     ) -> Iterator[Round]:
         """Yield finished rounds of the ranked candidates (ComparisonPlan.ranked).
 
-        With `most`, there are `most` rounds. Without it, rounds end once the fewest are done and either `enough()` is
-        true or the next round would end after `deadline` (time.monotonic()). If the fewest rounds no longer fit,
-        because the machine has become slower, later rounds lack the candidates of the highest ranks.
+        There are `most` rounds. Without it, rounds end once the fewest are done and either `enough()` is true or the
+        next would end after `deadline` (time.monotonic()). If the fewest no longer fit, since the machine has become
+        slower, later rounds lack the candidates of the highest ranks. A candidate whose trial fails twice is left out.
 
-        A candidate whose trial fails twice is left out from then on (`failed`). Raises TrialFailed if no candidate is
-        left, and Interrupted, WorkDiffers, Unavailable or TwinError; rounds already yielded stand.
+        Raises TrialFailed if no candidate is left, and Interrupted, WorkDiffers, Unavailable or TwinError.
         """
         fewest = self.fewest if most is None else most
         ranked = sorted((each for each in ranked if each[1] not in self.failed), key=lambda each: each[0])

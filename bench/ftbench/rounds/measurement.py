@@ -55,8 +55,8 @@ class Measurement:
     ) -> Iterator[model.Scenario]:
         """Yield the scenario's record after every round; none if no candidate can be measured here.
 
-        `share` says how many seconds there are for it. Raises what Controller.rounds does, and TrialFailed in the end
-        if some candidates could not be measured; sizing.DoesNotFit.
+        `share` says how many seconds there are for it. Raises what Controller.rounds does, and sizing.DoesNotFit.
+        Raises TrialFailed in the end if some candidates could not be measured.
         """
         if self.scenario.name == OWN:
             minutes = own.LOOK.patience / 60
@@ -217,10 +217,9 @@ class Measurement:
         return given or usual
 
     def work(self, candidates: Sequence[Candidate], sources: Sources) -> tuple[Work, list[Candidate]]:
-        """Return the amount of work of the trials in each case, and the candidates. Both only as far as memory allows.
+        """Return the work of the trials in each case, and the candidates, as far as memory allows; note the others.
 
-        Warns if batches had to be made smaller. Notes the cases, and the worker processes, that do not fit into
-        memory. Raises sizing.DoesNotFit if no candidate of the first case fits: the first is the most important.
+        Raises sizing.DoesNotFit if no candidate of the first case fits: the first is the most important.
         """
         result, found = Work(self.scenario, {}, sizing.room(self.twins.memory())), []
         for case in self.scenario.plan.cases:

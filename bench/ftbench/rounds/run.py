@@ -1,8 +1,7 @@
 """A run of the benchmark: from the options to results on disk, whatever happens on the way.
 
-The states of a run are those of its record's `status`: "incomplete" from the first finished
-round on, "complete" once all rounds of all scenarios are done. Every finished round is written
-before the next one begins.
+The record is "incomplete" from the first finished round on, and "complete" once all rounds of all scenarios are done.
+Every finished round is written before the next one begins.
 """
 
 import contextlib

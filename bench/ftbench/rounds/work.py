@@ -38,19 +38,14 @@ class Work:
     def demand(self, candidate: Candidate) -> sizing.Demand:
         """Return the memory that the candidate's trial needs."""
         load, variant = self.cases[candidate.case].load, VARIANTS[candidate.variant]
-        need = sizing.demand(
-            load.batch_size * load.sample_bytes,
-            candidate.workers,
-            PREFETCH_FACTOR,
-            variant.queued_per_worker,
-            self.scenario.case(candidate.case).dataset_bytes,
-        )
+        batch, dataset = load.batch_size * load.sample_bytes, self.scenario.case(candidate.case).dataset_bytes
+        need = sizing.demand(batch, candidate.workers, PREFETCH_FACTOR, variant.queued_per_worker, dataset)
         return need if variant.processes else sizing.Demand(need.memory, 0)
 
     def groups(self, candidates: Sequence[Candidate]) -> list[list[Candidate]]:
-        """Return the candidates in groups whose trials are alive at the same time and take turns.
+        """Return the candidates in groups whose trials are alive at the same time and take turns, by cases.
 
-        A trial with one turn is a group by itself. The others form groups as large as memory allows, in order of cases.
+        A trial with one turn is a group by itself. The other groups are as large as memory allows.
         """
         single = [[c] for c in candidates if self.turns(c) == 1]
         several = [c for case in self.cases for c in candidates if c.case == case and self.turns(c) > 1]
@@ -97,20 +92,15 @@ class Work:
         about = [self.scenario.case(name) for name in found] if any(found) else []
         return next(iter(found.values())), [
             MeasuredCase(
-                name=case.name,
-                title=case.title,
-                parameters=dict(case.parameters),
-                value=case.value,
-                **vars(found[case.name]),
+                name=c.name, title=c.title, parameters=dict(c.parameters), value=c.value, **vars(found[c.name])
             )
-            for case in about
+            for c in about
         ]
 
 
 def warmup_batches(workers: int) -> int:
     """Return the number of batches that a trial loads before the timed part: as many as are in memory at a time.
 
-    From then on a loader that recycles the memory of batches does so. With fewer, the timed part would mostly show the
-    first use of new memory, which is rare in an epoch of hundreds of batches.
+    From then on a loader recycles the memory of batches. The first use of new memory is rare in a long epoch.
     """
     return sizing.batches_under_way(PREFETCH_FACTOR, workers)

@@ -6,6 +6,8 @@ random numbers come from ftloader.sample_rng, so every candidate does the same w
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ftbench.measure import epochs
 from ftbench.plan.candidates import CONFIGS
 from ftbench.plan.case import Amount
@@ -22,16 +24,8 @@ DESCRIPTION = "when do workers pay? light and heavy augmentation with 0, 1, ... 
 def _workers_bring(side: Side) -> Comparison:
     """Compare *side* with loading without workers. A quick run does so for the headline's two candidates alone."""
     importance, quick = (0, "ends") if side in (FT, GIL) else (4 if side.config == "ft-gil" else 2, "")
-    return Comparison(
-        side,
-        Side(side.config, "serial", workers=0),
-        why="what workers bring",
-        kind="workers",
-        importance=importance,
-        every_count=True,
-        quick=quick,
-        first_only=True,
-    )
+    made = Comparison(side, Side(side.config, "serial", workers=0), why="what workers bring", kind="workers")
+    return replace(made, importance=importance, every_count=True, quick=quick, first_only=True)
 
 
 WORKERS = tuple(_workers_bring(sides[config]) for config in reversed(CONFIGS) for sides in (THREADS, PROCESSES))

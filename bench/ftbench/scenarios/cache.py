@@ -75,9 +75,8 @@ def _remove_left() -> None:
 def measure(task: Task) -> dict:
     """Load epochs of the samples in the cache, until `task.batches` batches were taken.
 
-    Returns the metrics gb_per_s (1e9 bytes of samples a second, gaps between epochs included), time_to_first_batch (s,
-    from the first fetch) and pss_mib (at the end). The curves CURVES have one value an epoch, over the time of its
-    end; a stall is the wait from the last batch of one epoch to the first of the next.
+    Returns the metrics gb_per_s (1e9 bytes a second, gaps between epochs included), time_to_first_batch (s, from the
+    first fetch) and pss_mib (at the end), and CURVES with one value an epoch. A stall is the wait between two epochs.
     """
     import numpy
 

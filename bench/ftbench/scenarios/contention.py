@@ -101,7 +101,7 @@ def started(kind: Kind, workers: int, processes: bool) -> Iterator[Callable[[int
     """Context manager: threads or processes that do operations of a kind, all from the same moment on.
 
     It gives a function that runs a number of operations in each of one worker or all of them. Threads share the state,
-    unless the kind is private. Processes are forked and have their own. All processes of a machine share the clock.
+    unless the kind is private. Processes are forked and have their own.
     """
     fork = multiprocessing.get_context("fork")
     barrier = fork.Barrier if processes else threading.Barrier
@@ -157,9 +157,8 @@ def seconds(spans: Spans) -> float:
 def measure(task: Task) -> dict:
     """Time one kind of operation (the case's parameter "kind") by one worker and by all, in turns.
 
-    Every worker does `batch_size` x batches-per-worker operations, fewer of heavy kinds. Returns the metrics
-    operation_ns (in a worker while all work, median of the repetitions) and scaling (operations per second of all
-    workers over those of one), and the distributions `operation` and `operation-alone` (ns, by worker and repetition).
+    Returns the metrics operation_ns (in a worker while all work, median of the repetitions) and scaling (operations per
+    second of all workers over those of one), and the distributions `operation` and `operation-alone` (ns).
     """
     kind = KINDS[task.parameters["kind"]]
     operations = max(1, task.batch_size * (task.batches // task.workers) // kind.weight // UNROLLED) * UNROLLED

@@ -52,12 +52,9 @@ class PythonStep:
 def measure(task: Task) -> dict:
     """Time the steps of a loop while the loader loads at a part of its full rate (the case's "rate", 0 to 1).
 
-    There are three parts:
-
-    1. The loader alone gives `task.batches` batches; that is its full rate.
-    2. The steps alone. Their median says how many batches a step has to take.
-    3. Both. At rate 1 the loop takes batches at the full rate and waits for late ones. At 1/2 the loop takes half as
-       many, and the loader waits for room in its queue. At 0 the loader is idle.
+    There are three parts: the loader alone gives `task.batches` batches, which is its full rate; the steps alone, whose
+    median says how many batches a step has to take; both. At rate 1 the loop takes batches at the full rate and waits
+    for late ones. At 1/2 it takes half as many, and the loader waits for room in its queue. At 0 the loader is idle.
 
     A step's time is that of its Python code, without taking batches. Returns the metrics step_median_ms and
     step_p99_ms, and the distributions `step` and `step-alone` (ms), `taking` (ms to take a batch, waiting included),
@@ -154,14 +151,10 @@ def _slowed(side: Side, case: Case) -> Comparison:
     """Compare a candidate that loads at the case's rate with the same candidate idle."""
     # The idle candidate stays as long as the loading one does in the grid.
     always = side in (FT, GIL, THREADS["ft-gil"]) and case is FULL
-    return Comparison(
-        replace(side, case=case.name),
-        replace(side, case=IDLE.name),
-        kind="interference",
-        importance=0 if always else 2 if side.config == "ft-gil" else 1,
-        every_count=True,
-        quick="ends" if side in (FT, GIL) else "most",
-    )
+    importance = 0 if always else 2 if side.config == "ft-gil" else 1
+    made = Comparison(replace(side, case=case.name), replace(side, case=IDLE.name), kind="interference")
+    quick = "ends" if side in (FT, GIL) else "most"
+    return replace(made, importance=importance, every_count=True, quick=quick)
 
 
 SCENARIO = of_images(

@@ -54,14 +54,9 @@ def measure(task: Task) -> Turns:
 
 
 def _case(milliseconds: int, quick_batches: int) -> Case:
-    return Case(
-        f"{milliseconds}-ms",
-        f"first byte after {milliseconds} ms",
-        {"delay": milliseconds / 1000},
-        milliseconds / 1000,
-        quick=Amount(8, quick_batches),
-        full=Amount(8, 2 * quick_batches),
-    )
+    title, delay = f"first byte after {milliseconds} ms", milliseconds / 1000
+    full, quick = Amount(8, 2 * quick_batches), Amount(8, quick_batches)
+    return Case(f"{milliseconds}-ms", title, {"delay": delay}, delay, full=full, quick=quick)
 
 
 # More batches where waiting is short, but few enough that 64 workers, which then compute, do not take minutes.

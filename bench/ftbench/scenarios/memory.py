@@ -68,15 +68,12 @@ def measure(task: Task) -> dict:
             if number in looks:
                 usage.append(tree_usage())
                 done.append((number + 1) * task.batch_size)
-    pss, uss = [one.pss for one in usage], [one.uss for one in usage]
+    found = {"pss_mib": [one.pss for one in usage], "uss_mib": [one.uss for one in usage]}
     over = {"title": "samples loaded", "values": done}
     return {
-        "metrics": {"pss_mib": max(pss), "uss_mib": max(uss)},
+        "metrics": {name: max(values) for name, values in found.items()},
         **seen.result(samples, len(batch)),
-        "distributions": {
-            "pss_mib": {"unit": "MiB", "values": pss, "over": over},
-            "uss_mib": {"unit": "MiB", "values": uss, "over": over},
-        },
+        "distributions": {name: {"unit": "MiB", "values": values, "over": over} for name, values in found.items()},
     }
 
 

@@ -208,17 +208,8 @@ DECODERS = (
     Case("nvimgcodec", "nvImageCodec", {"decoder": "nvimgcodec"}),
 )
 # One decoder against the other, for every candidate: both load the same images.
-BY_DECODER = tuple(
-    Comparison(
-        replace(side, case="nvimgcodec"),
-        replace(side, case="pillow"),
-        kind="case",
-        every_count=True,
-        measures=False,
-        first_only=True,
-    )
-    for side in OURS
-)
+_by_decoder = functools.partial(Comparison, kind="case", every_count=True, measures=False, first_only=True)
+BY_DECODER = tuple(_by_decoder(replace(side, case="nvimgcodec"), replace(side, case="pillow")) for side in OURS)
 _scenario = functools.partial(of_images, group=NAME, dataset=dataset, measure=measure, plan=grid(), note=backend_note)
 
 SCENARIOS = (

@@ -52,12 +52,9 @@ class TorchStep:
 def measure(task: Task) -> dict:
     """Time a step of training with its batch, and its two parts alone, over `task.batches` steps each.
 
-    Training gets as much work as takes the case's "ratio" times as long as loading one batch, by an epoch of loading
-    alone. Each part starts with one batch in hand and no other ready. The epoch is longer than the timed part, so that
-    loading goes on to the end.
-
-    Returns the metrics step_over_max (1 if loading and training overlap perfectly) and step_over_sum (1 if they do not
-    overlap), and the distributions `step`, `load` and `train`: ms of each repetition's mean step.
+    Training takes the case's "ratio" times as long as loading one batch. Each part starts with one batch in hand and no
+    other ready; loading goes on to its end. Returns the metrics step_over_max (1 if loading and training overlap
+    perfectly) and step_over_sum (1 if they do not), and the distributions `step`, `load` and `train` (ms, mean steps).
     """
     train, seen = TorchStep(), checksums.Seen()
     steps = task.batches

@@ -1,9 +1,8 @@
 """The group `peers`: this project's loader against torch's, torchdata.nodes', spdl's and none, with targets.
 
-The samples are JPEGs, and samples that cost little or nothing, which show the loader's own cost. The latter have
-several shapes: an int, small and large tensors, several values, lengths that change from batch to batch, and arrays
-of 4 MiB. This loader chooses whether to copy samples into the batch one by one. So shapes are also compared with the
-same threads and torch's default_collate after the last sample of a batch (variant loader-stack).
+The samples are JPEGs, and samples of several shapes that cost little or nothing, which show the loader's own cost.
+This loader chooses whether to copy samples into the batch one by one. So shapes are also compared with the same threads
+and torch's default_collate after the last sample of a batch (variant loader-stack).
 """
 
 from __future__ import annotations
@@ -109,8 +108,7 @@ def images(task: Task) -> PillowDataset:
 def measure_starts(task: Task) -> dict:
     """Start `task.batches` loaders; each is closed at its first batch, before the next starts.
 
-    The only metric is time_to_first_batch (s): the median over the starts. Each epoch is longer than what is
-    prefetched. The checksums in `rows` are those of the first batches.
+    The metric is time_to_first_batch (s), the median over the starts. Each epoch is longer than what is prefetched.
     """
     dataset = task.dataset()
     samples = (task.prefetch_factor + 1) * task.workers * task.batch_size

@@ -29,8 +29,8 @@ SAMPLE_BYTES = 4 * MIB
 class Shards:
     """Dataset of samples that lie back to back in files: ``numpy.fromfile(path, int16, count, offset=...)``.
 
-    Sample i is an int16 array of 1024 columns; with `tensors` a torch tensor on the same memory. With `forget`, the
-    kernel drops each sample from its page cache once it is read, so that the next epoch reads it from the disk again.
+    Sample i is an int16 array of 1024 columns; with `tensors` a torch tensor. With `forget`, the kernel drops each
+    sample from its page cache once it is read.
     """
 
     def __init__(self, paths: Sequence[str], sample_bytes: int, tensors: bool = False, forget: bool = False):
@@ -94,13 +94,12 @@ def measure(task: Task) -> Turns:
 
     These parameters of the case change the measurement:
 
-    - cold: if true, files are dropped from the page cache first; if false, read into it. Raises NotDropped if the
-      kernel keeps them.
+    - cold: files are dropped from the page cache first, or read into it. Raises NotDropped if the kernel keeps them.
     - pickled: batches are numpy arrays.
-    - pinned: every batch is copied to the GPU: if true, from pinned memory without blocking; if false, from ordinary
-      memory. The GPU reads pinned memory without the CPU (https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html).
-      torch's worker processes fill shared memory, so its loader copies every batch once more, in a thread. This
-      project's worker threads write samples into pinned memory directly.
+    - pinned: every batch is copied to the GPU, from pinned memory without blocking, or from ordinary memory. torch's
+      worker processes fill shared memory, so its loader copies every batch once more, in a thread. This project's
+      worker threads write samples into pinned memory directly.
+      (https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html)
     """
     case = task.parameters
     if case.get("cold"):

@@ -38,12 +38,8 @@ class Table:
 def measure(task: Task) -> dict:
     """Run two epochs of a loader without persistent workers, then two of one with them.
 
-    Returns the metrics:
-
-    - time_to_first_batch: from the start of a new loader's first epoch to its first batch (s);
-    - epoch_gap: from an epoch's last batch to the first of the next, which new workers load (s);
-    - epoch_gap_persistent: the same with the workers of the epoch before (s).
-
+    Returns the metrics time_to_first_batch (s, of a new loader), epoch_gap (s, from an epoch's last batch to the first
+    of the next, which new workers load) and epoch_gap_persistent (the same with the workers of the epoch before).
     Checksums are of the first epoch's batches, then of the other epochs' first ones.
     """
     data, samples = task.dataset(), task.batches * task.batch_size

@@ -30,15 +30,12 @@ def steps_per_epoch(task: Task) -> int:
 def measure(task: Task) -> dict:
     """Train the same network for EPOCHS epochs on the loader's batches.
 
-    Returns the metrics, over the epochs after the first, which starts the workers:
+    Returns the metrics epoch_seconds and utilisation, medians over the epochs after the first. Utilisation is the part
+    of the time in which the accelerator had a step to work on (%), or without one the CPU time of this process and its
+    workers, as part of the usable CPUs' time. The distributions are `loss`, a curve over the steps, and `epoch` (s).
 
-    - epoch_seconds: the median time;
-    - utilisation: the part of the time in which the accelerator had a step to work on (%). Without one, the CPU time
-      of this process and its workers, as part of the usable CPUs' time.
-
-    The distributions are `loss`, a curve over the steps, and `epoch` (s). Losses depend only on the batches and the
-    seed, bit for bit: one thread computes, with torch's deterministic algorithms. So `rows` has a checksum of each
-    batch's samples, then one of each step's loss.
+    Losses depend only on the batches and the seed, bit for bit: one thread computes, with torch's deterministic
+    algorithms. So `rows` has a checksum of each batch's samples, then one of each step's loss.
     """
     import torch
 
@@ -125,10 +122,9 @@ SIDE = 64
 
 
 class Quadrants:
-    """Dataset of random crops of photographs, labelled with the brightest quadrant.
+    """Dataset of random crops of photographs, labelled with the brightest quadrant: (uint8 (3, 64, 64), int 0 to 3).
 
-    Sample k is (uint8 tensor (3, 64, 64), int 0 to 3). Epoch e has the samples e * `per_epoch` and following. Shuffle
-    and crops depend on the seed and k alone, so every loader gives the same samples.
+    Epoch e has the samples e * `per_epoch` and following. Shuffle and crops depend on the seed and the index alone.
     """
 
     def __init__(self, paths: list[str], per_epoch: int, epochs: int, seed: int):

@@ -2,12 +2,11 @@
 
 ``python -m ftbench.trial.child`` reads its request, a line of JSON, from stdin and writes its result, another one,
 to stdout. It first imports what all trials need, while others do the same. Then, and whenever it could let other
-trials have their turns, it says so ({"waiting": true}) and stands still until it is sent a line. It measures and
-reports; what is compared with what is the controller's.
+trials have their turns, it says so ({"waiting": true, "own_seconds": CPU time so far, children's included}) and stands
+still until it is sent a line.
 
 The request is that of ftbench.plan.scenario.Task, and "parent": the id of the process that started the trial. The
-result is that of `measure`. While the trial waits, it reports how much CPU time it and its children have used:
-own_seconds.
+result is that of `measure`.
 """
 
 import json

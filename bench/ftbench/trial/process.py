@@ -86,10 +86,9 @@ class Process:
 
 
 class TrialProcess(Process):
-    """One trial (ftbench.trial.child). Raises OSError if the process cannot be started.
+    """One trial (ftbench.trial.child), which imports at once and waits for its first turn. Raises OSError.
 
-    The process imports at once, and waits for its first turn. Other load is recorded only while it measures, not while
-    it waits.
+    Other load is recorded only while the trial measures, not while it waits.
     """
 
     def __init__(self, python: str, request: dict, watch: Watch, packages: str | None = None):
