@@ -141,8 +141,7 @@ def compare_parser(program: str = PROGRAM) -> argparse.ArgumentParser:
         prog=f"{program} compare",
         description=COMPARE,
         epilog="Exit status: 0 nothing changed beyond the noise, 1 something did (or an outcome of the thread-safety "
-        "suite), 2 the runs cannot be read or "
-        "have nothing in common.",
+        "suite), 2 the runs cannot be read or have nothing in common.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     for name, which in (("a", "earlier"), ("b", "later")):

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 
 from ftbench.data.images import default_images
-from ftbench.measure.bare_loop import BareLoop
+from ftbench.measure.loaders import BareLoop
 from ftbench.scenarios.pillow import DecodedImages, PillowDataset
 from ftloader import DataLoader
 from ftloader.batch.memory import keep_freed_memory

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from ftbench.data import images
+from ftbench.document.model import Dataset
 
 MIB = 1024 * 1024
 # Few enough for any page cache, so that a warm cache is not the disk.
@@ -54,8 +55,12 @@ def default_records(progress: images.Progress, count: int = RECORDS) -> list[Pat
     return images.cached(name, "pickle", count, 4 * MIB + 50_000, write, progress)
 
 
-# Functions that make generated files other than images, by the name of the source.
-GENERATED: dict[str, Callable[[images.Progress], list[Path]]] = {"shards": default_shards, "records": default_records}
+# Functions that make generated files, by the name of the source.
+GENERATED: dict[str, Callable[[images.Progress], list[Path]]] = {
+    "images": images.default_images,
+    "shards": default_shards,
+    "records": default_records,
+}
 
 
 class Sources:
@@ -63,45 +68,36 @@ class Sources:
 
     def __init__(self, data: Path | None, step: Step, warn: Callable[[str], None]):
         self._data, self._step, self._warn = data, step, warn
-        self._made: dict[str, tuple[list[str], dict]] = {}
+        self._made: dict[str, tuple[list[str], Dataset]] = {}
 
-    def get(self, name: str) -> tuple[list[str], dict]:
-        """Return (paths, description) of "images", "nothing" or one of GENERATED; raises ImageError."""
+    def get(self, name: str) -> tuple[list[str], Dataset]:
+        """Return (paths, description) of "nothing" or one of GENERATED; raises ImageError."""
         if name not in self._made:
             self._made[name] = self._make(name)
         return self._made[name]
 
-    def _make(self, name: str) -> tuple[list[str], dict]:
+    def _make(self, name: str) -> tuple[list[str], Dataset]:
+        own = self._data.absolute() if self._data and name == "images" else None
         paths: list[Path] = []
-        resized, own, version = 0, None, VERSION
-        if name == "images":
-            paths, resized = self._images()
-            own, version = self._data, images.VERSION
-        elif name != "nothing":
-            paths = GENERATED[name](self._step(f"generating the {name} (once)"))
-        directory = own.absolute() if own else paths[0].parent if paths else None
-        return [str(path) for path in paths], {
-            "source": "own" if own else "generated" if paths else "none",
-            "kind": name,
-            "directory": directory and str(directory),
-            "files": len(paths),
-            "resized": resized,
-            "mean_bytes": round(sum(path.stat().st_size for path in paths) / max(1, len(paths))),
-            "version": None if own or not paths else version,
-        }
-
-    def _images(self) -> tuple[list[Path], int]:
-        """Return the images, and how many of them have another size."""
-        if self._data is None:
-            paths = images.default_images(self._step("generating the images (once)"))
-        else:
-            paths, found = images.own_images(self._data.absolute())
+        if own:
+            paths, found = images.own_images(own)
             if found > len(paths):
                 self._warn(f"only the first {len(paths)} of {found} images of {self._data} are used")
-        resized = images.validate(paths, self._step("checking the images"))
+        elif name != "nothing":
+            paths = GENERATED[name](self._step(f"generating the {name} (once)"))
+        resized = images.validate(paths, self._step("checking the images")) if name == "images" else 0
         if resized:
             self._warn(
                 f"{resized} of {len(paths)} images have another size: they are resized to 640x408 "
                 "after decoding, in every candidate alike"
             )
-        return paths, resized
+        directory = own or (paths[0].parent if paths else None)
+        return [str(path) for path in paths], Dataset(
+            source="own" if own else "generated" if paths else "none",
+            kind=name,
+            directory=str(directory) if directory else None,
+            files=len(paths),
+            resized=resized,
+            mean_bytes=round(sum(path.stat().st_size for path in paths) / max(1, len(paths))),
+            version=None if own or not paths else images.VERSION if name == "images" else VERSION,
+        )

@@ -30,6 +30,11 @@ def why_none() -> str | None:
     )
 
 
+def where_trained(device: str) -> str:
+    """Say where a training ran, for every output."""
+    return "trained on the GPU" if device == "cuda" else "trained on one CPU core: no GPU here"
+
+
 class OnGpu(checksums.Seen):
     """Consumer on the GPU. Batches in pinned memory are copied while the next one is awaited.
 

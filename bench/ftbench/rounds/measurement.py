@@ -1,6 +1,7 @@
 """One scenario of a run: its candidates, their numbers of workers and batch sizes, and its rounds."""
 
 import contextlib
+import functools
 import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -8,7 +9,6 @@ from dataclasses import dataclass, replace
 
 from ftbench.data.sources import Sources
 from ftbench.document import model
-from ftbench.document.convert import from_json
 from ftbench.machine import disturbance
 from ftbench.plan import sizing
 from ftbench.plan.candidates import VARIANTS, Candidate
@@ -81,10 +81,7 @@ class Measurement:
             self._skip(_titles(dropped), f"enough rounds with them would not {fit} (--budget gives more)")
         candidates = [c for _, c in ranked]
         entry = self._record(controller, candidates, seed)
-
-        def enough() -> bool:
-            return precise(entry, options.precision)
-
+        enough = functools.partial(precise, entry, options.precision)
         told: set[Candidate] = set()
         for finished in controller.rounds(ranked, deadline, trial_seconds, options.rounds, enough):
             self._tell_of_differences(controller)
@@ -269,7 +266,7 @@ class Measurement:
         paths, dataset = sources.get(case.source or scenario.source)
         load = model.Load(
             sample_bytes=sample_bytes,
-            dataset=from_json(model.Dataset, dataset),
+            dataset=dataset,
             batch_size=batch_size,
             requested_batch_size=requested,
             batches_per_worker=amount.batches_per_worker,

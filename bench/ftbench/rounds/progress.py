@@ -3,8 +3,6 @@
 On a terminal one line that is kept up to date; elsewhere a plain line for each step that ends, without control codes.
 """
 
-from __future__ import annotations
-
 import itertools
 import time
 from collections.abc import Callable, Mapping
@@ -43,7 +41,7 @@ class Display:
         self._task = self._progress.add_task("", total=None, left="")
         self._where, self._later = "", 0.0
 
-    def __enter__(self) -> Display:
+    def __enter__(self) -> "Display":
         self._progress.start()
         return self
 

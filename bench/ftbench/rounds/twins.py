@@ -1,7 +1,5 @@
 """The twins of a run: connected, described, and checked to be what they claim."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path

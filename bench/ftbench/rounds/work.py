@@ -1,7 +1,5 @@
 """The work of a scenario's trials, and which of them are alive at the same time."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -56,7 +54,7 @@ class Work:
         """True if trials measure several times, in turn with others."""
         return any(work.load.turns > 1 for work in self.cases.values())
 
-    def with_turns(self, turns: int) -> Work:
+    def with_turns(self, turns: int) -> "Work":
         """Return the same work with this number of turns a trial, where a trial has more than one."""
         cases = {
             name: replace(work, load=replace(work.load, turns=turns)) if work.load.turns > 1 else work

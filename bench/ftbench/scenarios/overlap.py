@@ -7,6 +7,7 @@ from statistics import median
 from typing import Any
 
 from ftbench.measure import checksums
+from ftbench.measure.gpu import where_trained
 from ftbench.measure.loaders import open_loader
 from ftbench.plan.case import Amount, Case
 from ftbench.plan.comparisons import Comparison, Side, grid
@@ -95,11 +96,8 @@ def measure(task: Task) -> dict:
 
 def note(device: str, workers: int, cpus: int) -> str:
     """Say where the training ran, for every output."""
-    if device == "cuda":
-        return "trained on the GPU"
-    return "trained on one CPU core: no GPU here" + (
-        f", and {workers} workers share {cpus} CPU{'s' if cpus != 1 else ''} with it" if workers >= cpus else ""
-    )
+    shared = f", and {workers} workers share {cpus} CPU{'s' if cpus != 1 else ''} with it"
+    return where_trained(device) + (shared if device != "cuda" and workers >= cpus else "")
 
 
 def _mean_step(loader: Any, samples: int, steps: int, train: TorchStep | None = None, units: int = 0) -> float:

@@ -12,6 +12,7 @@ from typing import Any
 
 from ftbench.machine.usage import cpu_seconds
 from ftbench.measure.checksums import whole
+from ftbench.measure.gpu import where_trained
 from ftbench.measure.loaders import open_loader
 from ftbench.plan.case import Amount
 from ftbench.plan.comparisons import FT, GIL, NODES, SPDL, THREADS, TORCH, Comparison, ComparisonPlan, Side
@@ -76,15 +77,10 @@ def measure(task: Task) -> dict:
         },
         "samples": EPOCHS * per_epoch,
         "batches": len(checksums),
-        "note": note(device.type),
+        # Loss curves that differ stop the scenario.
+        "note": f"{where_trained(device.type)}; all loss curves are equal bit for bit",
         "rows": [*checksums, *(zlib.crc32(struct.pack("f", loss)) for loss in losses)],
     }
-
-
-def note(device: str) -> str:
-    """Say where the training ran. Loss curves that differ stop the scenario."""
-    where = "trained on the GPU" if device == "cuda" else "trained on one CPU core: no GPU here"
-    return f"{where}; all loss curves are equal bit for bit"
 
 
 def cpus_busy() -> float:
@@ -163,16 +159,10 @@ def network():
     """Return three convolutions and a linear layer: (n, 3, 64, 64) to (n, 4)."""
     from torch import nn
 
-    return nn.Sequential(
-        nn.Conv2d(3, 16, 3, stride=2, padding=1),
-        nn.ReLU(),
-        nn.Conv2d(16, 32, 3, stride=2, padding=1),
-        nn.ReLU(),
-        nn.Conv2d(32, 32, 3, stride=2, padding=1),
-        nn.ReLU(),
-        nn.Flatten(),
-        nn.Linear(32 * (SIDE // 8) ** 2, 4),
-    )
+    layers: list[Any] = []
+    for channels, wanted in ((3, 16), (16, 32), (32, 32)):
+        layers += nn.Conv2d(channels, wanted, 3, stride=2, padding=1), nn.ReLU()
+    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(32 * (SIDE // 8) ** 2, 4))
 
 
 def train(network, optimiser, batches: Iterable, device):

@@ -4,8 +4,6 @@ An endpoint is owned by the controller's thread, as are its trials, of which one
 watch the controller's interruption while they wait, and raise Interrupted with nothing left running.
 """
 
-from __future__ import annotations
-
 import contextlib
 from pathlib import Path
 from typing import Any
@@ -46,7 +44,7 @@ class LocalEndpoint(LocalTwin):
 class RemoteEndpoint(RemoteTwin):
     """Endpoint whose trials run in a `ftbench.trial.server`, over the server's socket."""
 
-    def start(self, request: dict) -> RemoteProcess:
+    def start(self, request: dict) -> "RemoteProcess":
         """See LocalEndpoint.start."""
         return RemoteProcess(self, request)
 

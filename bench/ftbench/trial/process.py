@@ -3,7 +3,6 @@
 import contextlib
 import json
 import os
-from collections.abc import Iterator
 
 from ftbench.machine.disturbance import between, counters, together
 from ftrun.configurations import child_environment, command, last_lines
@@ -47,14 +46,6 @@ def last_words(outcome: Completed) -> str:
     return why.removeprefix("trial: ") + (quoted if len(lines) > 1 else "")
 
 
-@contextlib.contextmanager
-def _in_time() -> Iterator[None]:
-    try:
-        yield
-    except TimedOut as error:
-        raise TrialFailed(f"it hangs, or {error}{last_lines(error.stderr)}", hung=True) from error
-
-
 class Process:
     """A child process that writes lines of JSON. Owned by one thread, which has to close it."""
 
@@ -63,12 +54,17 @@ class Process:
 
     def go_on(self) -> dict | None:
         """Let the process go on to its next answer; raises TrialFailed, or Stopped and others as Child.ask."""
+        try:
+            return self._go_on()
+        except TimedOut as error:
+            raise TrialFailed(f"it hangs, or {error}{last_lines(error.stderr)}", hung=True) from error
+
+    def _go_on(self) -> dict | None:
         raise NotImplementedError
 
     def _ask(self, line: bytes) -> dict | None:
         """Send a line; return the next line of its stdout, or None if the process ends without one."""
-        with _in_time():
-            answer = self._child.ask(line, self._watch, self._patience)
+        answer = self._child.ask(line, self._watch, self._patience)
         if answer is None:
             return None
         with contextlib.suppress(ValueError):
@@ -77,8 +73,7 @@ class Process:
         raise TrialFailed(f"its stdout has a line that is none of its own: {answer[:80]!r}")
 
     def _finish(self) -> Completed:
-        with _in_time():
-            return self._child.finish(b"", self._watch, self._patience)
+        return self._child.finish(b"", self._watch, self._patience)
 
     def close(self) -> None:
         """Kill the process and those that it started."""
@@ -101,8 +96,8 @@ class TrialProcess(Process):
         self._disturbed: list[dict] = []
         self._measures = False
 
-    def go_on(self) -> dict | None:
-        """Return the trial's result with other load, or None if it waits, as after imports. See Process.go_on."""
+    def _go_on(self) -> dict | None:
+        """Return the trial's result with other load, or None if it waits, as after its imports."""
         before = counters()
         answer = self._ask(self._next)
         if answer is not None and "waiting" in answer:

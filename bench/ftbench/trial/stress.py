@@ -37,8 +37,8 @@ class StressProcess(Process):
         environment = child_environment(request["config"], paths=[str(ROOT)])
         super().__init__(Child(line, environment, stdin=subprocess.DEVNULL), watch, request["patience"])
 
-    def go_on(self) -> dict | None:
-        """Return the suite's next line, or None at its end. See Process.go_on."""
+    def _go_on(self) -> dict | None:
+        """Return the suite's next line, or None at its end."""
         line = self._ask(b"")
         if line is None:
             outcome = self._finish()

@@ -12,8 +12,7 @@ import torch
 from torch.utils.data import default_collate
 
 from ftbench.measure import checksums
-from ftbench.measure.bare_loop import BareLoop
-from ftbench.measure.loaders import OPEN, open_loader
+from ftbench.measure.loaders import OPEN, BareLoop, open_loader
 from ftbench.plan.candidates import VARIANTS
 from ftbench.plan.scenario import Task
 from ftbench.scenarios import SCENARIOS

@@ -8,6 +8,7 @@ import time
 import pytest
 
 from ftbench.data.sources import Sources
+from ftbench.document.model import Dataset
 from ftbench.plan.candidates import CONFIGS
 from ftbench.plan.sizing import MIB, USABLE, Demand, DoesNotFit, batches_under_way, demand, fit, room, together
 from ftbench.rounds.measurement import Measurement
@@ -73,7 +74,7 @@ def test_batches_under_way_are_those_of_the_loader(method):
 class Named(Sources):
     """Sources whose files are named after them, and are not made."""
 
-    def get(self, name: str) -> tuple[list[str], dict]:
+    def get(self, name: str) -> tuple[list[str], Dataset]:
         return [name], super().get("nothing")[1]
 
 
