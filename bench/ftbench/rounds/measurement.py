@@ -17,7 +17,7 @@ from ftbench.plan.scenario import OWN, Scenario, Task
 from ftbench.rounds.controller import Controller, failures
 from ftbench.rounds.progress import Display
 from ftbench.rounds.twins import Twins
-from ftbench.rounds.work import PREFETCH_FACTOR, CaseWork, Work, warmup_batches
+from ftbench.rounds.work import PREFETCH_FACTOR, Work, warmup_batches
 from ftbench.scenarios import own
 from ftbench.stats import statistics
 from ftbench.stats.waterfall import precise
@@ -218,15 +218,16 @@ class Measurement:
 
         Raises sizing.DoesNotFit if no candidate of the first case fits: the first is the most important.
         """
-        result, found = Work(self.scenario, {}, sizing.room(self.twins.memory())), []
+        result, found = Work(self.scenario, {}, {}, sizing.room(self.twins.memory())), []
         for case in self.scenario.plan.cases:
+            result.paths[case.name], dataset = sources.get(case.source or self.scenario.source)
             everybody = [c for c in candidates if c.case == case.name]
             # They hand nothing over in /dev/shm.
             threads = [c for c in everybody if not VARIANTS[c.variant].processes]
             problems: list[sizing.DoesNotFit] = []
             for group in filter(None, (everybody, threads)):
                 try:
-                    result.cases[case.name] = self._fit(case, group, sources)
+                    result.cases[case.name] = self._fit(case, group, dataset)
                 except sizing.DoesNotFit as error:
                     problems.append(error)
                     continue
@@ -243,7 +244,7 @@ class Measurement:
                     self._skip(case.title, str(problems[0]))
         return result, found
 
-    def _fit(self, case: Case, candidates: Sequence[Candidate], sources: Sources) -> CaseWork:
+    def _fit(self, case: Case, candidates: Sequence[Candidate], dataset: model.Dataset) -> model.Load:
         """Return the work of these candidates, with batches that fit; raises sizing.DoesNotFit."""
         scenario, options = self.scenario, self.options
         amount = scenario.amount(options.quick, case)
@@ -263,8 +264,7 @@ class Measurement:
         where = [scenario.name] if len(options.scenarios) > 1 else []
         for warning in warnings:
             self.display.warn(": ".join([*where, *filter(None, [case.title]), warning]))
-        paths, dataset = sources.get(case.source or scenario.source)
-        load = model.Load(
+        return model.Load(
             sample_bytes=sample_bytes,
             dataset=dataset,
             batch_size=batch_size,
@@ -272,7 +272,6 @@ class Measurement:
             batches_per_worker=amount.batches_per_worker,
             turns=amount.turns,
         )
-        return CaseWork(load, paths)
 
 
 def _titles(candidates: Iterable[Candidate]) -> str:

@@ -11,31 +11,24 @@ from ftbench.plan.scenario import Scenario, Task
 PREFETCH_FACTOR = 2
 
 
-@dataclass(frozen=True)
-class CaseWork:
-    """Work of the trials of one case."""
-
-    load: Load
-    paths: list[str]
-    """Files of the dataset."""
-
-
 @dataclass
 class Work:
     """Work of a scenario's trials, by the names of its cases ("" if it has none)."""
 
     scenario: Scenario
-    cases: dict[str, CaseWork]
+    cases: dict[str, Load]
+    paths: dict[str, list[str]]
+    """Files of each case's dataset."""
     room: sizing.Demand | None = None
     """The memory for trials that are alive at the same time; None for no limit."""
 
     def turns(self, candidate: Candidate) -> int:
         """Return the number of turns of the candidate's trial."""
-        return self.cases[candidate.case].load.turns
+        return self.cases[candidate.case].turns
 
     def demand(self, candidate: Candidate) -> sizing.Demand:
         """Return the memory that the candidate's trial needs."""
-        load, variant = self.cases[candidate.case].load, VARIANTS[candidate.variant]
+        load, variant = self.cases[candidate.case], VARIANTS[candidate.variant]
         batch, dataset = load.batch_size * load.sample_bytes, self.scenario.case(candidate.case).dataset_bytes
         need = sizing.demand(batch, candidate.workers, PREFETCH_FACTOR, variant.queued_per_worker, dataset)
         return need if variant.processes else sizing.Demand(need.memory, 0)
@@ -52,40 +45,37 @@ class Work:
     @property
     def takes_turns(self) -> bool:
         """True if trials measure several times, in turn with others."""
-        return any(work.load.turns > 1 for work in self.cases.values())
+        return any(load.turns > 1 for load in self.cases.values())
 
     def with_turns(self, turns: int) -> "Work":
         """Return the same work with this number of turns a trial, where a trial has more than one."""
-        cases = {
-            name: replace(work, load=replace(work.load, turns=turns)) if work.load.turns > 1 else work
-            for name, work in self.cases.items()
-        }
+        cases = {name: replace(load, turns=turns) if load.turns > 1 else load for name, load in self.cases.items()}
         return replace(self, cases=cases)
 
     def task(self, candidate: Candidate) -> Task:
         """Return the task of a candidate's trial."""
         # Batches per worker, not per candidate: a trial then takes about as long with one worker
         # as with many, and no worker is left without a batch at the end.
-        work = self.cases[candidate.case]
+        load = self.cases[candidate.case]
         share = max(1, candidate.workers)  # without workers the consumer does one worker's work
         return Task(
             self.scenario,
-            work.paths,
+            self.paths[candidate.case],
             candidate.variant,
             candidate.workers,
-            work.load.batch_size,
+            load.batch_size,
             warmup_batches(candidate.workers),
-            work.load.batches_per_worker * share,
+            load.batches_per_worker * share,
             PREFETCH_FACTOR,
             candidate.case,
             self.scenario.case(candidate.case).parameters,
-            work.load.turns,
+            load.turns,
             candidate.config,
         )
 
     def loads(self, cases: set[str]) -> tuple[Load, list[MeasuredCase]]:
         """Return how much work a trial does, for results.json: of the first of these cases, and of each of them."""
-        found = {name: work.load for name, work in self.cases.items() if name in cases}
+        found = {name: load for name, load in self.cases.items() if name in cases}
         # The first case alone counts as none if it has no name.
         about = [self.scenario.case(name) for name in found] if any(found) else []
         return next(iter(found.values())), [

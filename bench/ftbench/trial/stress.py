@@ -47,11 +47,6 @@ class StressProcess(Process):
         return line
 
 
-def begin(minutes: float | None, seed: int = 0) -> Stress:
-    """Return the record of the suite before anything has run."""
-    return Stress("incomplete", KILLED, minutes, seed, None, [], [])
-
-
 def request(part: Stress, config: str) -> dict:
     """Return the request for the suite in a configuration; no line of it takes longer than the request's patience."""
     patience = 60 * (part.minutes or 0) + PATIENCE

@@ -9,7 +9,6 @@ from types import SimpleNamespace
 from ftbench.document.model import Dataset, Load, Options
 from ftbench.plan.candidates import CONFIGS
 from ftbench.rounds.progress import Display
-from ftbench.rounds.work import CaseWork
 from tests.unit.bench import simulated
 
 
@@ -19,9 +18,9 @@ def options(*scenarios: str, **more: object) -> Options:
     return Options(scenarios=[*scenarios], **{**usual, **more})
 
 
-def case_work(paths: list[str], batch_size: int, batches_per_worker: int, turns: int = 1) -> CaseWork:
+def load(batch_size: int, batches_per_worker: int, turns: int = 1) -> Load:
     """The work of a case with samples of one byte."""
-    load = Load(
+    return Load(
         sample_bytes=1,
         dataset=Dataset("none", "nothing", None, 0, 0, 0, None),
         batch_size=batch_size,
@@ -29,7 +28,6 @@ def case_work(paths: list[str], batch_size: int, batches_per_worker: int, turns:
         batches_per_worker=batches_per_worker,
         turns=turns,
     )
-    return CaseWork(load, paths)
 
 
 class Script(ABC):

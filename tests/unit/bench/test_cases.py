@@ -15,7 +15,7 @@ from ftbench.rounds.controller import Controller, Unavailable, WorkDiffers
 from ftbench.rounds.work import Work
 from ftbench.scenarios import SCENARIOS
 from ftrun.interruption import Interruption
-from tests.unit.bench.scripted import Script, Silent, case_work
+from tests.unit.bench.scripted import Script, Silent, load
 
 CASES = (
     Case("64-KiB", "64 KiB samples", {"rows": 16}, 65536, sample_bytes=65536, full=Amount(256, 4)),
@@ -37,7 +37,7 @@ class Endpoint(Script):
 
 
 def rounds(endpoint: Endpoint, ranked: list) -> list:
-    work = Work(SCENARIO, {"64-KiB": case_work(["small"], 256, 4), "4-MiB": case_work(["large"], 8, 3)})
+    work = Work(SCENARIO, {"64-KiB": load(256, 4), "4-MiB": load(8, 3)}, {"64-KiB": ["small"], "4-MiB": ["large"]})
     with Interruption() as interruption:
         controller = Controller(work, {"ft": endpoint, "gil": endpoint}, Silent(), interruption, 1)
         return list(controller.rounds(ranked, time.monotonic() + 600, 0.001, 1))

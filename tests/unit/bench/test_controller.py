@@ -18,7 +18,7 @@ from ftbench.scenarios import SCENARIOS
 from ftbench.stats.allocation import Costs
 from ftbench.trial.process import TrialFailed
 from ftrun.interruption import Interrupted, Interruption
-from tests.unit.bench.scripted import Script, Silent, case_work
+from tests.unit.bench.scripted import Script, Silent, load
 
 RESULT = {"first_batch": 1, "rows": [1, 2, 3], "metrics": {"throughput": 1.0}}
 
@@ -65,7 +65,7 @@ def make():
     with Interruption() as interruption:
 
         def build(endpoint: Scripted, seed: int = 0) -> Controller:
-            work = Work(SCENARIOS["pillow"], {"": case_work(["a.jpg"], 4, 3)})
+            work = Work(SCENARIOS["pillow"], {"": load(4, 3)}, {"": ["a.jpg"]})
             controller = Controller(work, {"ft": endpoint, "gil": endpoint}, Silent(), interruption, seed)
             controller.interruption = interruption
             return controller
@@ -206,7 +206,7 @@ def test_a_signal_stops_before_the_next_trial(make):
 
 def in_turns(make, endpoint: Script, turns: int, room: Demand | None = None) -> Controller:
     controller = make(endpoint)
-    controller.work.cases[""] = case_work(["a.jpg"], 4, 3, turns)
+    controller.work.cases[""] = load(4, 3, turns)
     controller.work.room = room
     return controller
 

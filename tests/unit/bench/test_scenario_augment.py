@@ -20,7 +20,8 @@ from ftbench.scenarios import SCENARIOS
 from ftbench.scenarios.augment import SEED
 from ftloader import DataLoader
 from ftrun.interruption import Interruption
-from tests.unit.bench.scripted import Script, Silent, case_work
+from tests.unit.bench import scripted
+from tests.unit.bench.scripted import Script, Silent
 
 LIGHT, HEAVY = SCENARIOS["augment-light"], SCENARIOS["augment-heavy"]
 both = pytest.mark.parametrize("scenario", [LIGHT, HEAVY], ids=lambda s: s.name)
@@ -118,7 +119,7 @@ def test_who_takes_part():
 
 
 def test_loading_without_workers_is_as_much_as_one_worker_does():
-    work = Work(LIGHT, {"": case_work(["a.jpg"], 4, 5)})
+    work = Work(LIGHT, {"": scripted.load(4, 5)}, {"": ["a.jpg"]})
     none, one, two = (
         work.task(Candidate("ft", variant, n))
         for variant, n in (("serial", 0), ("loader-thread", 1), ("loader-thread", 2))
@@ -141,7 +142,7 @@ def test_a_full_run_repeats_everything_five_times():
 
     with Interruption() as interruption:
         controller = Controller(
-            Work(LIGHT, {"": case_work(["a.jpg"], 4, 5)}),
+            Work(LIGHT, {"": scripted.load(4, 5)}, {"": ["a.jpg"]}),
             {"ft": Endpoint(), "gil": Endpoint()},
             Silent(),
             interruption,

@@ -90,7 +90,7 @@ def test_without_room_for_processes_threads_are_measured():
     scenario, display = SCENARIOS["pillow"], Noted()
     work, found = prepared("pillow", {"ft": PLENTY, "gil": {**PLENTY, "shm_free": MIB}}, display)
     assert [c.key for c in found] == ["gil/loader-thread/1", "ft-gil/loader-thread/1", "ft/loader-thread/1"]
-    assert (work.cases[""].load.batch_size, work.cases[""].paths) == (scenario.quick.batch_size, ["images"])
+    assert (work.cases[""].batch_size, work.paths[""]) == (scenario.quick.batch_size, ["images"])
     (left_out,) = display.results.skipped
     assert left_out.what == "pillow: worker processes" and "--shm-size" in left_out.why
 

@@ -15,7 +15,7 @@ import pytest
 from ftbench import arguments
 from ftbench.document.check import Inconsistent, check_form, check_keys
 from ftbench.document.convert import as_json
-from ftbench.document.model import Results, StressResult
+from ftbench.document.model import Results, Stress, StressResult
 from ftbench.document.store import load
 from ftbench.report import changes, markdown, page, safety, terminal
 from ftbench.report.compare import compare
@@ -38,6 +38,11 @@ def measured() -> Results:
     return simulated.document(simulated.blank(), 0, rounds=3)
 
 
+def begun(seed: int = 0) -> Stress:
+    """The suite's record before anything has run."""
+    return Stress("incomplete", stress.KILLED, None, seed, None, [], [])
+
+
 @pytest.mark.slow
 def test_its_lines_become_results(twin):
     """Two scenarios, as the suite runs them for a benchmark."""
@@ -51,7 +56,7 @@ def test_its_lines_become_results(twin):
         lines.append,
     )
     assert outcome.returncode == 0, outcome.stderr.decode()
-    part = stress.begin(None, seed=5)
+    part = begun(seed=5)
     taken = list(stress.take(part, twin, map(json.loads, b"".join(lines).splitlines())))
     assert part.scenarios == ["containers.ListAsResults", "containers.Slots"] and taken == part.results
     assert len(taken) == 2 and len(part.source) == 64
@@ -71,7 +76,7 @@ def assert_gone(processes: list[psutil.Process]) -> None:
 
 def test_a_peer_tells_as_it_runs_and_leaves_nothing_when_its_client_goes(command, environment, twin, tmp_path):
     server = subprocess.Popen(command("--socket", tmp_path / "s", module="ftbench.trial.server"), env=environment)
-    part = stress.begin(None)
+    part = begun()
     try:
         with Interruption() as interruption:
             endpoint = RemoteEndpoint(tmp_path / "s", interruption)
@@ -134,7 +139,7 @@ def test_interrupted_suite_leaves_what_was_measured_whole(command, environment, 
 )
 def test_lines_that_cannot_be_taken(line, message):
     with pytest.raises(TrialFailed, match=message):
-        list(stress.take(replace(stress.begin(None), source="a" * 64), "ft", iter([line])))
+        list(stress.take(replace(begun(), source="a" * 64), "ft", iter([line])))
 
 
 @pytest.mark.parametrize(
