@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from itertools import repeat
 from statistics import median
 from typing import Any
 
@@ -59,26 +61,19 @@ def measure(task: Task) -> dict:
     """
     train, seen = TorchStep(), checksums.Seen()
     steps = task.batches
-
-    def mean_of_training(batch: Any, times: int, units: int) -> float:
-        begin = time.perf_counter()
-        for _ in range(times):
-            train(batch, units)
-        return (time.perf_counter() - begin) / times
-
     with open_loader(task, task.dataset(), persistent=True) as loader:
         for batch in loader.epoch(steps * task.batch_size):
             seen.take(batch)
         epoch = (1 + steps + task.prefetch_factor * task.workers) * task.batch_size
-        loading = _mean_step(loader, epoch, steps)
+        loading = _mean_step(loader.epoch(epoch), steps)
         train(batch, CALIBRATION_UNITS)  # the first one takes longer
-        unit = mean_of_training(batch, 1, CALIBRATION_UNITS) / CALIBRATION_UNITS
+        unit = _mean_step(repeat(batch, 2), 1, train, CALIBRATION_UNITS) / CALIBRATION_UNITS
         units = max(1, round(task.parameters["ratio"] * loading / unit))
         load, alone, both = [], [], []
         for _ in range(REPETITIONS):
-            load.append(_mean_step(loader, epoch, steps))
-            alone.append(mean_of_training(batch, steps, units))
-            both.append(_mean_step(loader, epoch, steps, train, units))
+            load.append(_mean_step(loader.epoch(epoch), steps))
+            alone.append(_mean_step(repeat(batch, 1 + steps), steps, train, units))
+            both.append(_mean_step(loader.epoch(epoch), steps, train, units))
     parts = list(zip(both, load, alone, strict=True))
     return {
         "metrics": {
@@ -100,9 +95,8 @@ def note(device: str, workers: int, cpus: int) -> str:
     return where_trained(device) + (shared if device != "cuda" and workers >= cpus else "")
 
 
-def _mean_step(loader: Any, samples: int, steps: int, train: TorchStep | None = None, units: int = 0) -> float:
+def _mean_step(batches: Iterator, steps: int, train: TorchStep | None = None, units: int = 0) -> float:
     """Return the mean seconds of a step after the first batch. A step trains and then waits for the next batch."""
-    batches = loader.epoch(samples)
     batch = next(batches)
     begin = time.perf_counter()
     for _ in range(steps):

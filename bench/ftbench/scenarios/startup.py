@@ -106,5 +106,4 @@ SCENARIO = Scenario(
     # More than is prefetched, so that every worker has had work when an epoch ends.
     full=Amount(batch_size=32, batches_per_worker=4, seconds=900),
     quick=Amount(batch_size=32, batches_per_worker=4, seconds=400),
-    # A spawned worker takes seconds, one with a large dataset half a minute.
 )

@@ -50,7 +50,7 @@ def test_each_step_trains_and_then_takes_the_next_batch_of_an_epoch_that_goes_on
     def train(batch: int, units: int) -> None:
         trained.append((batch, units, loader.taken))
 
-    assert _mean_step(loader, 20, 5, train, 7) > 0
+    assert _mean_step(loader.epoch(20), 5, train, 7) > 0
     assert trained == [(number, 7, number + 1) for number in range(5)]
     assert loader.taken == 20  # nothing goes on into what is measured next
 
