@@ -17,7 +17,6 @@ from ftbench.stats.analysis import Analysis, analyse
 from ftbench.trial.process import TrialFailed
 from ftrun import escape
 from ftrun.configurations import TWIN, this_twin
-from ftrun.escape import any_locale
 from ftrun.inline_metadata import MetadataError, dependencies
 from ftrun.interruption import Interrupted, Interruption
 from ftrun.twin import TwinError, TwinLost
@@ -175,7 +174,7 @@ def run_main(arguments: list[str]) -> int:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command; return its exit status."""
-    any_locale()
+    escape.any_locale()
     arguments = sys.argv[1:] if arguments is None else arguments
     try:
         if arguments[:1] == ["report"]:

@@ -23,9 +23,6 @@ RECORDS, RECORD_SHAPE, PEAKS = 24, (2048, 1024), 2000
 SEED = 20261122
 VERSION = 1
 
-Step = Callable[[str], images.Progress]
-"""Starts a step with a title; returns its progress callback."""
-
 
 def default_shards(progress: images.Progress, count: int = SHARDS, size: int = SHARD_BYTES) -> list[Path]:
     """Return the generated shards, `count` files of `size` random bytes; raises as images.cached."""
@@ -64,9 +61,12 @@ GENERATED: dict[str, Callable[[images.Progress], list[Path]]] = {
 
 
 class Sources:
-    """Sources of a run, each made when the first scenario needs it. Used by one thread."""
+    """Sources of a run, each made when the first scenario needs it. Used by one thread.
 
-    def __init__(self, data: Path | None, step: Step, warn: Callable[[str], None]):
+    `step` starts a step with a title, and returns its progress callback.
+    """
+
+    def __init__(self, data: Path | None, step: Callable[[str], images.Progress], warn: Callable[[str], None]):
         self._data, self._step, self._warn = data, step, warn
         self._made: dict[str, tuple[list[str], Dataset]] = {}
 
