@@ -218,7 +218,7 @@ def test_a_waterfall_of_the_users_own_dataset(finished, files, twin):
     line = shlex.split(dict(commands.commands(analyse(document)))["The same measurement"])
     again = parse(line[line.index("./twins") + 2 :])
     assert again.scenarios[0].case("").parameters["target"] == f"{files['fine_data']}:train_set"
-    assert (again.rounds, again.batch_size, again.workers, again.quick) == (3, 8, (2,), True)
+    assert (again.rounds, again.batch_size, again.workers, again.quick) == (3, 8, [2], True)
 
 
 @pytest.mark.timeout(400)
