@@ -134,7 +134,7 @@ class Measurement:
             )
 
     def look(self) -> None:
-        """Load some samples of the user's dataset in every twin, and choose a turn's length. Raises TrialFailed."""
+        """Load samples of the user-supplied dataset in every twin, and choose a turn's length. Raises TrialFailed."""
         parameters = self.scenario.case("").parameters
         target = parameters["target"]
         found = self._looks(Task(own.LOOK, [], "serial", 0, 1, 2, 1, PREFETCH_FACTOR, "", parameters))
