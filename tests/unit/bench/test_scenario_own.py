@@ -244,7 +244,9 @@ def test_packages_of_the_files_inline_metadata_are_installed(run_own, files, tmp
     (tmp_path / "none.txt").write_text("# nothing\n")
     done, _ = run_own(f"{files['needy_data']}:train_set", "--requirements", tmp_path / "none.txt")
     assert done.returncode == 1 and "No module named 'xmltodict'" in done.stderr
-    files["needy_data"].with_name("malformed.py").write_text("# /// script\n# dependencies = {\n# ///\n")
+    files["needy_data"].with_name("malformed.py").write_text(
+        "# /// script\n# dependencies = {\n# ///\ntrain_set = [1]\n"
+    )
     done, _ = run_own(f"{files['needy_data'].with_name('malformed.py')}:train_set")
     assert done.returncode == 2 and "malformed.py: the inline metadata is no TOML" in done.stderr
 
