@@ -110,7 +110,7 @@ class Controller:
         return from_json(Trial, {"candidate": candidate.key, **result})
 
     def _measure_group(self, group: Sequence[Candidate], trials: dict[Candidate, Trial]) -> dict[Candidate, float]:
-        """Let a trial of each candidate take turns in random order, into `trials`; return the seconds of each."""
+        """Run a trial of each candidate, in turns; put the records into `trials`, and return the seconds of each."""
         with contextlib.ExitStack() as stack:
             started: dict[Candidate, endpoints.Trial] = {}
             begun = time.monotonic()

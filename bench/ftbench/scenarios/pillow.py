@@ -63,7 +63,7 @@ class DecodedImages(PillowDataset):
 
 
 class DecodedOnly(PillowDataset):
-    """Dataset of decoded images, whose pixels stay in Pillow's memory: sample i is an (8, 8, 3) uint8 array of some."""
+    """Dataset of decoded images whose pixels stay in Pillow's memory. Sample i is a few of them, (8, 8, 3) uint8."""
 
     def __getitem__(self, index: int):
         with self._open(self._paths[index]) as file:

@@ -97,7 +97,7 @@ class TrialProcess(Process):
         self._measures = False
 
     def _go_on(self) -> dict | None:
-        """Return the trial's result with other load, or None if it waits, as after its imports."""
+        """Return the trial's result with other load, or None if the trial waits, as after its imports."""
         before = counters()
         answer = self._ask(self._next)
         if answer is not None and "waiting" in answer:

@@ -54,7 +54,7 @@ def request(part: Stress, config: str) -> dict:
 
 
 def take(part: Stress, config: str, lines: Iterator[dict]) -> Iterator[StressResult]:
-    """Add the suite's lines to the record, and yield results as they come; raises TrialFailed, also if some lack."""
+    """Add the suite's lines to the record, and yield results; raises TrialFailed for other lines or missing results."""
     done = 0
     for line in lines:
         try:
