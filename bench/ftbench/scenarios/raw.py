@@ -74,13 +74,6 @@ class Records:
             return pickle.load(file)["image"]
 
 
-def stacked(samples: list):
-    """Return a batch as a numpy array, which torch's worker processes pickle (at module level, for spawn)."""
-    import numpy
-
-    return numpy.stack(samples)
-
-
 def dataset(task: Task) -> Shards | Records:
     """Return the case's dataset. In a cold case, the kernel drops a sample from its page cache once it is read."""
     case = task.parameters
@@ -95,12 +88,14 @@ def measure(task: Task) -> Turns:
     These parameters of the case change the measurement:
 
     - cold: files are dropped from the page cache first, or read into it. Raises NotDropped if the kernel keeps them.
-    - pickled: batches are numpy arrays.
+    - pickled: batches are numpy arrays, which torch's worker processes pickle.
     - pinned: every batch is copied to the GPU, from pinned memory without blocking, or from ordinary memory. torch's
       worker processes fill shared memory, so its loader copies every batch once more, in a thread. This project's
       worker threads write samples into pinned memory directly.
       (https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html)
     """
+    import numpy
+
     case = task.parameters
     if case.get("cold"):
         from ftbench.machine import page_cache
@@ -109,7 +104,7 @@ def measure(task: Task) -> Turns:
     elif "cold" in case:
         for path in task.paths:
             Path(path).read_bytes()
-    options: dict[str, Any] = {"collate_fn": stacked} if case.get("pickled") else {}
+    options: dict[str, Any] = {"collate_fn": numpy.stack} if case.get("pickled") else {}
     seen = None
     if "pinned" in case:
         options["pin_memory"], seen = case["pinned"], gpu.OnGpu(case["pinned"])

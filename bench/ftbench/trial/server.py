@@ -38,29 +38,28 @@ class TrialServer(server.Server):
 
     def _answer(self, request: dict, watch: Watch) -> dict:
         try:
-            if request["op"] == "describe":
-                return {"result": environment.describe()}
-            if request["op"] == "start":
-                if (config := request["request"]["config"]) not in CONFIGURATIONS:
-                    raise TrialFailed(f"unknown configuration {config!r}")
-                number = next(self._numbers)
-                self._started[number] = start(sys.executable, request["request"], watch)
-                return {"result": number}
-            if request["op"] == "go on":
-                if request["process"] not in self._started:
-                    raise TrialFailed(f"no trial {request['process']!r} is waiting")
-                return {"result": self._started[request["process"]].go_on()}
-            if request["op"] == "end":
-                if process := self._started.pop(request["process"], None):
-                    process.close()
-                return {"result": None}
+            match request:
+                case {"op": "describe"}:
+                    return {"result": environment.describe()}
+                case {"op": "start", "request": {"config": str(config)} as wanted}:
+                    if config not in CONFIGURATIONS:
+                        raise TrialFailed(f"unknown configuration {config!r}")
+                    number = next(self._numbers)
+                    self._started[number] = start(sys.executable, wanted, watch)
+                    return {"result": number}
+                case {"op": "go on", "process": int(number)}:
+                    if number not in self._started:
+                        raise TrialFailed(f"no trial {number} is waiting")
+                    return {"result": self._started[number].go_on()}
+                case {"op": "end", "process": int(number)}:
+                    if process := self._started.pop(number, None):
+                        process.close()
+                    return {"result": None}
         except TrialFailed as error:
             return {"error": str(error), "hung": error.hung}
-        except KeyError as error:
-            return {"error": f"the request lacks {error}"}
-        except (OSError, TypeError) as error:
-            return {"error": str(error)}
-        return {"error": f"unknown request {request['op']!r}"}
+        except (OSError, KeyError, TypeError) as error:
+            return {"error": f"{type(error).__name__}: {error}"}
+        return {"error": f"no request of this version: {str(request)[:200]}"}
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -18,7 +18,7 @@ from ftbench.measure.epochs import measure as measure_epochs
 from ftbench.plan import sizing
 from ftbench.plan.scenario import Task
 from ftbench.scenarios import SCENARIOS
-from ftbench.scenarios.raw import Records, Shards, stacked
+from ftbench.scenarios.raw import Records, Shards
 from ftrun import environment
 from tests.unit.bench.turns import without_pause
 
@@ -80,7 +80,7 @@ def test_samples_are_the_bytes_of_their_place(files, tensors, forget):
 def test_records_are_unpickled(files):
     dataset = pickle.loads(pickle.dumps(Records(files["records"])))
     assert numpy.array_equal(dataset[1], pickle.load(open(files["records"][1], "rb"))["image"])
-    assert stacked([dataset[0], dataset[1]]).shape == (2, *sources.RECORD_SHAPE)
+    assert numpy.stack([dataset[0], dataset[1]]).shape == (2, *sources.RECORD_SHAPE)
 
 
 def small(name: str, files: dict, variant: str, case: str) -> Task:

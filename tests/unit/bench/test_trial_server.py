@@ -133,6 +133,8 @@ def test_failed_trials_and_bad_requests_are_answered(server, interruption, reque
     endpoint = RemoteEndpoint(tmp_path / "s", interruption)
     with pytest.raises(TrialFailed, match="^FileNotFoundError: .*\\n    "):
         run(endpoint, {**request_of(), "paths": ["/no/such.jpg"]})
+    with pytest.raises(TrialFailed, match="no request of this version: "):
+        run(endpoint, {"patience": 1.0})
     with pytest.raises(TrialFailed, match="unknown configuration 'nogil'"):
         run(endpoint, {**request_of(), "config": "nogil"})
     assert endpoint.describe()["cpu"]["usable"] >= 1
