@@ -14,19 +14,7 @@ from statistics import median
 from ftbench.measure import checksums, epochs
 from ftbench.measure.loaders import open_loader
 from ftbench.plan.case import Amount
-from ftbench.plan.comparisons import (
-    FT,
-    GIL,
-    NODES,
-    SPDL,
-    THREADS,
-    TORCH,
-    Comparison,
-    ComparisonPlan,
-    Side,
-    at_least,
-    at_most,
-)
+from ftbench.plan.comparisons import FT, GIL, NODES, SPDL, THREADS, TORCH, Comparison, ComparisonPlan, at_least, at_most
 from ftbench.plan.scenario import Scenario, Task
 from ftbench.scenarios import memory, raw
 from ftbench.scenarios.pillow import DecodedImages, PillowDataset, of_images
@@ -125,7 +113,7 @@ def measure_starts(task: Task) -> dict:
     return {"metrics": {"time_to_first_batch": median(times)}, **seen.result(loaded, len(batch))}
 
 
-DECODE, LOOP = Side("ft", "loader-decode"), Side("ft", "loop")
+DECODE, LOOP = replace(FT, variant="loader-decode"), replace(FT, variant="loop")
 OURS_GIL, NODES_GIL = THREADS["gil"], replace(NODES, config="gil")
 DECODING = (
     Comparison(FT, TORCH, at_least(1.9), "in all, against torch's processes"),
@@ -136,7 +124,7 @@ DECODING = (
 )
 # Made once, as they do not depend on the batch size.
 DECODING_ONCE = (
-    Comparison(FT, Side("ft", "spdl-samples"), at_least(1.5)),
+    Comparison(FT, replace(SPDL, variant="spdl-samples"), at_least(1.5)),
     Comparison(GIL, TORCH, at_least(0.95), "no slower than torch where the GIL is"),
     Comparison(OURS_GIL, NODES_GIL, at_least(1.0), "nor than its threads"),
     Comparison(FT, THREADS["ft-gil"], None, "effect of the GIL"),
@@ -148,7 +136,7 @@ COST = (
 )
 SHAPE = (
     Comparison(FT, TORCH, at_least(1.0), "in all, against torch's processes"),
-    Comparison(FT, Side("ft", "loader-stack"), at_least(0.9), "the loader's choice of how to collate"),
+    Comparison(FT, replace(FT, variant="loader-stack"), at_least(0.9), "the loader's choice of how to collate"),
 )
 MEMORY = (
     Comparison(FT, TORCH, at_least(2.0), "samples that are all memory"),
