@@ -21,36 +21,23 @@ def clock(seconds: float) -> str:
     return f"{minutes // 60}:{minutes % 60:02}:{seconds:02}" if minutes >= 60 else f"{minutes}:{seconds:02}"
 
 
-class Display:
-    """Progress and notes of a run. Owned by the controller's thread."""
+class Display(Progress):
+    """Progress and notes of a run; a context manager. Owned by the controller's thread."""
 
     def __init__(self, results: Results, console: Console | None = None):
         console = console or Console(stderr=True, markup=False, emoji=False, highlight=False)
         self._results = results
         """The record that keeps notes."""
         self._plain = not console.is_terminal
-        self._progress = Progress(
-            TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=24),
-            TextColumn("{task.fields[left]}"),
-            TimeElapsedColumn(),
-            console=console,
-            transient=True,
-            disable=self._plain,
-        )
-        self._task = self._progress.add_task("", total=None, left="")
+        title = TextColumn("{task.description}", markup=False)
+        columns = title, BarColumn(bar_width=24), TextColumn("{task.fields[left]}"), TimeElapsedColumn()
+        super().__init__(*columns, console=console, transient=True, disable=self._plain)
+        self._task = self.add_task("", total=None, left="")
         self._where, self._later = "", 0.0
-
-    def __enter__(self) -> "Display":
-        self._progress.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._progress.stop()
 
     def note(self, text: str) -> None:
         """Print a permanent line, which the record does not keep."""
-        self._progress.console.print(terminal(text), soft_wrap=True)
+        self.console.print(terminal(text), soft_wrap=True)
 
     def skip(self, what: str, why: str) -> None:
         """Show and record a part of the plan that is not measured, with the reason."""
@@ -63,7 +50,7 @@ class Display:
         self.note(f"warning: {text}")
 
     def _begin(self, title: str) -> None:
-        self._progress.reset(self._task, total=None, description=title, left="")
+        self.reset(self._task, total=None, description=title, left="")
 
     def scenario(self, name: str, number: int, of: int, later: float) -> None:
         """Show the start of a scenario; those after it have `later` seconds."""
@@ -77,7 +64,7 @@ class Display:
         self._begin(title)
 
         def update(done: int, total: int) -> None:
-            self._progress.update(self._task, total=total, completed=done, left=f"{done}/{total}")
+            self.update(self._task, total=total, completed=done, left=f"{done}/{total}")
             if self._plain and done == total:
                 self.note(f"{title}: {total} done")
 
@@ -103,7 +90,7 @@ class Display:
             return  # its start was told
         steps = sum(1 + turns if turns > 1 else 1 for turns in self._turns.values())
         where = self._where, f"round {self._number} of {self._rounds}", candidate.title, f"turn {turn}" if turn else ""
-        self._progress.update(
+        self.update(
             self._task,
             total=self._rounds,
             completed=self._number - 1 + next(self._steps) / steps,

@@ -72,9 +72,6 @@ class Process:
                 return found
         raise TrialFailed(f"its stdout has a line that is none of its own: {answer[:80]!r}")
 
-    def _finish(self) -> Completed:
-        return self._child.finish(b"", self._watch, self._patience)
-
     def close(self) -> None:
         """Kill the process and those that it started."""
         self._child.close()
@@ -107,7 +104,7 @@ class TrialProcess(Process):
                 self._disturbed.append(between(before, counters(), used - self._own_seconds))
             self._measures, self._own_seconds = True, used
             return None
-        outcome = self._finish()
+        outcome = self._child.finish(b"", self._watch, self._patience)
         if outcome.returncode:
             raise TrialFailed(last_words(outcome))
         if answer is None:

@@ -41,7 +41,7 @@ class StressProcess(Process):
         """Return the suite's next line, or None at its end."""
         line = self._ask(b"")
         if line is None:
-            outcome = self._finish()
+            outcome = self._child.finish(b"", self._watch, self._patience)
             if outcome.returncode not in (0, SOME_FAILED):
                 raise TrialFailed(how_it_ended(outcome) + last_lines(outcome.stderr))
         return line
