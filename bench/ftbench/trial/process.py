@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+from typing import Any
 
 from ftbench.machine.disturbance import between, counters, together
 from ftrun.configurations import child_environment, command, last_lines
@@ -49,8 +50,9 @@ def last_words(outcome: Completed) -> str:
 class Process:
     """A child process that writes lines of JSON. Owned by one thread, which has to close it."""
 
-    def __init__(self, child: Child, watch: Watch, patience: float):
-        self._child, self._watch, self._patience = child, watch, patience
+    def __init__(self, request: dict, watch: Watch, arguments: list[str], environment: dict[str, str], **options: Any):
+        self._watch, self._patience = watch, request["patience"]
+        self._child = Child(arguments, environment, **options)
 
     def go_on(self) -> dict | None:
         """Let the process go on to its next answer; raises TrialFailed, or Stopped and others as Child.ask."""
@@ -84,9 +86,8 @@ class TrialProcess(Process):
     """
 
     def __init__(self, python: str, request: dict, watch: Watch, packages: str | None = None):
-        paths = [packages] if packages else []
-        child = Child(command(python, "ftbench.trial.child"), child_environment(request["config"], paths=paths))
-        super().__init__(child, watch, request["patience"])
+        environment = child_environment(request["config"], paths=[packages] if packages else [])
+        super().__init__(request, watch, command(python, "ftbench.trial.child"), environment)
         # The end of this process also ends the trial.
         self._next = json.dumps({**request, "parent": os.getpid()}).encode() + b"\n"
         self._own_seconds = 0.0

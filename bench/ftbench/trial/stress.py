@@ -13,7 +13,7 @@ from ftbench.document.model import Stress, StressResult
 from ftbench.trial.process import Process, TrialFailed, how_it_ended
 from ftrun.configurations import child_environment, command, last_lines
 from ftrun.project import ROOT
-from ftrun.supervise import Child, Watch
+from ftrun.supervise import Watch
 
 PROGRAM = "tests.stress"
 # Beyond what it is given: importing, and scenarios that hang, which it ends after two minutes each.
@@ -35,7 +35,7 @@ class StressProcess(Process):
         minutes = [] if request["minutes"] is None else ["--minutes", f"{request['minutes']:g}"]
         line = [*command(python, PROGRAM), "--seed", str(request["seed"]), *minutes]
         environment = child_environment(request["config"], paths=[str(ROOT)])
-        super().__init__(Child(line, environment, stdin=subprocess.DEVNULL), watch, request["patience"])
+        super().__init__(request, watch, line, environment, stdin=subprocess.DEVNULL)
 
     def _go_on(self) -> dict | None:
         """Return the suite's next line, or None at its end."""
