@@ -38,11 +38,11 @@ from ftrun.escape import markdown
 from ftrun.interruption import Interrupted, Interruption
 from ftrun.overlay import OverlayError, install
 from ftrun.project import normalise
-from ftsafety.repro import request
 from ftsafety.repro.campaign import Campaign, Runs
 from ftsafety.repro.outcome import Kind
 from ftsafety.repro.progress import Progress
 from ftsafety.repro.request import Limits
+from ftsafety.repro.script import Script
 from ftsafety.repro.twins import connect
 from ftsafety.repro.phrases import rate
 
@@ -215,13 +215,14 @@ class Gallery:
     def _rows(self, entry: Entry, version: str, overlays: dict[str, str]) -> list[Row]:
         given = self._given
         absent = {name: "not installed" for name in self._twins if overlays and name not in overlays}
+        for name, twin in self._twins.items():
+            twin.overlay = overlays.get(name)
         campaign = Campaign(
-            request.load(str(entry.path), entry.path.read_bytes()),
+            Script(entry.path.name, entry.path.read_bytes(), str(entry.path)),
             self._twins,
             Limits(entry.timeout),
             self._progress.update,
             time.monotonic() + BUDGET_SECONDS,
-            overlays,
             absent,
         )
         found = campaign.run(given.configs.split(","), given.repeat, given.threads, f"{entry.path.stem} {version}:")

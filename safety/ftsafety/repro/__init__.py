@@ -2,10 +2,11 @@
 
 The way of a script:
 
-    arguments -> campaign (rounds over the configurations)
+    arguments -> inputs (files, modules, notebooks, archives) -> script
+              -> campaign (rounds over the configurations) -> request (one run, a record that can travel)
                    -> twins (an interpreter here, or a server in another container)
                         -> run -> watch (one process tree under limits) -> runner (the script as __main__)
-                             <- outcome (ok, wrong result, exception, signal, hang, GIL enabled, limit)
+                             <- classify <- outcome (ok, wrong result, exception, signal, hang, GIL enabled, limit)
               -> verdict (what may be said of these outcomes) -> report (Markdown)
 
 Importing this package is free: it imports nothing.

@@ -7,14 +7,12 @@ the twins, so that a typing error does not cost ten minutes.
 from __future__ import annotations
 
 import argparse
-import os
-import sys
 from pathlib import Path
 
 from ftrun.configurations import CONFIGURATIONS
 from ftrun.options import add_all, configurations, endpoint, number, whole
+from ftsafety.repro.inputs import UsageError, load
 
-LARGEST_SCRIPT = 1024 * 1024
 # Named in a report even where they are the default, which may change: they decide the outcome.
 ALWAYS_NAMED = ("threads", "repeat", "timeout")
 
@@ -30,9 +28,10 @@ Each run is a process of its own with a time limit. A run fails if the script ex
 in time; then the stacks of all threads are dumped before it is killed. The configurations take turns.
 A difference between them is reported only if Fisher's exact test finds it significant.
 
-What is printed is Markdown, ready to be pasted into an issue. The script is one file. It gets the number
-of threads in the variable REPRO_THREADS and as its first argument. Packages that the twins do not have
-are named in the script's inline metadata (PEP 723):
+What is printed is Markdown, ready to be pasted into an issue. SCRIPT is a Python file, a notebook, a file of
+tests for pytest (test_*.py), or a .zip of a script and its files. It gets the number of threads in the variable
+REPRO_THREADS. Each run starts in a folder of its own, which holds copies of the script and of what --with names.
+Packages that the twins do not have are named in the script's inline metadata (PEP 723), or by --package:
 
   # /// script
   # dependencies = ["h5py"]
@@ -44,6 +43,8 @@ examples:
   ./twins repro bug.py
   ./twins repro bug.py --threads 8 --repeat 50 --timeout 20 --out report.md
   ./twins repro bug.py --shrink-threads            the smallest number of threads that still fails
+  ./twins repro bug.py --arg 8 --arg=--fast --with values.csv --stdin answers.txt
+  ./twins repro -m package.bug                     as python -m package.bug, in the folder that holds package/
   docker compose run --rm ft-repro repro/counter_increment.py      behind walls: no network, read-only, ...
   docker compose run --rm -T ft-repro - <bug.py                    any script, from standard input
 
@@ -61,14 +62,11 @@ exit status:
 """
 
 
-class UsageError(Exception):
-    """The command line asks for something impossible; the message says what."""
-
-
+BESIDE = "files and folders to put beside the script, read-only"
 _SECONDS = number("a number of seconds (0.1 or more)", 0.1, 1e6)
 _MIB = whole(1, 1 << 20)
 _RUNS = (
-    ("--threads", whole(1, 1024), 8, "N", "threads that the script is asked to start, as REPRO_THREADS and argv[1]"),
+    ("--threads", whole(1, 1024), 8, "N", "threads that the script is asked to start, in REPRO_THREADS"),
     ("--repeat", whole(1, 10_000), 20, "N", "runs in each configuration"),
     ("--timeout", _SECONDS, 60.0, "SECONDS", "a run that takes longer counts as a hang"),
     ("--budget", _SECONDS, 900.0, "SECONDS", "time for all runs together; runs made until then are reported"),
@@ -91,7 +89,17 @@ def parser(prog: str = "./twins repro") -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     add = result.add_argument
-    add("script", nargs="?", metavar="SCRIPT", help="the Python script, one file; - reads it from standard input")
+    add(
+        "script",
+        nargs="?",
+        metavar="SCRIPT",
+        help="the script (see above); - reads it from standard input; with -m a folder",
+    )
+    add("-m", dest="module", metavar="MODULE", help="run a module of the folder SCRIPT (default: .) as python -m does")
+    add("--arg", action="append", default=[], metavar="A", help="an argument of the script; can be repeated")
+    add("--with", dest="beside", action="extend", nargs="+", default=[], metavar="FILE", help=BESIDE)
+    add("--stdin", metavar="FILE", help="what the script reads from standard input (default: nothing)")
+    add("--package", action="append", default=[], metavar="REQUIREMENT", help="a package that the script needs")
     add_all(result, _RUNS)
     add("--out", type=Path, metavar="FILE", help="also write the report to FILE")
     add("--configs", type=configurations, default=tuple(CONFIGURATIONS), metavar="gil,ft-gil,ft", help="run these only")
@@ -104,42 +112,8 @@ def parser(prog: str = "./twins repro") -> argparse.ArgumentParser:
     return result
 
 
-def read_script(path: str, walled: bool) -> bytes:
-    """Read the script's source; raises UsageError if it cannot be run."""
-    if path == "-":
-        source = sys.stdin.buffer.read(LARGEST_SCRIPT + 1)
-    else:
-        where = Path(path)
-        # Line ends, escape sequences and bytes that are no UTF-8 would reach the report and the terminal.
-        if not path.isprintable():
-            raise UsageError(f"{path!r} has characters that cannot be shown: give the script another name")
-        # The report would show the target of a link in an untrusted folder of scripts.
-        if where.is_symlink():
-            raise UsageError(f"{path} is a symbolic link: name the file that it points to")
-        if not where.exists():
-            hint = (
-                ": this container sees the folder repro/ only (SCRIPTS=DIR mounts another folder there); "
-                "give it another script on standard input (docker compose run --rm -T ft-repro - <bug.py)"
-            )
-            raise UsageError(f"there is no script {path}{hint if walled else ''}")
-        if not where.is_file():
-            raise UsageError(f"{path} is no file: a reproducer is one Python script")
-        try:
-            with open(os.open(where, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
-                source = file.read(LARGEST_SCRIPT + 1)
-        except OSError as error:
-            raise UsageError(f"cannot read {path}: {error.strerror}") from error
-    if len(source) > LARGEST_SCRIPT:
-        raise UsageError(f"{path} has more than {LARGEST_SCRIPT // 1024} KiB: a reproducer is a short script")
-    if b"\0" in source:
-        raise UsageError(f"{path} is no Python source (it holds null bytes)")
-    if not source.strip():
-        raise UsageError(f"{path} is empty")
-    return source
-
-
 def parse(arguments: list, prog: str = "./twins repro") -> argparse.Namespace:
-    """Return the options; `source` holds the script's bytes, `walled` is true if containers run it.
+    """Return the options; `loaded` is the Script, `walled` is true if containers run it.
 
     Raises UsageError for what cannot be run, and SystemExit for --help (0) and what argparse refuses (2).
     """
@@ -150,9 +124,8 @@ def parse(arguments: list, prog: str = "./twins repro") -> argparse.Namespace:
         raise UsageError(f"--out {given.out}: there is no directory {given.out.absolute().parent}")
     # Where the twins are in containers of their own, so is this program.
     given.walled = any(where.startswith("unix:") for _, where in given.twin)
-    if given.script is None:
-        raise UsageError("SCRIPT is missing: one Python file, or - for standard input")
-    given.source = read_script(given.script, given.walled)
+    about = given.beside, given.arg, given.stdin, given.walled
+    given.loaded = load(given.script, given.module, *about)
     return given
 
 
@@ -174,7 +147,12 @@ def options_of(given: argparse.Namespace) -> list:
         repeats = action.option_strings and action.help is not argparse.SUPPRESS and action.dest not in ("help", "out")
         if not repeats or (value == action.default and action.dest not in ALWAYS_NAMED):
             continue
-        result.append(action.option_strings[0])
+        name = action.option_strings[0]
+        if isinstance(value, list):
+            # In one word, since a value may look like an option.
+            result += [f"{name}={each}" for each in value]
+            continue
+        result.append(name)
         if isinstance(value, tuple):
             result.append(",".join(value))
         elif not isinstance(value, bool):

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from ftrun.configurations import CONFIGURATIONS
 from ftrun.interruption import Interrupted
 from ftrun.twin import TwinError
 from ftsafety.repro.outcome import Kind, Outcome
-from ftsafety.repro.request import Limits, Request, Script
+from ftsafety.repro.request import Limits, Request
+from ftsafety.repro.script import Script
 from ftsafety.repro.twins import Twin
 
 
@@ -37,6 +38,11 @@ class Runs:
         return sum(outcome.kind.failed for outcome in self.outcomes)
 
 
+def twin_of(config: str) -> str:
+    """Return the name of the twin that runs a configuration; one of --interpreter is a configuration of its own."""
+    return CONFIGURATIONS[config].twin if config in CONFIGURATIONS else config
+
+
 Progress = Callable[[str, int, int, str, Outcome | None], None]
 """Called with (title, rounds done, rounds, configuration, its outcome or None before it runs)."""
 
@@ -51,16 +57,15 @@ class Campaign:
         limits: Limits,
         progress: Progress,
         deadline: float,
-        overlays: dict[str, str] | None = None,
         missing: dict[str, str] | None = None,
     ):
-        """*overlays*: folders of packages by twin. *missing*: why a twin cannot run. *deadline*: time.monotonic()."""
+        """*twins*: by name. *missing*: why a twin cannot run. *deadline*: time.monotonic()."""
         self.script, self.twins, self.limits = script, twins, limits
-        self.overlays, self.missing = overlays or {}, dict(missing or {})
+        self.missing = dict(missing or {})
         self.stopped: str | None = None
         """Why the campaign ended before its last round."""
         self._progress, self._deadline = progress, deadline
-        self._force_off = False
+        self._forced_off: set[str] = set()
 
     def run(
         self,
@@ -76,7 +81,7 @@ class Campaign:
         """
         result = {config: Runs(config) for config in configs}
         for config, runs in result.items():
-            runs.missing = self.missing.get(CONFIGURATIONS[config].twin)
+            runs.missing = self.missing.get(twin_of(config))
         order = [config for config, runs in result.items() if runs.missing is None]
         shuffle = random.Random(0).shuffle
         for number in range(repeat):
@@ -99,26 +104,24 @@ class Campaign:
                 runs.missing = runs.missing or self.stopped
         return result
 
-    def request(self, config: str, threads: int, force_off: bool, wrapper: tuple[str, ...] = ()) -> Request:
-        """Return the request for one run of the script."""
-        overlay = self.overlays.get(CONFIGURATIONS[config].twin)
-        script = self.script
-        return Request(config, script.name, script.source, threads, self.limits, force_off, overlay, wrapper)
+    def once(self, config: str, threads: int, wrapper: Sequence[str] = ()) -> Outcome:
+        """Run the script once; raises TwinError or Interrupted."""
+        twin = self.twins[twin_of(config)]
+        request = Request(twin.config or config, self.script, threads, self.limits, config in self._forced_off)
+        return twin.reproduce(request, wrapper)
 
     def _turn(self, runs: Runs, title: str, number: int, repeat: int, threads: int) -> None:
-        twin = CONFIGURATIONS[runs.config].twin
         # The first run may find that an import turns the GIL on; it is then made again with the GIL held off.
         for _ in range(2):
             self._progress(title, number, repeat, runs.config, None)
-            force_off = runs.config == "ft" and self._force_off
             try:
-                outcome = self.twins[twin].reproduce(self.request(runs.config, threads, force_off))
+                outcome = self.once(runs.config, threads)
             except TwinError as error:
-                self.missing[twin] = runs.missing = f"lost in run {len(runs.outcomes) + 1}: {error}"
+                self.missing[twin_of(runs.config)] = runs.missing = f"lost in run {len(runs.outcomes) + 1}: {error}"
                 return
             runs.outcomes.append(outcome)
             self._progress(title, number, repeat, runs.config, outcome)
-            if outcome.kind != Kind.GIL or self._force_off:
+            if outcome.kind != Kind.GIL or runs.config in self._forced_off:
                 break
-            self._force_off = True
-        runs.forced_off = runs.config == "ft" and self._force_off
+            self._forced_off.add(runs.config)
+        runs.forced_off = runs.config in self._forced_off

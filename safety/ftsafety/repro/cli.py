@@ -10,16 +10,18 @@ from pathlib import Path
 
 from ftrun.configurations import CONFIGURATIONS, this_twin
 from ftrun.escape import any_locale, fenced, markdown, one_line, print_report
-from ftrun.inline_metadata import MetadataError
+from ftrun.inline_metadata import MetadataError, dependencies
 from ftrun.interruption import Interrupted, Interruption
 from ftrun.overlay import OverlayError, absent, install
 from ftrun.twin import TwinError
-from ftsafety.repro import narrow, phrases, report, request
-from ftsafety.repro.arguments import UsageError, parse
+from ftsafety.repro import narrow, phrases, report
+from ftsafety.repro.arguments import parse
 from ftsafety.repro.campaign import Campaign, Runs
+from ftsafety.repro.inputs import UsageError
 from ftsafety.repro.progress import Progress
 from ftsafety.repro.request import MIB, Limits
-from ftsafety.repro.twins import Twin, connect
+from ftsafety.repro.script import Script
+from ftsafety.repro.twins import LocalScripts, Twin, connect
 from ftsafety.repro.verdict import judge
 
 NO_WALLS = (
@@ -70,7 +72,7 @@ class Reproduction:
 
     def __init__(self, given, interruption: Interruption, progress: Progress, stack: contextlib.ExitStack):
         self._given, self._interruption, self._progress, self._stack = given, interruption, progress, stack
-        self._script = request.load(given.script, given.source)
+        self._script: Script = given.loaded
         self._twins: dict[str, Twin] = {}
         self._descriptions: dict[str, dict] = {}
         self._pins: dict[str, list[str]] = {}
@@ -81,10 +83,10 @@ class Reproduction:
         self._connect()
         if not given.walled:
             progress.note(NO_WALLS)
-        overlays, missing = self._install()
+        missing = self._install()
         limits = Limits(given.timeout, given.memory * MIB, given.processes, given.disk * MIB, given.output * MIB)
         deadline = time.monotonic() + given.budget
-        campaign = Campaign(self._script, self._twins, limits, progress.update, deadline, overlays, missing)
+        campaign = Campaign(self._script, self._twins, limits, progress.update, deadline, missing)
         runs = campaign.run(given.configs, given.repeat, given.threads)
         if not any(each.outcomes for each in runs.values()):
             self._interruption.check()
@@ -113,12 +115,11 @@ class Reproduction:
         if not self._twins:
             raise TwinError("no twin was given for the configurations in --configs")
 
-    def _install(self) -> tuple[dict[str, str], dict[str, str]]:
-        """Return the folders of added packages by twin, and why the other twins cannot be used."""
-        overlays: dict[str, str] = {}
+    def _install(self) -> dict[str, str]:
+        """Add the packages that the script wants to the twins; return why some twins cannot be used."""
         missing: dict[str, str] = {}
         work = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="ft-repro-packages-")))
-        wanted = self._script.dependencies
+        wanted = (*dependencies(self._script.text), *self._given.package)
         # The free-threaded twin first: fewer wheels fit it, and the other then takes the same versions.
         for name in ("ft", "gil"):
             if name not in self._twins:
@@ -126,8 +127,8 @@ class Reproduction:
                 continue
             if not wanted:
                 continue
-            python, installed = self._twins[name].python, self._descriptions[name]["packages"]
-            if python is None:
+            twin, installed = self._twins[name], self._descriptions[name]["packages"]
+            if not isinstance(twin, LocalScripts):
                 if lacking := ", ".join(each for each in wanted if absent(each, installed)):
                     without = "and a container without network cannot install packages; run `./twins repro` natively"
                     missing[name] = f"the script wants {lacking}, {without}"
@@ -135,12 +136,12 @@ class Reproduction:
             self._progress.note(f"installing {', '.join(wanted)} for {name}")
             cache, pins = self._given.cache or work, self._pins.get("ft", ())
             try:
-                self._pins[name] = install(work / name, python, wanted, installed, cache, self._interruption, pins)
-                overlays[name] = str(work / name)
+                self._pins[name] = install(work / name, twin.python, wanted, installed, cache, self._interruption, pins)
+                twin.overlay = str(work / name)
             except OverlayError as error:
                 missing[name] = f"its packages cannot be installed there: {error}"
                 self._progress.note(f"repro: {name}: {missing[name]}")
-        return overlays, missing
+        return missing
 
     def _added(self) -> list[tuple[str, str]]:
         if not any(self._pins.values()):

@@ -6,8 +6,7 @@ import bisect
 import math
 import shutil
 
-from ftrun.configurations import CONFIGURATIONS
-from ftsafety.repro.campaign import Campaign, Runs
+from ftsafety.repro.campaign import Campaign, Runs, twin_of
 from ftsafety.repro.outcome import Kind
 from ftsafety.repro.runner import DUMP_SIGNAL
 
@@ -58,14 +57,14 @@ def shrink_threads(campaign: Campaign, seen: Runs, threads: int) -> str:
 def native_stack(campaign: Campaign, seen: Runs, threads: int) -> str | None:
     """Return the C stack of a crash, from gdb; None if there is no gdb, no crash, or none under gdb."""
     gdb = shutil.which("gdb")
-    twin = campaign.twins[CONFIGURATIONS[seen.config].twin]
+    twin = campaign.twins[twin_of(seen.config)]
     if gdb is None or twin.python is None or not any(outcome.kind == Kind.SIGNAL for outcome in seen.outcomes):
         return None
     signal = f"handle SIG{int(DUMP_SIGNAL)} nostop noprint pass"
     quiet = (gdb, "-q", "-nx", "-batch", "-iex", "set debuginfod enabled off", "-ex", "set pagination off")
     wrapper = (*quiet, "-ex", signal, "-ex", "run", "-ex", "bt 40", "--args")
     for _ in range(GDB_TRIES):
-        outcome = twin.reproduce(campaign.request(seen.config, threads, seen.forced_off, wrapper))
+        outcome = campaign.once(seen.config, threads, wrapper)
         _, found, stack = outcome.stdout.partition("received signal SIG")
         if found and "\n#0" in stack:
             return "SIG" + stack.strip()

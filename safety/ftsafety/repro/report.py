@@ -15,7 +15,7 @@ from ftsafety.repro.arguments import options_of
 from ftsafety.repro.campaign import Runs
 from ftsafety.repro.outcome import Kind, Outcome
 from ftsafety.repro.phrases import rate, remarks, sentence
-from ftsafety.repro.request import Script
+from ftsafety.repro.script import Script
 from ftsafety.repro.verdict import Verdict
 
 # GitHub takes 65,536 characters an issue.
@@ -119,7 +119,7 @@ def all_runs(given: argparse.Namespace, script: Script) -> str:
 def one_run(given: argparse.Namespace, script: Script, runs: Runs, descriptions: Mapping[str, dict]) -> str:
     """Return the command for one run in the configuration of `runs`."""
     config = CONFIGURATIONS[runs.config]
-    threads, name = given.threads, script.argument
+    threads, name = given.threads, " ".join([script.argument, *map(shlex.quote, script.arguments)])
     if given.walled:
         options = f"--configs {config.name} --threads {threads} --timeout {given.timeout:g} --repeat 1"
         return f"{_CONTAINER} {options} <{name}"
@@ -129,8 +129,8 @@ def one_run(given: argparse.Namespace, script: Script, runs: Runs, descriptions:
     version = descriptions[config.twin]["interpreter"]["version"].rpartition(".")[0]
     free, suffix = (" that is free-threaded", "t") if config.twin == "ft" else ("", "")
     return (
-        f"{variables} ./twins exec {config.twin} python {name} {threads}\n\n"
-        f"# the same with any CPython {version}{free}:\n{variables} python{version}{suffix} {name} {threads}"
+        f"{variables} ./twins exec {config.twin} python {name}\n\n"
+        f"# the same with any CPython {version}{free}:\n{variables} python{version}{suffix} {name}"
     )
 
 
@@ -145,9 +145,12 @@ def render(
     sections: Sequence[tuple[str, str]] = (),
 ) -> str:
     """Return the whole report: with the commands for all runs and a `single` one, and (title, Markdown) `sections`."""
-    parts = [f"# Reproducer: `{terminal(script.name.replace('`', ''))}`", f"**{markdown(sentence(verdict, runs))}**"]
-    if qualified := [f"- {one_line(remark)}" for remark in remarks(verdict, runs)]:
-        parts.append("\n".join(qualified))
+    parts = [f"# Reproducer: `{terminal(script.title.replace('`', ''))}`", f"**{markdown(sentence(verdict, runs))}**"]
+    said = list(remarks(verdict, runs))
+    if script.left_out:
+        said.append(f"Left out, since only IPython understands it: {'; '.join(script.left_out)}.")
+    if said:
+        parts.append("\n".join(f"- {one_line(remark)}" for remark in said))
     parts.append(table(runs))
     if found := details(runs):
         parts.append(found)

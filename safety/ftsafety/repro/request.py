@@ -1,15 +1,11 @@
-"""The script under test, and everything that either kind of twin needs to run it once: here, or sent to a server."""
+"""One run of a script, as a plain record: for an interpreter here, or sent to a server."""
 
 from __future__ import annotations
 
-import base64
-import os
-import shlex
 from dataclasses import asdict, dataclass
-from pathlib import PurePath
 
 from ftrun.configurations import CONFIGURATIONS
-from ftrun.inline_metadata import dependencies
+from ftsafety.repro.script import Script
 
 MIB = 1024 * 1024
 
@@ -37,62 +33,28 @@ class Limits:
 
 @dataclass(frozen=True)
 class Request:
-    """One run of a script."""
+    """One run of a script in a configuration."""
 
     config: str
-    name: str
-    """The script's file name."""
-    source: bytes
+    script: Script
     threads: int
     limits: Limits
     force_off: bool = False
     """Set PYTHON_GIL=0 in the configuration ft. Without it, an import that turns the GIL on is seen."""
-    overlay: str | None = None
-    """A folder of packages that come before the twin's own."""
-    wrapper: tuple[str, ...] = ()
-    """A command that runs the interpreter, such as a debugger."""
 
     def as_json(self) -> dict:
-        """Return the request for a server, where there are no overlays and no wrappers."""
-        values = {**asdict(self), "source": base64.b64encode(self.source).decode()}
-        del values["overlay"], values["wrapper"]
-        return values
+        return {
+            "config": self.config,
+            "script": self.script.as_json(),
+            "threads": self.threads,
+            "limits": asdict(self.limits),
+            "force_off": self.force_off,
+        }
 
     @classmethod
     def from_json(cls, values: dict) -> Request:
         """Return the request that `as_json` described; raises KeyError, TypeError or ValueError for anything else."""
         if values["config"] not in CONFIGURATIONS:
             raise ValueError(f"unknown configuration {values['config']!r}")
-        name, source = PurePath(values["name"]).name, base64.b64decode(values["source"])
-        threads, limits, force_off = int(values["threads"]), Limits(**values["limits"]), bool(values["force_off"])
-        return cls(values["config"], name, source, threads, limits, force_off)
-
-
-@dataclass(frozen=True)
-class Script:
-    """One file of Python source."""
-
-    name: str
-    source: bytes
-    dependencies: tuple[str, ...] = ()
-    path: str = ""
-    """The path by which the script was named; empty for standard input."""
-
-    @property
-    def text(self) -> str:
-        return self.source.decode(errors="backslashreplace")
-
-    @property
-    def argument(self) -> str:
-        """The script as a word of a shell's command: the path by which it was named, else its name; never an option."""
-        path = self.path or self.name
-        home = os.path.join(os.path.expanduser("~"), "")
-        if path.startswith(home) and len(home) > 2:  # a report is for others, whom the home does not concern
-            return f"~/{shlex.quote(path.removeprefix(home))}"
-        return shlex.quote(f"./{path}" if path.startswith("-") else path)
-
-
-def load(path: str, source: bytes) -> Script:
-    """Return the script that was read from `path` ("-" is standard input); raises MetadataError."""
-    wanted = dependencies(source.decode(errors="backslashreplace"))
-    return Script("script.py", source, wanted) if path == "-" else Script(PurePath(path).name, source, wanted, path)
+        script, limits = Script.from_json(values["script"]), Limits(**values["limits"])
+        return cls(values["config"], script, int(values["threads"]), limits, bool(values["force_off"]))

@@ -8,14 +8,15 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from ftrun import process_tree
 from ftrun.configurations import CONFIGURATIONS, child_environment
 from ftrun.loop import Watch
 from ftsafety.repro import runner
-from ftsafety.repro.outcome import Kind, Outcome, classify, printable
+from ftsafety.repro.classify import classify, printable
+from ftsafety.repro.outcome import Kind, Outcome
 from ftsafety.repro.request import Request
 from ftsafety.repro.watch import watch
 
@@ -31,7 +32,9 @@ SECONDS = 45.0
 DELETE = 'kill -9 -1; chmod -R u+rwX "$@"; find "$@" -mindepth 1 -delete; ipcrm --all'
 
 
-def environment(request: Request, scratch: Path, base: Mapping[str, str] = os.environ) -> dict[str, str]:
+def environment(
+    request: Request, scratch: Path, overlay: str | None = None, base: Mapping[str, str] = os.environ
+) -> dict[str, str]:
     """Return the environment variables of a run."""
     kept = {name: value for name, value in base.items() if name in PASSED_ON or name.startswith(PASSED_ON_PREFIXES)}
     variables = child_environment(None, kept)
@@ -40,8 +43,8 @@ def environment(request: Request, scratch: Path, base: Mapping[str, str] = os.en
         forced = CONFIGURATIONS[request.config].python_gil
         if forced is not None:
             variables["PYTHON_GIL"] = forced
-    if request.overlay:
-        variables["PYTHONPATH"] = os.pathsep.join(filter(None, [request.overlay, variables.get("PYTHONPATH")]))
+    if overlay:
+        variables["PYTHONPATH"] = os.pathsep.join(filter(None, [overlay, variables.get("PYTHONPATH")]))
     home, temporary = str(scratch / "home"), str(scratch / "tmp")
     return {
         **variables,
@@ -53,47 +56,78 @@ def environment(request: Request, scratch: Path, base: Mapping[str, str] = os.en
         "PYTHONUNBUFFERED": "1",
         "PYTHONNOUSERSITE": "1",
         "PYTHONDONTWRITEBYTECODE": "1",
+        # Tests are run as they are, in any twin.
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
     }
 
 
-def run(python: str, request: Request, others: Watch, user: int | None = None) -> Outcome:
+def run(
+    python: str,
+    request: Request,
+    others: Watch,
+    user: int | None = None,
+    overlay: str | None = None,
+    wrapper: Sequence[str] = (),
+) -> Outcome:
     """Run a script once with *python*; nothing is left of it, in processes or on disk. Raises Stopped by *others*.
 
-    *user*: the user id to run it under, which owns nothing else in this container. Without, a script can leave files
-    outside of its scratch folder. Raises OSError if the files that it left cannot be deleted.
+    Args:
+        user: the user id to run it under, which owns nothing else in this container. Without, a script can leave files
+            outside of its scratch folder. Raises OSError if the files that it left cannot be deleted.
+        overlay: a folder of packages that come before the twin's own.
+        wrapper: a command that runs the interpreter, such as a debugger.
     """
-    scratch = Path(tempfile.mkdtemp(prefix="ft-repro-"))
+    scratch = Path(tempfile.mkdtemp(prefix="ft-repro-")).resolve()  # as stacks name it
     try:
         if user is not None:
             scratch.chmod(0o755)
         for folder in ("script", "home", "tmp"):
             (scratch / folder).mkdir()
             (scratch / folder).chmod(0o777)  # for the script's user; others do not get into the scratch folder
-        script = scratch / "script" / request.name
-        script.write_bytes(request.source)
+        script, home = request.script, scratch / "script"
+        _write(home, [*script.files, (script.name, script.source)])
+        (scratch / "stdin").write_bytes(script.stdin)
         limits = request.limits
 
         def command(status: int, stacks: int) -> list[str]:
             specification = {
                 "status": status,
                 "stacks": stacks,
-                "script": str(script),
-                "arguments": [str(request.threads)],
+                "folder": str(home),
+                "script": str(home / script.name),
+                "how": script.how,
+                "module": script.module,
+                "arguments": script.arguments,
                 "limits": {"RLIMIT_FSIZE": limits.disk // 2, "RLIMIT_CORE": 0},
             }
-            return [*request.wrapper, python, "-P", runner.__file__, json.dumps(specification)]
+            return [*wrapper, python, "-P", runner.__file__, json.dumps(specification)]
 
         try:
-            ended = watch(command, environment(request, scratch), scratch / "home", scratch, limits, others, user)
+            variables = environment(request, scratch, overlay)
+            with open(scratch / "stdin", "rb") as stdin:
+                ended = watch(command, variables, home, scratch, limits, stdin, others, user)
         except OSError as error:
             return Outcome(Kind.ERROR, printable(f"the run could not be made: {error}".encode()))
         # The script's own folder first: the others hold its files and packages, which keep the rest of their path.
-        return classify(ended, [str(scratch / "script"), str(scratch), *filter(None, [request.overlay])])
+        return classify(ended, [str(home), str(scratch), *filter(None, [overlay])])
     finally:
         if user is None:
             _remove(scratch)
         else:
             clear(user, scratch)
+
+
+def _write(folder: Path, files: Iterable[tuple[str, bytes]]) -> None:
+    """Write files that the script can only read, in folders to which it can add nothing."""
+    made: set[Path] = set()
+    for name, content in files:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+        path.chmod(0o444)
+        made |= {parent for parent in path.parents if folder in parent.parents}
+    for each in made:
+        each.chmod(0o555)
 
 
 def _remove(directory: Path) -> None:
@@ -130,7 +164,7 @@ def clear(user: int, scratch: Path) -> None:
         )
     except subprocess.TimeoutExpired as error:
         raise OSError(f"what the script has left was not deleted within {SECONDS:.0f} s") from error
-    shutil.rmtree(scratch, ignore_errors=True)
+    _remove(scratch)
     left = [f"{folder}/{name}" for folder in SHARED for name in os.listdir(folder)]
     left += [path for path in ("/proc/sysvipc/shm", "/proc/sysvipc/sem", "/proc/sysvipc/msg") if _entries(path)]
     left += [f"process {pid}" for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if _lives(pid, user)]

@@ -1,24 +1,40 @@
-"""Program that runs the script as ``__main__``. ftsafety.repro.run starts this file alone.
+"""Program that runs the script as ``__main__``. ftsafety.repro.run starts this file alone, with any Python.
 
     runner.py SPECIFICATION        (one JSON object)
 
-The program sets the kernel's limits for each process. faulthandler writes stacks into one pipe. A second pipe gets
-messages: the script began; the exception it ended with; at the very end the GIL's state and the imported modules. The
-script gets a fresh module ``__main__``, its own folder first on ``sys.path``, and its arguments.
+faulthandler writes stacks into one pipe. A second pipe gets messages, one JSON object a line: the script began; each
+exception that ended it or one of its threads; an exception of a future that nothing asked for; at the very end the
+GIL's state, the imported modules and the peak of memory. The script gets a fresh module ``__main__``, its own folder
+first on ``sys.path``, and its arguments.
 """
 
+import _thread
+import ast
 import atexit
 import faulthandler
+import importlib.machinery
 import json
 import os
 import resource
+import runpy
 import signal
 import sys
 import threading
 import types
+from typing import Any
 
 # The signal that asks for the stacks of all threads: a real-time signal, which scripts rarely use.
 DUMP_SIGNAL = signal.SIGRTMIN + 7
+MOST_TOLD = 50
+# Names in a test that decides if the script runs at all, and the cause that each stands for.
+GUARDS = {
+    "gil": ("_is_gil_enabled", "Py_GIL_DISABLED", "PYTHON_GIL"),
+    "version": ("version_info", "hexversion", "python_version", "python_version_tuple", "sys.version"),
+    "arguments": ("argv",),
+}
+PARSERS = ("argparse.py", "optparse.py", "getopt.py", f"{os.sep}click{os.sep}", f"{os.sep}docopt")
+PYTEST = ("-q", "-p", "no:cacheprovider", "-p", "no:threadexception", "-p", "no:unraisableexception")
+PYTEST_OWN_STACKS = ("-p", "no:faulthandler")
 
 
 def main() -> None:
@@ -33,52 +49,304 @@ def main() -> None:
         os.set_inheritable(descriptor, False)
     faulthandler.enable(file=wanted["stacks"], all_threads=True)
     faulthandler.register(DUMP_SIGNAL, file=wanted["stacks"], all_threads=True, chain=False)
-    gil = getattr(sys, "_is_gil_enabled", lambda: True)
-    owner = os.getpid()
+    # This module stays importable under another name: its functions are still needed.
+    sys.modules["__repro_runner__"] = sys.modules["__main__"]
+    told = Told(wanted["status"], wanted["folder"])
+    watch_futures(told)
+    watch_threads(told)
+    told.begin()
+    try:
+        START[wanted["how"]](wanted["script"], wanted["module"], wanted["arguments"], told)
+    except SystemExit as error:
+        told.exception(error, None)
+        raise
+    except BaseException as error:
+        told.exception(error, None)
+        # Drop this file's frame from the traceback, and those of runpy.
+        trace = error.__traceback__
+        while trace is not None and ours(trace.tb_frame.f_code.co_filename):
+            trace = trace.tb_next
+        error.__traceback__ = trace
+        sys.excepthook(type(error), error, error.__traceback__)
+        sys.exit(1)
 
-    def tell(**what) -> None:
+
+def run_file(path: str, _module: str, arguments: list, _told) -> None:
+    module = types.ModuleType("__main__")
+    module.__file__ = path
+    module.__dict__["__builtins__"] = __builtins__
+    sys.modules["__main__"] = module
+    sys.argv[:] = [path, *arguments]
+    sys.path.insert(0, os.path.dirname(path))
+    with open(path, "rb") as file:
+        source = file.read()
+    exec(compile(source, path, "exec", dont_inherit=True), module.__dict__)
+
+
+def run_module(path: str, module: str, arguments: list, told) -> None:
+    sys.argv[:] = [path, *arguments]
+    sys.path.insert(0, told.folder)
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
+
+
+def run_tests(path: str, _module: str, arguments: list, told) -> None:
+    import pytest
+
+    sys.argv[:] = ["pytest", path, *arguments]
+    sys.path.insert(0, os.path.dirname(path))
+    settings = os.path.join(told.folder, "pytest.ini")
+    # Not one that lies above the folder.
+    own = ["--rootdir", told.folder, "-c", settings if os.path.exists(settings) else os.devnull]
+    status = int(pytest.main([*PYTEST, *PYTEST_OWN_STACKS, *own, path, *arguments], plugins=[Tests(told)]))
+    if status == pytest.ExitCode.NO_TESTS_COLLECTED:
+        told.say(kind="SystemExit", exception="5", thread=None, place="", cause="tests", what="")
+    if status:
+        sys.exit(status)
+
+
+START = {"file": run_file, "module": run_module, "tests": run_tests}
+
+
+class Tests:
+    """Plugin of pytest that reports the exceptions of tests."""
+
+    def __init__(self, told):
+        self._told = told
+
+    def pytest_exception_interact(self, node, call):
+        if call.excinfo is not None:
+            self._told.exception(call.excinfo.value, None, f" ({node.name})")
+
+
+class Told:
+    """The messages to the program that judges the script."""
+
+    def __init__(self, pipe: int, folder: str):
+        self.folder = folder
+        self.raced = False
+        """True once a thread was started."""
+        self._pipe, self._owner, self._left = pipe, os.getpid(), MOST_TOLD
+        self._gil = getattr(sys, "_is_gil_enabled", lambda: True)
+        self._before: set = set()
+        self._futures: list = []
+
+    def say(self, **what) -> None:
         # One write, so that lines of several threads do not mix. A forked child reports nothing.
-        if os.getpid() == owner:
+        if os.getpid() == self._owner and self._left > 0:
+            self._left -= 1
             try:
-                os.write(wanted["status"], json.dumps(what).encode() + b"\n")
+                os.write(self._pipe, json.dumps(what).encode() + b"\n")
             except OSError:
                 pass  # the script closed the pipe, or its reader has gone
 
-    def at_exit() -> None:
+    def begin(self) -> None:
         # Registered first, so called last: after the threads were joined and the script's own handlers ran.
-        tell(end=True, gil=gil(), modules=sorted(top_level() - before)[:2000])
+        atexit.register(self.end)
+        threading.excepthook = self.in_thread
+        self._before = top_level()
+        self.say(begin=True, gil=self._gil())
 
-    def in_thread(arguments, /) -> None:
+    def end(self) -> None:
+        self._left += MOST_TOLD
+        for asked, text in self._futures:
+            if not asked:
+                self.say(future=text)
+        self._left += 1
+        modules = sorted(top_level() - self._before)[:2000]
+        self.say(end=True, gil=self._gil(), modules=modules, memory=peak_memory())
+
+    def in_thread(self, arguments, /) -> None:
         if arguments.exc_type is not SystemExit:
             name = arguments.thread.name if arguments.thread is not None else "a thread"
-            tell(exception=describe(arguments.exc_type, arguments.exc_value), thread=name)
+            self.exception(arguments.exc_value or arguments.exc_type(), name)
         threading.__excepthook__(arguments)
 
-    atexit.register(at_exit)
-    threading.excepthook = in_thread
-    script = wanted["script"]
-    module = types.ModuleType("__main__")
-    module.__file__ = script
-    module.__dict__["__builtins__"] = __builtins__
-    # This module stays importable under another name: its functions are still needed.
-    sys.modules["__repro_runner__"] = sys.modules["__main__"]
-    sys.modules["__main__"] = module
-    sys.argv[:] = [script, *wanted["arguments"]]
-    sys.path.insert(0, os.path.dirname(script))
-    before = top_level()
-    tell(begin=True, gil=gil())
+    def exception(self, error, thread, more="") -> None:
+        cause, what = "", ""
+        try:
+            cause, what = self._cause(error)
+        except Exception:
+            pass  # an exception may do anything when it is looked at
+        place = self._place(error)
+        text = describe(error) + more
+        self.say(kind=type(error).__name__, exception=text, thread=thread, place=place, cause=cause, what=what)
+
+    def future(self, error) -> list:
+        """Return a record of a future's exception: [True if it was asked for, its description]."""
+        record = [False, f"{describe(error)}{' at ' * bool(self._place(error))}{self._place(error)}"]
+        if len(self._futures) < MOST_TOLD:
+            self._futures.append(record)
+        return record
+
+    def _frames(self, error) -> list:
+        found: list = []
+        trace = error.__traceback__
+        while trace is not None and len(found) < 10_000:
+            if not ours(trace.tb_frame.f_code.co_filename):
+                found.append(trace)
+            trace = trace.tb_next
+        return found
+
+    def _own(self, name) -> bool:
+        return isinstance(name, str) and name.startswith(self.folder + os.sep)
+
+    def _place(self, error) -> str:
+        """Return the innermost place in the script's folder, else the innermost of all."""
+        frames = self._frames(error)
+        inside = [each for each in frames if self._own(each.tb_frame.f_code.co_filename)] or frames
+        if not inside:
+            return ""
+        code = inside[-1].tb_frame.f_code
+        name = code.co_filename
+        short = os.path.relpath(name, self.folder) if self._own(name) else os.path.basename(name)
+        return f"{short}:{inside[-1].tb_lineno} in {code.co_name}"
+
+    def _cause(self, error) -> tuple:
+        """Return why the script could not get to its bug, as (cause, what it is about); empty if it could."""
+        if isinstance(error, ModuleNotFoundError) and error.name:
+            missing = error.name.partition(".")[0]
+            if missing not in sys.modules and importlib.machinery.PathFinder.find_spec(missing) is None:
+                return "module", missing
+        if isinstance(error, FileNotFoundError) and error.filename is not None:
+            name = os.fsdecode(error.filename)
+            scratch = os.path.dirname(self.folder)
+            if not os.path.exists(name) and not os.path.abspath(name).startswith((scratch + "/tmp", scratch + "/home")):
+                return "file", os.path.relpath(name, self.folder) if self._own(name) else name
+        if isinstance(error, SyntaxError) and error.filename and self._own(error.filename):
+            where = f"{os.path.relpath(error.filename, self.folder)}, line {error.lineno}"
+            return "syntax", f"{where}: {(error.text or '').strip()[:100]}"
+        if self.raced:
+            return "", ""
+        if isinstance(error, ImportError) and "attempted relative import" in str(error):
+            return "relative", ""
+        if isinstance(error, EOFError) and "EOF when reading a line" in str(error):
+            return "stdin", ""
+        frames = self._frames(error)
+        if (
+            isinstance(error, SystemExit)
+            and error.code
+            and any(parser in each.tb_frame.f_code.co_filename for each in frames for parser in PARSERS)
+        ):
+            return "arguments", ""
+        inside = [each for each in frames if self._own(each.tb_frame.f_code.co_filename)]
+        # An end of the script itself, or of a function that it calls to find out if it can run.
+        return guard_of(inside[-1].tb_frame.f_code.co_filename, inside[-1].tb_lineno, error) if inside else ("", "")
+
+
+def guard_of(path: str, line: int, error) -> tuple:
+    """Return the guard (cause, its test) that the statement at a line belongs to, if it is one."""
+    with open(path, "rb") as file:
+        tree = ast.parse(file.read())
+    known = {cause: set(names) for cause, names in GUARDS.items()}
+    for node in ast.walk(tree):  # names that are made of them: free_threaded = not sys._is_gil_enabled()
+        named = [each.id for each in getattr(node, "targets", ()) if isinstance(each, ast.Name)]
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and len(node.body) <= 2:
+            named = [node.name]
+        for names in known.values():
+            if named and mentions(node, names):
+                names.update(named)
+    for node in ast.walk(tree):
+        if not (getattr(node, "lineno", line + 1) <= line <= getattr(node, "end_lineno", line - 1)):
+            continue
+        # A test that something depends on is a guard only if what depends on it is the script's end.
+        if isinstance(node, ast.Assert) or (isinstance(node, ast.If) and ends(node, line, error)):
+            test = node.test
+        elif isinstance(node, ast.stmt) and not hasattr(node, "body") and isinstance(error, (IndexError, ValueError)):
+            if mentions(node, {"argv"}):
+                return "arguments", ast.unparse(node)[:100]
+            continue
+        else:
+            continue
+        for cause, names in known.items():
+            if mentions(test, names):
+                return cause, ast.unparse(test)[:100]
+    return "", ""
+
+
+def ends(node, line: int, error) -> bool:
+    """True if the error is an exit, or a `raise` at this line directly below a statement."""
+    raised = [each for each in [*node.body, *node.orelse] if isinstance(each, ast.Raise)]
+    return isinstance(error, SystemExit) or any(each.lineno <= line <= (each.end_lineno or line) for each in raised)
+
+
+def mentions(node, names: set) -> bool:
+    for each in ast.walk(node):
+        name = each.id if isinstance(each, ast.Name) else each.attr if isinstance(each, ast.Attribute) else None
+        text = each.value if isinstance(each, ast.Constant) and isinstance(each.value, str) else None
+        if name in names or text in names or (name == "version" and "sys.version" in names):
+            return True
+    return False
+
+
+def watch_threads(told: Told) -> None:
+    """Note the start of the first thread."""
+    originals: list = []
+
+    def watched(original):
+        def start(*arguments, **named):
+            told.raced = True
+            for module, name, function in originals:
+                setattr(module, name, function)
+            return original(*arguments, **named)
+
+        return start
+
+    for module in (threading, _thread):
+        for name in ("_start_new_thread", "_start_joinable_thread", "start_new_thread", "start_joinable_thread"):
+            if hasattr(module, name):
+                originals.append((module, name, getattr(module, name)))
+    for module, name, original in originals:
+        setattr(module, name, watched(original))
+    os.register_at_fork(before=lambda: setattr(told, "raced", True))
+
+
+def watch_futures(told: Told) -> None:
+    """Note the exceptions of futures, and whether anything reads them: when the script imports concurrent.futures."""
+
+    class Exceptions:
+        """Descriptor in the place of Future._exception. A wrapper of Future.result would be in each traceback."""
+
+        def __get__(self, future, owner=None):
+            if future is None:
+                return self
+            record = future.__dict__.get("_repro")
+            if record is not None:
+                record[0] = True
+            return future.__dict__.get("_exception")
+
+        def __set__(self, future, error):
+            future.__dict__["_exception"] = error
+            if error is not None:
+                future.__dict__["_repro"] = told.future(error)
+
+    class Finder:
+        def find_spec(self, name, path=None, target=None):
+            if name != "concurrent.futures._base":
+                return None
+            spec: Any = importlib.machinery.PathFinder.find_spec(name, path)
+            execute = spec.loader.exec_module
+
+            def exec_module(module):
+                execute(module)
+                module.Future._exception = Exceptions()
+
+            spec.loader.exec_module = exec_module
+            return spec
+
+    sys.meta_path.insert(0, Finder())
+
+
+def ours(filename: str) -> bool:
+    return filename == __file__ or filename == "<frozen runpy>"
+
+
+def peak_memory() -> int:
+    """Return the most bytes that this process had in memory; 0 if the kernel does not say."""
     try:
-        with open(script, "rb") as file:
-            source = file.read()
-        exec(compile(source, script, "exec", dont_inherit=True), module.__dict__)
-    except SystemExit:
-        raise
-    except BaseException as error:
-        tell(exception=describe(type(error), error), thread=None)
-        # Drop this file's frame from the traceback.
-        error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next
-        sys.excepthook(type(error), error, error.__traceback__)
-        sys.exit(1)
+        with open("/proc/self/status") as file:
+            return next(int(line.split()[1]) * 1024 for line in file if line.startswith("VmHWM:"))
+    except (OSError, StopIteration):
+        return 0
 
 
 def die_first() -> None:
@@ -94,12 +362,12 @@ def top_level() -> set:
     return {name.partition(".")[0] for name in list(sys.modules)}
 
 
-def describe(kind, error) -> str:
+def describe(error) -> str:
     try:
         text = str(error)
     except Exception:
         text = "(its text cannot be had)"
-    return f"{kind.__name__}: {text}"[:500]
+    return f"{type(error).__name__}: {text}"[:500]
 
 
 if __name__ == "__main__":

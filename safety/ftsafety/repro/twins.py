@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from ftrun.environment import source_hash
@@ -20,16 +21,23 @@ MARGIN_SECONDS = 60.0
 class LocalScripts(LocalTwin):
     """Twin whose runs are child processes of this one. There are no walls around them."""
 
-    def reproduce(self, request: Request) -> Outcome:
-        """Run a script once; raises Interrupted."""
+    overlay: str | None = None
+    """A folder of packages that come before the interpreter's own."""
+    config: str | None = None
+    """The configuration that it runs, whatever is asked for; None for a twin, which can run several."""
+
+    def reproduce(self, request: Request, wrapper: Sequence[str] = ()) -> Outcome:
+        """Run a script once, its interpreter started by the command *wrapper*; raises Interrupted."""
         try:
-            return run(self.python, request, self._watch)
+            return run(self.python, request, self._watch, overlay=self.overlay, wrapper=wrapper)
         except Stopped:
             raise Interrupted(self._interruption.signum) from None
 
 
 class RemoteScripts(RemoteTwin):
-    """Twin whose runs a `ftsafety.repro.script_server` makes. Each request over its socket holds the source."""
+    """Twin whose runs a `ftsafety.repro.script_server` makes. Each request over its socket holds the script."""
+
+    config = None
 
     def describe(self) -> dict:
         """Return the twin's environment; raises TwinError, also if the server has other sources."""
@@ -40,10 +48,10 @@ class RemoteScripts(RemoteTwin):
             )
         return found
 
-    def reproduce(self, request: Request) -> Outcome:
+    def reproduce(self, request: Request, wrapper: Sequence[str] = ()) -> Outcome:
         """Run a script once; raises TwinError or Interrupted."""
-        if request.overlay or request.wrapper:
-            raise TwinError(f"{self.name}: behind walls no packages are added and no debugger runs")
+        if wrapper:
+            raise TwinError(f"{self.name}: behind walls no debugger runs")
         message = {"op": "reproduce", **request.as_json()}
         answer = self.ask(message, request.limits.timeout + MARGIN_SECONDS, outcome.FORM)
         try:

@@ -8,11 +8,11 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import subprocess
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from ftrun import cgroup, process_tree
 from ftrun.loop import LOOK_SECONDS, Watch
@@ -58,6 +58,7 @@ def watch(
     directory: Path,
     scratch: Path,
     limits: Limits,
+    stdin: IO[bytes],
     others: Watch,
     user: int | None = None,
 ) -> Ended:
@@ -65,10 +66,11 @@ def watch(
 
     Args:
         scratch: the folder whose size is limited.
+        stdin: the file that the command reads.
         others: descriptors with a callback each; one that returns True ends the run (ftrun.loop.Stopped).
         user: the user and group id that it runs under, without other groups; this process's own by default.
     """
-    options: dict = {"pipes": 2, "keep": KEPT, "tree": True, "stdin": subprocess.DEVNULL, "cwd": directory}
+    options: dict = {"pipes": 2, "keep": KEPT, "tree": True, "stdin": stdin, "cwd": directory}
     if user is not None:
         options |= {"user": user, "group": user, "extra_groups": []}
     kills = cgroup.kills()

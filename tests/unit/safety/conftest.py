@@ -12,28 +12,29 @@ import pytest
 from ftrun.configurations import this_twin
 from ftsafety.repro import outcome
 from ftsafety.repro.request import Limits, Request
+from ftsafety.repro.script import Script
 from tests.checkout import importable
 
 TWIN = this_twin()
 
 SUPERVISOR = """
 import json, sys
-from dataclasses import replace
 from ftsafety.repro.request import Request
 from ftsafety.repro.run import run
 values = json.load(sys.stdin)
-done = run(sys.executable, replace(Request.from_json(values), overlay=values["overlay"]), {})
+done = run(sys.executable, Request.from_json(values), {}, overlay=values["overlay"])
 json.dump(done.as_json(), sys.stdout)
 """
 
 
 @pytest.fixture
 def run_script(tmp_path):
-    """Runs a script once: `run_script(source, timeout=30)` gives its Outcome; scratch folders go to tmp_path."""
+    """Runs a script or its source once: `run_script(source, timeout=30)` gives its Outcome. Scratch is in tmp_path."""
 
-    def run(source, config=TWIN, threads=2, force_off=False, overlay=None, **limits):
+    def run(script, config=TWIN, threads=2, force_off=False, overlay=None, **limits):
         limits = Limits(**{"timeout": 120.0, **limits})
-        request = Request(config, "bug.py", source.encode(), threads, limits, force_off)
+        script = script if isinstance(script, Script) else Script("bug.py", script.encode())
+        request = Request(config, script, threads, limits, force_off)
         variables = {name: value for name, value in os.environ.items() if name != "PYTHON_GIL"}
         variables |= {"TMPDIR": str(tmp_path), "PYTHONPATH": importable(), "A_SECRET": "hunter2"}
         done = subprocess.run(

@@ -13,13 +13,16 @@ from ftrun.interruption import Interrupted
 from ftsafety.repro.campaign import Campaign
 from ftsafety.repro.outcome import Kind, Outcome
 from ftsafety.repro.progress import Progress
-from ftsafety.repro.request import Limits, Script
+from ftsafety.repro.request import Limits
+from ftsafety.repro.script import Script
 from ftsafety.repro.verdict import Pattern
 from tests.unit.safety.test_verdict import judged
 
 
 class Twin:
     """A twin that gives these outcomes, one after the other, and then raises."""
+
+    config = None
 
     def __init__(self, *outcomes):
         self._outcomes = iter(outcomes)

@@ -6,7 +6,8 @@ import psutil
 import pytest
 
 from ftrun.supervise import Stream
-from ftsafety.repro.outcome import Kind, classify
+from ftsafety.repro.classify import classify
+from ftsafety.repro.outcome import Kind
 from ftsafety.repro.request import MIB
 from ftsafety.repro.watch import Ended
 from tests.unit.safety.conftest import TWIN
@@ -69,16 +70,16 @@ def test_a_crash_comes_with_its_python_stack(run_script):
     assert done.stdout == "before\n"
 
 
-def test_the_script_is_main_and_gets_the_number_of_threads(run_script):
+def test_the_script_is_main_in_its_own_folder_and_gets_the_number_of_threads(run_script):
     done = run_script(
         "import os, sys, pickle\nclass A: pass\n"
         "assert __name__ == '__main__' and pickle.loads(pickle.dumps(A())).__class__ is A\n"
         "print(os.environ['REPRO_THREADS'], sys.argv[1:], os.environ.get('A_SECRET'), sys.stdin.read())\n"
-        "import json; print(os.path.basename(__file__), os.getcwd() == os.environ['HOME'])",
+        "import json; print(os.path.basename(__file__), os.getcwd() == os.path.dirname(__file__))",
         threads=5,
     )
     assert done.kind == Kind.OK, done
-    assert done.stdout == "5 ['5'] None \nbug.py True\n"
+    assert done.stdout == "5 [] None \nbug.py True\n"
 
 
 def test_modules_that_it_imports_are_known(run_script):

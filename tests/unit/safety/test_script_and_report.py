@@ -8,12 +8,14 @@ import re
 
 import pytest
 
-from ftrun.inline_metadata import MetadataError
-from ftsafety.repro.arguments import UsageError, options_of, parse, read_script
+from ftrun.inline_metadata import MetadataError, dependencies
+from ftsafety.repro.arguments import options_of, parse
 from ftsafety.repro.campaign import Runs
-from ftsafety.repro.outcome import Kind, Outcome, from_json, printable
+from ftsafety.repro.classify import printable
+from ftsafety.repro.inputs import UsageError, read_script
+from ftsafety.repro.outcome import Kind, Outcome, Signature, Stopper, from_json
 from ftsafety.repro.report import all_runs, excerpt, one_line, one_run, render
-from ftsafety.repro.request import Script, load
+from ftsafety.repro.script import Script
 from ftsafety.repro.verdict import judge
 from tests.hostile_text import HOSTILE_TEXTS
 
@@ -21,9 +23,8 @@ METADATA = "# /// script\n# requires-python = '>=3.13'\n# dependencies = [\n#   
 
 
 def test_dependencies():
-    assert load("x/bug.py", METADATA.encode() + b"import h5py\n").dependencies == ("h5py", "numpy<3")
-    assert load("-", b"print(1)\n").dependencies == ()
-    assert load("-", b"print(1)\n").name == "script.py"
+    assert dependencies(METADATA + "import h5py\n") == ("h5py", "numpy<3")
+    assert dependencies("print(1)\n") == ()
 
 
 @pytest.mark.parametrize(
@@ -41,22 +42,22 @@ def test_dependencies():
 )
 def test_malformed_metadata(source, words):
     with pytest.raises(MetadataError, match=words):
-        load("bug.py", source.encode())
+        dependencies(source)
 
 
 def test_metadata_takes_time_in_proportion_to_its_length():
     # Each of these took half an hour and more with the pattern of PEP 723.
     for line in ("# /// a\n", "# /// a\n#\n", "# /// script-like\n# x\n\n", "# x\n"):
-        assert load("bug.py", ("# /// a\n" + line * (2**20 // len(line))).encode()).dependencies == ()
+        assert dependencies("# /// a\n" + line * (2**20 // len(line))) == ()
 
 
 def test_other_blocks_and_line_ends():
     other = "# /// tool\n# dependencies = ['no']\n# ///\n"
-    assert load("bug.py", (other + "\n" + METADATA).encode()).dependencies == ("h5py", "numpy<3")
-    assert load("bug.py", METADATA.replace("\n", "\r\n").encode()).dependencies == ("h5py", "numpy<3")
+    assert dependencies(other + "\n" + METADATA) == ("h5py", "numpy<3")
+    assert dependencies(METADATA.replace("\n", "\r\n")) == ("h5py", "numpy<3")
     # The last mark ends a block, if comment lines alone are before it.
     with pytest.raises(MetadataError, match="no TOML"):
-        load("bug.py", METADATA.encode() + b"# x = 1\n# ///\n")
+        dependencies(METADATA + "# x = 1\n# ///\n")
 
 
 def test_scripts_that_are_refused_at_once(tmp_path):
@@ -75,15 +76,46 @@ def test_scripts_that_are_refused_at_once(tmp_path):
         assert str(refused.value).isprintable()
 
 
+AN_OUTCOME = Outcome(
+    *(Kind.WRONG, "exit status 1", 1.5, "out", "err", "", ("numpy",), ("a note",)),
+    (Signature(Kind.WRONG, "exit status 1", "bug.py:3 in f"),),
+    Stopper("file", "x.csv"),
+    1024,
+    ("Exception ignored in: KeyError",),
+)
+
+
 def an_outcome(**changed):
-    return {**Outcome(Kind.WRONG, "exit status 1", 1.5, "out", "err", "", ("numpy",), ("a note",)).as_json(), **changed}
+    return {**json.loads(json.dumps(AN_OUTCOME.as_json())), **changed}
 
 
 def test_the_options_of_a_report_make_the_same_runs_again(tmp_path):
     (tmp_path / "bug.py").write_text("print(1)\n")
-    line = ["--threads", "4", "--timeout", "2.5", "--configs", "ft,gil", "--shrink-threads", "--memory", "512"]
+    (tmp_path / "x.csv").write_text("1\n")
+    beside = str(tmp_path / "x.csv")
+    line = [
+        "--arg",
+        "8",
+        "--arg=--fast",
+        "--with",
+        beside,
+        "--stdin",
+        beside,
+        "--package",
+        "h5py",
+        "--threads",
+        "4",
+        "--timeout",
+        "2.5",
+        "--configs",
+        "ft,gil",
+        "--shrink-threads",
+        "--memory",
+        "512",
+    ]
     given = parse([str(tmp_path / "bug.py"), *line, "--twin", "ft=/python", "--out", str(tmp_path / "out.md")])
     assert options_of(given) == [
+        *("--arg=8", "--arg=--fast", f"--with={beside}", "--stdin", beside, "--package=h5py"),
         *("--threads", "4", "--repeat", "20", "--timeout", "2.5", "--configs", "gil,ft", "--shrink-threads"),
         *("--memory", "512"),
     ]
@@ -92,26 +124,25 @@ def test_the_options_of_a_report_make_the_same_runs_again(tmp_path):
 
 
 def test_a_name_like_an_option_is_typed_as_a_path():
-    assert Script("-x.py", b"").argument == load("-x.py", b"").argument == "./-x.py"
+    assert Script("-x.py", b"").argument == Script("-x.py", b"", "-x.py").argument == "./-x.py"
     assert Script("x.py", b"").argument == "x.py"
 
 
 def test_commands_name_the_script_by_the_path_that_was_given(monkeypatch):
     monkeypatch.setenv("HOME", "/home/me")
-    assert load("repro/bug.py", b"").argument == "repro/bug.py"
-    assert load("/home/me/my bugs/x.py", b"").argument == "~/'my bugs/x.py'"
-    assert load("/data/x.py", b"").argument == "/data/x.py"
+    assert Script("bug.py", b"", "repro/bug.py").argument == "repro/bug.py"
+    assert Script("x.py", b"", "/home/me/my bugs/x.py").argument == "~/'my bugs/x.py'"
+    assert Script("x.py", b"", "/data/x.py").argument == "/data/x.py"
     given = parse(["repro/counter_increment.py", "--threads", "2"])
-    script = load(given.script, given.source)
+    script = given.loaded
     assert all_runs(given, script).startswith("./twins repro repro/counter_increment.py --threads 2 ")
     single = one_run(given, script, Runs("gil"), {"gil": DESCRIBED})
-    assert single.count(" repro/counter_increment.py 2") == 2
+    assert single.count(" repro/counter_increment.py") == 2
 
 
 def test_an_outcome_comes_back_as_it_was():
-    assert from_json(json.loads(json.dumps(an_outcome()))) == Outcome(
-        Kind.WRONG, "exit status 1", 1.5, "out", "err", "", ("numpy",), ("a note",)
-    )
+    assert from_json(an_outcome()) == AN_OUTCOME
+    assert from_json(an_outcome(stopper=[])).stopper is None
 
 
 @pytest.mark.parametrize(
@@ -122,6 +153,8 @@ def test_an_outcome_comes_back_as_it_was():
         {},
         *(an_outcome(**{name: value}) for name in an_outcome() for value in (None, {}, [1], [["x"]], True)),
         an_outcome(kind="all clear"),
+        an_outcome(signatures=[["signal", "SIGSEGV"]]),
+        an_outcome(stopper=["file"]),
         an_outcome(seconds=1e400),
         an_outcome(seconds=10**5000),
         {"kind": "ok"},

@@ -15,6 +15,8 @@ from ftrun.interruption import Interruption
 from ftrun.protocol import PROTOCOL
 from ftrun.twin import TwinError
 from ftsafety.repro import twins
+from ftsafety.repro.request import Limits, Request
+from ftsafety.repro.script import Script
 from tests.checkout import importable
 from tests.unit.safety.conftest import TWIN
 
@@ -113,22 +115,16 @@ def test_other_requests_are_refused():
     assert "unknown request" in answer({"op": "trial"}, {})["error"]
     assert "not a request" in answer({}, {})["error"]
     assert "unknown configuration" in answer({"op": "reproduce", "config": "x"}, {})["error"]
-    wrong = {"op": "reproduce", "config": TWIN, "name": "x", "source": "", "threads": 1, "limits": {"cpu": 1}}
+    script = Script("x.py", b"").as_json()
+    wrong = {"op": "reproduce", "config": TWIN, "script": script, "threads": 1, "limits": {"cpu": 1}}
     assert "not a request" in answer(wrong, {})["error"]
 
 
 def test_a_run_that_cannot_be_made_is_an_answer():
     from ftsafety.repro.script_server import answer
 
-    request = {
-        "op": "reproduce",
-        "config": TWIN,
-        "name": "x" * 300,  # longer than a file's name may be
-        "source": "",
-        "threads": 1,
-        "limits": {},
-        "force_off": False,
-    }
+    script = Script("x" * 300, b"").as_json()  # longer than a file's name may be
+    request = {"op": "reproduce", "config": TWIN, "script": script, "threads": 1, "limits": {}, "force_off": False}
     assert "could not be made" in answer(request, {})["error"]
 
 
@@ -180,13 +176,10 @@ def test_a_peer_that_answers_anything(reproduce, tmp_path, answers):
 
 
 def test_what_a_remote_twin_cannot_do_is_not_left_out_silently(server, tmp_path):
-    from ftsafety.repro.request import Limits, Request
-
     with Interruption() as interruption:
         twin = twins.connect(f"unix:{tmp_path / 's'}", interruption)
         try:
-            for more in ({"overlay": "/packages"}, {"wrapper": ("gdb",)}):
-                with pytest.raises(TwinError, match="behind walls"):
-                    twin.reproduce(Request(TWIN, "x.py", b"", 1, Limits(), **more))
+            with pytest.raises(TwinError, match="behind walls"):
+                twin.reproduce(Request(TWIN, Script("x.py", b""), 1, Limits()), ("gdb",))
         finally:
             twin.close()

@@ -1,0 +1,184 @@
+"""From what is left of a process tree to the outcome of a run."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+from collections.abc import Iterator, Sequence
+
+from ftrun.escape import terminal
+from ftrun.project import ROOT
+from ftrun.protocol import conforms, decode
+from ftrun.supervise import signal_name
+from ftsafety.repro.outcome import LONGEST_NAME, MOST_MODULES, MOST_NOTES, Kind, Outcome, Signature, Stopper
+from ftsafety.repro.watch import Ended
+
+GIL_WARNING = re.compile(
+    r"global interpreter lock \(GIL\) has been enabled to load module '([^']+)', which has not declared"
+)
+# Exceptions by which Python reports a limit, and what the limit is.
+OF_THE_KERNEL = (
+    (
+        re.compile(r"^RuntimeError: can't start new thread|^BlockingIOError: \[Errno 11\] Resource temporarily"),
+        "no further thread or process could be started (ulimit -u, or pids_limit in compose.yaml, raises the limit)",
+    ),
+    (
+        re.compile(r"^OSError: \[Errno (27|28|122)\]|^SIGXFSZ$"),
+        "a file grew too large, or the scratch folder is full (--disk raises the limit)",
+    ),
+)
+# What Python prints about an exception that nothing was there to catch, and the last line of its traceback.
+UNSEEN = re.compile(
+    r"^(Exception ignored (?:in|on)|Exception in thread|(?:Task|Future) exception was never retrieved)\b.*"
+    r"(?:\n[ \t].*|\nTraceback .*|\nfuture: .*|\ntask: .*)*\n?(\w[\w.]*(?:: .*)?)?$",
+    re.MULTILINE,
+)
+# The part of a path in a traceback that depends on the machine.
+INSTALLED = re.compile(r'(?<=File ")[^"\n]*/(lib/python3\.\d+t?/)(site-packages/)?')
+THREAD = re.compile(r"^(Current thread|Thread) 0x.*\n((?:  .*\n?)*)", re.MULTILINE)
+FRAME = re.compile(r'^  File "([^"\n]*)", line (\d+) in (.+)$', re.MULTILINE)
+MOST_FRAMES = 3
+# An exit with the status 0 before anything ran is a guard's, and not that of a script that found nothing.
+GUARDS = ("gil", "version", "arguments", "tests")
+
+
+def printable(data: bytes, hidden: Sequence[str] = ()) -> str:
+    """Return bytes as text that can be shown anywhere. Paths lose these folders, and the home."""
+    text = data.decode(errors="backslashreplace").replace("\r\n", "\n")
+    for folder in hidden:
+        text = text.replace(f"{folder}{os.sep}", "")
+    # The rest is the same on all machines: "site-packages/PIL/Image.py", "lib/python3.13t/threading.py".
+    text = INSTALLED.sub(lambda match: match[2] or match[1], text)
+    text = text.replace(f"{ROOT}{os.sep}", "ft-env/")
+    home = os.path.expanduser("~")
+    if len(home) > 1:
+        text = text.replace(f"{home}{os.sep}", f"~{os.sep}")
+    return terminal(text)
+
+
+def classify(ended: Ended, hidden: Sequence[str] = ()) -> Outcome:
+    """Return the outcome of a process tree whose first process was ftsafety.repro.runner. `hidden`: as `printable`."""
+    told = _told(ended, hidden)
+    begin = next((line for line in told if line.get("begin")), None)
+    end = next((line for line in told if line.get("end")), None)
+    raised = [line for line in told if "exception" in line]
+    failures = [line for line in raised if line["kind"] != "SystemExit"]
+    stdout, stderr, stacks = (printable(each.text(), hidden) for each in (ended.stdout, ended.stderr, ended.stacks))
+    kind, detail = _kind(ended, begin, failures, stderr)
+    signatures = tuple(_signatures(kind, detail, raised, stacks))
+    warned = GIL_WARNING.search(stderr)
+    if begin and not begin["gil"] and (warned or (end and end["gil"])):
+        then = "" if kind == Kind.OK else f"; the run then came to: {kind} ({detail})"
+        module = f"importing {warned[1]} turned the GIL on" if warned else "something turned the GIL on"
+        kind, detail = Kind.GIL, module + then
+    return Outcome(
+        kind,
+        detail,
+        ended.seconds,
+        stdout,
+        stderr,
+        stacks,
+        tuple(name[:LONGEST_NAME] for name in end["modules"][:MOST_MODULES]) if end else (),
+        tuple(_notes(ended)),
+        signatures,
+        _stopper(kind, raised),
+        max(ended.memory, end["memory"] if end else 0),
+        tuple(_noticed(kind, told, stderr)),
+    )
+
+
+def _told(ended: Ended, hidden: Sequence[str]) -> list[dict]:
+    """Return the messages of the runner. The script can write to the same pipe, so each line is checked."""
+    texts = dict.fromkeys(("exception", "kind", "place", "cause", "what"), str)
+    forms: tuple[dict[str, object], ...] = (
+        {"begin": bool, "gil": bool},
+        {"end": bool, "gil": bool, "modules": [str], "memory": int},
+        {**texts, "thread": (str, type(None))},
+        {"future": str},
+    )
+    found = []
+    for line in ended.status.text().splitlines():
+        with contextlib.suppress(ValueError):
+            value = decode(line)
+            if isinstance(value, dict) and any(set(value) == set(form) and conforms(value, form) for form in forms):
+                found.append({key: _shown(each, hidden) for key, each in value.items()})
+    return found
+
+
+def _shown(value: object, hidden: Sequence[str]) -> object:
+    return printable(value.encode(errors="backslashreplace"), hidden)[:1000] if isinstance(value, str) else value
+
+
+def _kind(ended: Ended, begin: dict | None, failures: list[dict], stderr: str) -> tuple[Kind, str]:
+    if ended.limit:
+        return Kind.LIMIT, ended.limit
+    if ended.timed_out:
+        return Kind.HANG, "did not end in time" + (" and ignored SIGTERM" if ended.ignored_sigterm else "")
+    if begin is None:
+        last = stderr.strip().splitlines()[-1:] or ["it wrote nothing"]
+        return Kind.ERROR, f"the interpreter did not reach the script: {last[0][:300]}"
+    if limit := _limit(ended, failures):
+        return Kind.LIMIT, limit
+    if ended.returncode < 0:
+        return Kind.SIGNAL, signal_name(-ended.returncode)
+    if failures:
+        first = failures[0]
+        return Kind.EXCEPTION, first["exception"] + (f" in {first['thread']}" if first["thread"] else "")
+    if ended.returncode:
+        return Kind.WRONG, f"exit status {ended.returncode}"
+    return Kind.OK, ""
+
+
+def _limit(ended: Ended, failures: list[dict]) -> str | None:
+    """Return the limit of the kernel that ended the script; None if none did."""
+    if ended.returncode == -signal.SIGKILL and ended.killed:
+        return "the kernel killed it for want of memory: the machine's, or the container's (mem_limit in compose.yaml)"
+    said = signal_name(-ended.returncode) if ended.returncode < 0 else failures[0]["exception"] if failures else ""
+    return next((words for pattern, words in OF_THE_KERNEL if pattern.search(said)), None)
+
+
+def _signatures(kind: Kind, detail: str, raised: list[dict], stacks: str) -> Iterator[Signature]:
+    """Yield the signature of what ended a run, then those of the exceptions that it showed before."""
+    if kind is Kind.SIGNAL:
+        yield Signature(kind, detail, " < ".join(_frames(stacks, "Current thread")[:MOST_FRAMES]))
+    elif kind is Kind.HANG:
+        threads = [_frames(match[0])[:1] for match in THREAD.finditer(stacks)]
+        yield Signature(kind, "hang", "; ".join(dict.fromkeys(sum(threads, [])[:MOST_FRAMES])))
+    elif kind is Kind.WRONG:
+        yield Signature(kind, detail, next((each["place"] for each in raised if each["kind"] == "SystemExit"), ""))
+    found = [Signature(Kind.EXCEPTION, each["kind"], each["place"]) for each in raised if each["kind"] != "SystemExit"]
+    yield from dict.fromkeys(found[:MOST_NOTES])
+
+
+def _frames(stacks: str, which: str = "") -> list[str]:
+    """Return the frames of the first thread of this kind, innermost first."""
+    thread = next((match[2] for match in THREAD.finditer(stacks) if match[1].startswith(which)), "")
+    return [f"{os.path.basename(name)}:{line} in {function}" for name, line, function in FRAME.findall(thread)]
+
+
+def _stopper(kind: Kind, raised: list[dict]) -> Stopper | None:
+    if not raised or not raised[0]["cause"] or kind not in (Kind.OK, Kind.WRONG, Kind.EXCEPTION):
+        return None
+    cause = raised[0]["cause"]
+    return None if kind is Kind.OK and cause not in GUARDS else Stopper(cause, raised[0]["what"])
+
+
+def _noticed(kind: Kind, told: list[dict], stderr: str) -> Iterator[str]:
+    """Yield what went wrong without being a failure, each once."""
+    found = [f"an exception of a future that nothing asked for: {each['future']}" for each in told if "future" in each]
+    for match in UNSEEN.finditer(stderr):
+        if not (kind is Kind.EXCEPTION and match[1] == "Exception in thread"):  # that is the failure
+            found.append(f"{match[1]}{': ' if match[2] else ''}{match[2] or ''}")
+    yield from list(dict.fromkeys(found))[:MOST_NOTES]
+
+
+def _notes(ended: Ended):
+    if ended.left_behind:
+        yield f"left {ended.left_behind} processes behind, which were killed"
+    if ended.unkillable:
+        yield f"{ended.unkillable} processes could not be killed"
+    dropped = ended.stdout.total + ended.stderr.total - len(ended.stdout.text()) - len(ended.stderr.text())
+    if dropped > 0:
+        yield f"of {ended.stdout.total + ended.stderr.total} bytes of output only the beginning and the end were kept"

@@ -1,0 +1,252 @@
+"""From what the command line names to the script: a file, a module of a folder, a notebook, an archive.
+
+Everything is untrusted. Links, devices, FIFOs and paths that leave their folder are refused, and sizes are limited
+while reading. Standard library only, for Python 3.9: ftsafety.repro.arguments imports this file.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import stat
+import sys
+import zipfile
+from pathlib import Path, PurePosixPath
+
+from ftsafety.repro.notebook import NotebookError, is_percent_script, python_of_notebook, python_of_percent_script
+from ftsafety.repro.script import FILE, MODULE, TESTS, Script, relative
+
+KIB = 1024
+LARGEST_SCRIPT = 1024 * KIB
+LARGEST_FOLDER, LARGEST_SENT = 64 * KIB * KIB, 8 * KIB * KIB
+"""Bytes of all files together: natively, and sent to a container."""
+MOST_FILES = 2000
+LEFT_OUT = ("__pycache__", "node_modules")
+"""Folders that no script needs; those with a leading dot are left out too."""
+ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
+TEST_FILE = re.compile(r"test_.*\.py|.*_test\.py")
+HAS_TESTS = re.compile(rb"^(?:async )?(?:def test|class Test)", re.MULTILINE)
+
+
+class UsageError(Exception):
+    """The command line asks for something impossible; the message says what."""
+
+
+class Files:
+    """Files by path, within limits. Owned by one thread."""
+
+    def __init__(self, most: int):
+        self.found: dict[str, bytes] = {}
+        self._left, self._most = most, most
+
+    def add(self, name: str, content: bytes) -> None:
+        """Add a file; raises UsageError if its name is impossible or there are too many or too large files."""
+        try:
+            name = relative(name)
+        except ValueError as error:
+            raise UsageError(str(error)) from None
+        parents = {str(parent) for parent in PurePosixPath(name).parents}
+        if name in self.found or parents & set(self.found) or any(each.startswith(f"{name}/") for each in self.found):
+            raise UsageError(f"there are two files {name}")
+        self.found[name] = content
+        self._left -= len(content)
+        if len(self.found) > MOST_FILES:
+            raise UsageError(f"there are more than {MOST_FILES} files; name those that the script needs")
+        if self._left < 0:
+            raise self.too_large()
+
+    def too_large(self) -> UsageError:
+        return UsageError(f"the files have more than {self._most // KIB // KIB} MiB; name those that the script needs")
+
+    def add_path(self, path: str) -> None:
+        """Add a file, or a folder with everything in it, under its own name."""
+        where = Path(path)
+        if not where.is_dir() or where.is_symlink():
+            self.add(where.name, read(path, self._left, self.too_large()))
+            return
+        top = Path(os.path.abspath(where))
+        for folder, folders, files in os.walk(top, onerror=_raise):
+            folders[:] = sorted(name for name in folders if name not in LEFT_OUT and not name.startswith("."))
+            for name in folders:
+                if os.path.islink(os.path.join(folder, name)):
+                    raise UsageError(f"{os.path.join(folder, name)!r} is a symbolic link")
+            for name in sorted(files):
+                inside = os.path.join(folder, name)
+                self.add(os.path.relpath(inside, top.parent), read(inside, self._left, self.too_large()))
+
+    def add_archive(self, path: str) -> None:
+        """Add the files of a .zip."""
+        packed = read(path, LARGEST_FOLDER, self.too_large())
+        try:
+            with zipfile.ZipFile(io.BytesIO(packed)) as archive:
+                for info in archive.infolist():
+                    if not info.is_dir():
+                        self.add(info.filename, self._unpacked(archive, info))
+        # zipfile raises these for files that are no archives, or that end too early.
+        except (zipfile.BadZipFile, NotImplementedError, EOFError, OSError, ValueError, RuntimeError) as error:
+            raise UsageError(f"{path} cannot be unpacked: {str(error)[:200]!r}") from error
+        except zipfile.zlib.error as error:  # type: ignore[attr-defined]
+            raise UsageError(f"{path} cannot be unpacked: {error}") from error
+
+    def _unpacked(self, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
+        kind = stat.S_IFMT(info.external_attr >> 16)
+        if kind not in (0, stat.S_IFREG):
+            raise UsageError(f"{info.filename!r} in the archive is a link or a device")
+        if info.flag_bits & 1 or info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise UsageError(f"{info.filename!r} in the archive is encrypted, or packed in an unusual way")
+        with archive.open(info) as file:  # what the archive says about the size may be wrong
+            content = file.read(self._left + 1)
+        if len(content) > self._left:
+            raise self.too_large()
+        return content
+
+
+def read(path: str, most: int, too_large: UsageError) -> bytes:
+    """Return the content of a regular file of at most `most` bytes; raises UsageError."""
+    # Line ends, escape sequences and bytes that are no UTF-8 would reach the report and the terminal.
+    if not path.isprintable():
+        raise UsageError(f"{path!r} has characters that cannot be shown: give it another name")
+    # The report would show the target of a link in an untrusted folder of scripts.
+    if os.path.islink(path):
+        raise UsageError(f"{path} is a symbolic link: name the file that it points to")
+    if not os.path.exists(path):
+        raise UsageError(f"there is no file {path}")
+    if not os.path.isfile(path):
+        raise UsageError(f"{path} is no file")
+    try:
+        # Not to wait for the writer of a FIFO that has just taken the file's place.
+        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise UsageError(f"{path} is no file")
+            content = file.read(most + 1)
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from error
+    if len(content) > most:
+        raise too_large
+    return content
+
+
+def read_script(path: str, walled: bool) -> bytes:
+    """Read the source of a script ("-" is standard input); raises UsageError if it cannot be run."""
+    too_long = UsageError(f"{path} has more than {LARGEST_SCRIPT // KIB} KiB: a reproducer is a short script")
+    if ADDRESS.match(path):
+        raise UsageError(
+            f"{path} is an address, and repro downloads nothing: an address may give you another script than the one "
+            "that you have read. Save the script of the issue or gist to a file and run that"
+        )
+    if path == "-":
+        source = sys.stdin.buffer.read(LARGEST_SCRIPT + 1)
+        if len(source) > LARGEST_SCRIPT:
+            raise too_long
+    else:
+        if os.path.isdir(path):
+            raise UsageError(f"{path} is no file: name a script, or a module of the folder with -m PACKAGE.MODULE")
+        if path.isprintable() and not os.path.lexists(path):
+            hint = (
+                ": this container sees the folder repro/ only (SCRIPTS=DIR mounts another folder there); "
+                "give it another script on standard input (docker compose run --rm -T ft-repro - <bug.py)"
+            )
+            raise UsageError(f"there is no script {path}{hint if walled else ''}")
+        source = read(path, LARGEST_SCRIPT, too_long)
+    return checked(path, source)
+
+
+def checked(path: str, source: bytes) -> bytes:
+    """Return the source of a script; raises UsageError if it is none."""
+    if b"\0" in source:
+        raise UsageError(f"{path} is no Python source (it holds null bytes)")
+    if not source.strip():
+        raise UsageError(f"{path} is empty")
+    return source
+
+
+def load(
+    path: str | None,
+    module: str | None = None,
+    beside: list[str] | None = None,
+    arguments: list[str] | None = None,
+    stdin: str | None = None,
+    walled: bool = False,
+) -> Script:
+    """Return the script that a command line names; raises UsageError.
+
+    Args:
+        path: a script, a notebook, a .zip, "-" for standard input; with `module` the folder that holds its package.
+        module: the dotted name of a module to run.
+        beside: files and folders to put next to the script.
+        stdin: the file that the script reads as its standard input.
+    """
+    for each in filter(None, (path, module)):
+        if not each.isprintable():
+            raise UsageError(f"{each!r} has characters that cannot be shown: give it another name")
+    files = Files(LARGEST_SENT if walled else LARGEST_FOLDER)
+    left_out: tuple[str, ...] = ()
+    how = FILE
+    if path is not None and path.endswith(".zip") and os.path.isfile(path):
+        files.add_archive(path)
+        name = module_file(module, files.found) if module else script_of_archive(path, files.found)
+        source = checked(name, files.found.pop(name))
+    elif module is not None:
+        files.add_path(top_level(path or ".", module))
+        name = module_file(module, files.found)
+        source = files.found.pop(name)
+    elif path is None:
+        raise UsageError("SCRIPT is missing: one Python file, or - for standard input")
+    else:
+        source = read_script(path, walled)
+        name = "script.py" if path == "-" else Path(path).name
+    try:
+        if name.endswith(".ipynb"):
+            source, left_out = python_of_notebook(source)
+            name = str(PurePosixPath(name).with_suffix(".py"))
+        elif is_percent_script(source):
+            source, left_out = python_of_percent_script(source)
+    except NotebookError as error:
+        raise UsageError(f"{path}: {error}") from error
+    if module:
+        how = MODULE
+    elif TEST_FILE.fullmatch(PurePosixPath(name).name) and HAS_TESTS.search(source) and b"__main__" not in source:
+        how = TESTS
+    for each in beside or ():
+        files.add_path(each)
+    if name in files.found:
+        raise UsageError(f"there are two files {name}")
+    given = b"" if stdin is None else read(stdin, LARGEST_FOLDER, files.too_large())
+    shown = "" if path == "-" else path or module or ""
+    return Script(name, source, shown, how, tuple(files.found.items()), tuple(arguments or ()), given, left_out)
+
+
+def top_level(folder: str, module: str) -> str:
+    """Return the path of the package, or of the file, that a dotted name begins with; raises UsageError."""
+    if not all(part.isidentifier() for part in module.split(".")):
+        raise UsageError(f"-m {module}: that is no name of a module, such as package.module")
+    top = os.path.join(folder, module.split(".")[0])
+    found = next((each for each in (top, f"{top}.py") if os.path.exists(each)), None)
+    if found is None:
+        raise UsageError(f"-m {module}: {folder} holds neither a folder nor a file {os.path.basename(top)}(.py)")
+    return found
+
+
+def module_file(module: str, files: dict[str, bytes]) -> str:
+    """Return the path of a module's file; raises UsageError."""
+    name = module.replace(".", "/")
+    for candidate in (f"{name}.py", f"{name}/__main__.py"):
+        if candidate in files:
+            return candidate
+    raise UsageError(f"-m {module}: there is no {name}.py, and no {name}/__main__.py")
+
+
+def script_of_archive(path: str, files: dict[str, bytes]) -> str:
+    """Return the script of an archive: its __main__.py, or the only one at its highest level; raises UsageError."""
+    scripts = [name for name in files if name.endswith((".py", ".ipynb"))]
+    level = min((name.count("/") for name in scripts), default=0)
+    highest = [name for name in scripts if name.count("/") == level]
+    main = [name for name in highest if PurePosixPath(name).name == "__main__.py"]
+    if len(main or highest) != 1:
+        raise UsageError(f"{path} holds {len(highest)} scripts: name the one to run with -m PACKAGE.MODULE")
+    return (main or highest)[0]
+
+
+def _raise(error: OSError) -> None:
+    raise UsageError(f"cannot read {error.filename}: {error.strerror}") from error

@@ -1,0 +1,90 @@
+"""The Python of a notebook: its cells in order, without what only IPython understands.
+
+Standard library only, for Python 3.9: ftsafety.repro.arguments imports this file.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+
+# Cell magics whose cell is Python all the same.
+OF_PYTHON = ("%%time", "%%timeit", "%%capture", "%%prun")
+LINE = re.compile(r"^(\s*)(?:(%(?:time|timeit)\s+)(?!-)(.+)|((?:[%!]|[\w, ]+=\s*[%!])\S.*|[\w.]+\?\??\s*))$")
+MARK = re.compile(rb"^# ?%%", re.MULTILINE)
+MAGIC = re.compile(rb"^\s*[%!]\w", re.MULTILINE)
+
+
+class NotebookError(Exception):
+    """The notebook cannot be run; the message says why."""
+
+
+def python_of_notebook(source: bytes) -> tuple[bytes, tuple[str, ...]]:
+    """Return the Python source of a notebook's code cells, and the lines that were left out; raises NotebookError."""
+    try:
+        found = json.loads(source)
+        language = found["metadata"].get("language_info", {}).get("name", "python")
+        cells = [_text(cell["source"]) for cell in found["cells"] if cell["cell_type"] == "code"]
+    except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
+        raise NotebookError(f"no notebook of version 4 ({type(error).__name__})") from error
+    if language != "python":
+        raise NotebookError(f"a notebook of {str(language)[:40]!r}, not of Python")
+    return _joined(cells)
+
+
+def _text(source: object) -> str:
+    if isinstance(source, list):
+        return "".join(map(str.__str__, source))
+    if not isinstance(source, str):
+        raise TypeError("a cell's source is neither a string nor a list")
+    return source
+
+
+def is_percent_script(source: bytes) -> bool:
+    """True for a script of cells (`# %%`) with lines that only IPython understands."""
+    return bool(MARK.search(source) and MAGIC.search(source))
+
+
+def python_of_percent_script(source: bytes) -> tuple[bytes, tuple[str, ...]]:
+    """Return a script of cells without the lines that only IPython understands, and these lines."""
+    parts = re.split(r"^# ?%%.*\n", source.decode(errors="surrogateescape"), flags=re.MULTILINE)
+    return _joined([part for part in parts if part.strip()])
+
+
+def _joined(cells: list[str]) -> tuple[bytes, tuple[str, ...]]:
+    left_out: list[str] = []
+    parts = []
+    for number, cell in enumerate(cells, 1):
+        lines = cell.rstrip().split("\n")
+        if lines[0].startswith("%%"):
+            left_out.append(lines[0])
+            whole = lines[0].split()[0] not in OF_PYTHON
+            lines[0] = f"# left out: {lines[0]}"
+            if whole:
+                lines[1:] = [f"# {line}" for line in lines[1:]]
+        if not _compiles("\n".join(lines)):
+            lines = [_line(line, left_out) for line in lines]
+        parts.append("\n".join([f"# %% cell {number}", *lines, ""]))
+    text = "\n".join(parts)
+    if re.search(r"^\s*display\(", text, re.MULTILINE):
+        text = "display = print  # IPython has it\n" + text
+    return text.encode(errors="surrogateescape"), tuple(left_out)
+
+
+def _compiles(source: str) -> bool:
+    try:
+        ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return True
+
+
+def _line(line: str, left_out: list[str]) -> str:
+    """Return a line as Python; what only IPython understands becomes a comment."""
+    match = LINE.match(line)
+    if match is None or line.lstrip().startswith("#"):
+        return line
+    indentation, timing, statement, magic = match.groups()
+    left_out.append((timing or magic).strip())
+    return f"{indentation}{statement}" if timing else f"{indentation}pass  # left out: {magic}"
