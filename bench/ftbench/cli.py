@@ -55,8 +55,7 @@ def report_main(arguments: list[str]) -> int:
 def compare_main(arguments: list[str]) -> int:
     """Print what changed between two runs (``python -m ftbench compare A B``); return the exit status."""
     options = compare_parser().parse_args(arguments)
-    from ftbench.report.changes import text
-    from ftbench.report.compare import compare
+    from ftbench.report.compare import compare, text
 
     a, b = _read(options.a), _read(options.b)
     comparison = compare(a, b)

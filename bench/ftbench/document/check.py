@@ -5,10 +5,11 @@
 
 import functools
 import json
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 
 from ftbench.document.convert import schema
-from ftbench.document.model import Results, Round, Scenario, Stress
+from ftbench.document.model import Results, Scenario, Stress, Trial
 from ftbench.plan.candidates import VARIANTS
 from ftbench.plan.metrics import METRICS
 
@@ -46,9 +47,8 @@ def check_keys(results: Results) -> None:
 
 
 def _problems(results: Results) -> Iterator[str]:
-    names = {scenario.name: scenario for scenario in results.scenarios}
-    if len(names) != len(results.scenarios):
-        yield "a scenario is listed twice"
+    names = [scenario.name for scenario in results.scenarios]
+    yield from _twice(names, "scenario ")
     for scenario in results.scenarios:
         for problem in _of_scenario(scenario):
             yield f"scenario {scenario.name}: {problem}"
@@ -60,13 +60,18 @@ def _problems(results: Results) -> Iterator[str]:
             yield f"stress: {problem}"
 
 
+def _twice(names: Sequence[str], what: str = "") -> Iterator[str]:
+    for name, times in Counter(names).items():
+        if times > 1:
+            yield f"{what}{name} is listed twice"
+
+
 def _of_scenario(scenario: Scenario) -> Iterator[str]:
     for name in scenario.metrics:
         if name not in METRICS:
             yield f"metric {name!r} is unknown to this bench"
-    keys = {c.key for c in scenario.candidates}
-    if len(keys) != len(scenario.candidates):
-        yield "a candidate is listed twice"
+    keys = [c.key for c in scenario.candidates]
+    yield from _twice(keys)
     cases = {case.name for case in scenario.cases} or {""}
     for c in scenario.candidates:
         if c.variant not in VARIANTS:
@@ -74,46 +79,39 @@ def _of_scenario(scenario: Scenario) -> Iterator[str]:
         if c.case not in cases:
             yield f"{c.key}: there is no case {c.case!r}"
     for position, one in enumerate(scenario.rounds, 1):
-        yield from _of_round(position, one, scenario.metrics, keys)
+        if one.number != position:
+            yield f"round {position} is missing"
+        for problem in (*_twice([trial.candidate for trial in one.trials]), *_of_trials(one.trials, scenario.metrics)):
+            yield f"round {position}: {problem}"
+    for key in {trial.candidate for one in scenario.rounds for trial in one.trials}.difference(keys):
+        yield f"{key} was measured, and did not take part"
     whole = {c.key for c in scenario.whole}
-    for pair in scenario.pairs:
-        for key in (pair.numerator, pair.denominator):
-            if key not in whole:
-                yield f"{key} is compared, and was not measured in every round"
+    for key in {key for pair in scenario.pairs for key in (pair.numerator, pair.denominator)} - whole:
+        yield f"{key} is compared, and was not measured in every round"
     for failure in scenario.failures:
         if failure.candidate not in keys:
             yield f"{failure.candidate} failed, and did not take part"
 
 
-def _of_round(position: int, one: Round, metrics: list[str], keys: set[str]) -> Iterator[str]:
-    if one.number != position:
-        yield f"round {position} is missing"
-    measured = [trial.candidate for trial in one.trials]
-    if len(set(measured)) != len(measured):
-        yield f"round {position} has a candidate twice"
-    for trial in one.trials:
-        if trial.candidate not in keys:
-            yield f"round {position} has {trial.candidate}, which did not take part"
+def _of_trials(trials: Sequence[Trial], metrics: Sequence[str]) -> Iterator[str]:
+    for trial in trials:
         for metric in metrics:
             if metric not in trial.metrics:
-                yield f"round {position}: {metric} of {trial.candidate} is missing"
+                yield f"{metric} of {trial.candidate} is missing"
             elif not 1 / MOST < trial.metrics[metric] < MOST:
-                yield f"round {position}: {metric} of {trial.candidate} is no measurement"
+                yield f"{metric} of {trial.candidate} is no measurement"
         for name, of in trial.distributions.items():
             if of.over and len(of.over.values) != len(of.values):
-                yield f"round {position}: {name} of {trial.candidate} is no curve: a value has no place"
+                yield f"{name} of {trial.candidate} is no curve: a value has no place"
 
 
 def _of_stress(part: Stress, configs: list[str]) -> Iterator[str]:
     """Yield contradictions within the thread-safety suite's record, and with the options."""
-    seen = set()
-    for result in part.results:
-        name = f"{result.scenario} in {result.configuration}"
+    seen = [f"{result.scenario} in {result.configuration}" for result in part.results]
+    yield from _twice(seen)
+    for name, result in zip(seen, part.results, strict=True):
         if result.scenario not in part.scenarios or result.configuration not in configs:
             yield f"{name} was not to be run"
-        if name in seen:
-            yield f"{name} has two results"
-        seen.add(name)
         if (result.outcome == "passed") == bool(result.failures):
             yield f"{name} has {result.outcome}, and {len(result.failures)} failures"
     if part.status == "complete" and len(seen) != len(part.scenarios) * len(configs):

@@ -1,8 +1,7 @@
 """The records of a run: what results.json holds, and what statistics and reports read.
 
-Each dataclass stands for a JSON object, its fields for the object's keys (`from_` for `from`). `Annotated` adds bounds
-(a dict) and the field's meaning (a string) for the JSON schema. ftbench.document.convert makes the schema of these
-classes, and reads and writes their instances. Every key is required unless it is marked OPTIONAL and has a default.
+Each dataclass stands for a JSON object, its fields for the object's keys (`from_` for `from`), all required unless
+convert.OPTIONAL has them. `Annotated` adds bounds (a dict) and the field's meaning (a string) for the JSON schema.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ from statistics import geometric_mean
 from typing import Annotated as A
 from typing import Any, Literal
 
-from ftbench.document.convert import OPTIONAL
 from ftbench.document.environment import Count, Environment, Revision, Whole
 from ftbench.machine.disturbance import Disturbance, State
 from ftbench.plan.candidates import CONFIGS, Candidate, Pair
@@ -146,7 +144,7 @@ class Distribution:
 
     unit: A[str, "of the values"]
     values: A[Series, "in the order they were taken"]
-    over: A[Over | None, OPTIONAL, "the axis of a curve; without it the values have no order"] = None
+    over: A[Over | None, "the axis of a curve; without it the values have no order"] = None
 
 
 @dataclass
@@ -202,7 +200,7 @@ class Scenario(Load):
     case_axis: A[str, "difference between the cases (sample size), empty without cases"]
     case_unit: A[str, "the unit of the cases' values, or empty"]
     cases: A[list[MeasuredCase], "the conditions in order; empty if there is but one"]
-    picture: A[str | None, OPTIONAL, "unused; earlier runs kept some samples as a PNG, in base64"] = None
+    picture: A[str | None, "unused; earlier runs kept some samples as a PNG, in base64"] = None
     candidates: A[list[Candidate], {"minItems": 1}, "all that took part, given up later or not"]
     pairs: A[list[Pair], "comparisons of those that took part in every round, the most important first"]
     failures: A[list[Failure], "candidates whose trials failed"]

@@ -7,7 +7,6 @@ the file, never half of one.
 import contextlib
 import json
 import os
-import re
 import shlex
 import tempfile
 from datetime import datetime
@@ -150,7 +149,19 @@ def load(path: Path) -> Results:
     path = find(path)
     if path.exists() and not path.is_file():  # reading a pipe would wait
         raise ResultsError(f"{path} is no file")
-    document = _parsed(path)
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        json.dumps(document, ensure_ascii=False, allow_nan=False).encode()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ResultsError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
+    except json.JSONDecodeError as error:
+        raise ResultsError(
+            f"{path} is not JSON: {error}. If it was cut short, copy it again, or repeat the run"
+        ) from error
+    except (RecursionError, ValueError) as error:
+        # Surrogates; a number of more than 4,300 digits; NaN, 1e999.
+        why = "it is nested too deeply" if isinstance(error, RecursionError) else error
+        raise ResultsError(f"{path} is not a results.json: {why}") from error
     version = document.get("schema_version") if isinstance(document, dict) else None
     writer = _writer(document)
     if version != SCHEMA_VERSION:
@@ -168,30 +179,6 @@ def load(path: Path) -> Results:
             f"it{writer}, or repeat the run"
         ) from error
     return results
-
-
-def _parsed(path: Path) -> Any:
-    """Return the JSON value of a file; raises ResultsError."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ResultsError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
-    try:
-        document = json.loads(text)
-        json.dumps(document, ensure_ascii=False, allow_nan=False).encode()
-    except json.JSONDecodeError as error:
-        # A truncated file ends early or inside a token.
-        if error.msg.startswith("Unterminated") or not re.search(r'[\s,:"\[\]{}]', text[error.pos :].rstrip()):
-            raise ResultsError(
-                f"{path} is not JSON: it is cut short, after {len(text)} characters (line "
-                f"{error.lineno}): copy it again, or repeat the run"
-            ) from error
-        raise ResultsError(f"{path} is not JSON: {error}") from error
-    except (RecursionError, ValueError) as error:
-        # Surrogates; a number of more than 4,300 digits; NaN, 1e999.
-        why = "it is nested too deeply" if isinstance(error, RecursionError) else error
-        raise ResultsError(f"{path} is not a results.json: {why}") from error
-    return document
 
 
 def _writer(document: Any) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from statistics import fmean
-from typing import Annotated
+from typing import Annotated as A
 
 from ftbench.machine.usage import own_seconds
 from ftrun import cgroup
@@ -62,8 +62,8 @@ def counters() -> Counters:
 def between(before: Counters, after: Counters, living: float = 0.0) -> dict:
     """Return the disturbance between two readings as a dict (Disturbance).
 
-    `living` corrects own_cpus for a child. If it has not been waited for yet: the seconds it used in between. If it has
-    been: minus the seconds it had used before.
+    `living` corrects own_cpus for a child: plus the seconds used in between by one that still runs, minus the seconds
+    used before by one that has been waited for.
     """
     seconds = max(after.at - before.at, TICK)
     own = max(0.0, after.own - before.own + living)
@@ -84,30 +84,29 @@ def between(before: Counters, after: Counters, living: float = 0.0) -> dict:
 
 def together(parts: Sequence[Mapping]) -> dict:
     """Combine several results of `between`: CPUs as means over all of them, seconds as sums."""
-
-    def combined(name: str) -> float | None:
+    found: dict[str, float | None] = {}
+    for name in (field.name for field in fields(Disturbance)):
         known = [part for part in parts if part[name] is not None]
-        if not known or name.endswith("seconds"):
-            return round(sum(part[name] for part in known), 3) if known else None
-        return round(sum(part[name] * part["seconds"] for part in known) / sum(part["seconds"] for part in known), 3)
-
-    return {field.name: combined(field.name) for field in fields(Disturbance)}
+        if name.endswith("seconds"):
+            found[name] = round(sum(part[name] for part in known), 3) if known else None
+        else:
+            weights = [part["seconds"] for part in known]
+            found[name] = round(fmean([part[name] for part in known], weights), 3) if known else None
+    return found
 
 
 @dataclass
 class Disturbance:
     """Load of the CPUs while trials ran."""
 
-    seconds: Annotated[float, {"exclusiveMinimum": 0}, "that the figures are means over"]
-    own_cpus: Annotated[float, {"minimum": 0}, "CPUs that the trial used"]
-    other_cpus: Annotated[
-        float | None, {"minimum": 0}, "CPUs that others used of those that it may use; null if unknown"
-    ]
-    stolen_cpus: Annotated[
+    seconds: A[float, {"exclusiveMinimum": 0}, "that the figures are means over"]
+    own_cpus: A[float, {"minimum": 0}, "CPUs that the trial used"]
+    other_cpus: A[float | None, {"minimum": 0}, "CPUs that others used of those that it may use; null if unknown"]
+    stolen_cpus: A[
         float | None, {"minimum": 0}, "CPUs that the hypervisor gave to others (steal time); null if unknown"
     ]
-    throttled_seconds: Annotated[
-        float | None, {"minimum": 0}, "that its control group stood still for its quota; null without a group"
+    throttled_seconds: A[
+        float | None, {"minimum": 0}, "that its control group's quota stopped it; null without a group"
     ]
 
 
@@ -115,18 +114,18 @@ class Disturbance:
 class State:
     """State of the machine between rounds."""
 
-    load: Annotated[
-        list[Annotated[float, {"minimum": 0}]] | None,
+    load: A[
+        list[A[float, {"minimum": 0}]] | None,
         {"minItems": 3, "maxItems": 3},
         "load average over 1, 5 and 15 minutes, of the whole machine (proc_loadavg(5))",
     ]
-    affinity: Annotated[int, {"minimum": 1}, "CPUs that the process may use"]
-    quota: Annotated[float | None, {"minimum": 0}, "CPUs that the control group leaves it; null for all"]
-    frequency_mhz: Annotated[
+    affinity: A[int, {"minimum": 1}, "CPUs that the process may use"]
+    quota: A[float | None, {"minimum": 0}, "CPUs that the control group leaves it; null for all"]
+    frequency_mhz: A[
         float | None, {"minimum": 0}, "mean of the usable CPUs; in a virtual machine it may be a mere name"
     ]
-    governor: Annotated[str | None, "frequency governor; null where none is to be seen, as in most virtual machines"]
-    turbo: Annotated[bool | None, "whether CPUs may exceed their nominal frequency; null where that is not to be seen"]
+    governor: A[str | None, "frequency governor; null where none is to be seen, as in most virtual machines"]
+    turbo: A[bool | None, "whether CPUs may exceed their nominal frequency; null where that is not to be seen"]
 
 
 def state(sys: Path = Path("/sys/devices/system/cpu")) -> State:

@@ -34,13 +34,10 @@ def drop(path: str | Path) -> None:
 
 
 def resident(path: str | Path) -> float | None:
-    """Return the part of a file that is in the page cache, from 0 to 1 (0 for an empty file); raises OSError.
-
-    None if this process may not write to the file: since Linux 5.2 the kernel then does not say.
-    """
+    """Return the part of a file that is in the page cache, 0 to 1; None if the kernel does not say. Raises OSError."""
     import numpy
 
-    if not os.access(path, os.W_OK):
+    if not os.access(path, os.W_OK):  # since Linux 5.2 it only tells a process that may write to the file
         return None
     if not os.path.getsize(path):
         return 0.0
@@ -54,10 +51,7 @@ def resident(path: str | Path) -> float | None:
 
 
 def drop_all(paths: Iterable[str | Path]) -> float:
-    """Drop the files; return the mean part of them that is left, as far as the kernel says.
-
-    Raises NotDropped if that is more than LEFT_OVER.
-    """
+    """Drop the files; return the mean part of them that is left; raises NotDropped if it is more than LEFT_OVER."""
     paths = list(paths)
     for path in paths:
         drop(path)
@@ -73,10 +67,7 @@ def drop_all(paths: Iterable[str | Path]) -> float:
 
 
 def why_not_droppable(directory: Path) -> str | None:
-    """Return why files in a directory (or its nearest parent that exists) cannot be dropped; None if they can.
-
-    Tries it with a temporary file there.
-    """
+    """Return why a temporary file in a directory (or its nearest parent) cannot be dropped; None if it can."""
     while not directory.is_dir():
         directory = directory.parent
     try:

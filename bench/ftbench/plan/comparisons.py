@@ -172,11 +172,8 @@ def grid(
 ) -> ComparisonPlan:
     """Return a plan of threads and processes in every configuration, with every number of workers, in every case.
 
-    The headline and the effect of the GIL are dropped last.
-
-    Args:
-        first, more: further comparisons, reported before and after these.
-        quick: Comparison.quick of all but the headline.
+    The headline and the effect of the GIL are dropped last. Further comparisons are reported before (`first`) and after
+    these (`more`). `quick` is Comparison.quick of all but the headline.
     """
 
     def comparison(kind: str, a: Side, b: Side, importance: int, why: str = "") -> Comparison:

@@ -18,6 +18,9 @@ class Metric:
     unit: str
     figure: str
     """Format specification of a value."""
+    above: str
+    """The word for a larger value, after its difference in percent: "faster"."""
+    below: str
     best: str = "lower"
     """The better direction: "higher" or "lower"."""
     ideal: str = ""
@@ -39,25 +42,25 @@ MAX, SUM, ONE = "times max(load, train)", "times (load + train)", "times one wor
 METRICS = {
     metric.name: metric
     for metric in (
-        Metric("throughput", "Throughput", "samples/s", ".0f", "higher"),
-        Metric("gb_per_s", "Data rate", "GB/s", ".2f", "higher"),
-        Metric("cpu_per_1000", "CPU time per 1,000 samples", "s", ".2f"),
-        Metric("overhead_us", "Overhead per sample", "µs", ".2f"),
-        Metric("time_to_first_batch", "Time to first batch", "s", ".3f"),
-        Metric("epoch_gap", "From epoch to epoch, new workers", "s", ".3f"),
-        Metric("epoch_gap_persistent", "From epoch to epoch, persistent workers", "s", ".4f"),
-        Metric("worker_setup", "Time to a worker's first image", "s", ".3f"),
-        Metric("gpu_mib_per_worker", "GPU memory per worker", "MiB", ".0f"),
-        Metric("pss_mib", "Peak memory (PSS)", "MiB", ".0f"),
-        Metric("uss_mib", "Peak memory of their own (USS)", "MiB", ".0f"),
-        Metric("step_median_ms", "Median step", "ms", ".2f"),
-        Metric("step_p99_ms", "99th percentile of steps", "ms", ".2f"),
-        Metric("epoch_seconds", "Time per epoch", "s", ".2f"),
-        Metric("operation_ns", "Time of an operation", "ns", ",.1f"),
-        Metric("step_over_max", "Step over max(load, train)", MAX, ".2f", ideal="1"),
-        Metric("step_over_sum", "Step over load + train", SUM, ".2f"),
-        Metric("scaling", "Scaling over one worker", ONE, ".2f", "higher", "workers"),
-        Metric("utilisation", "Utilisation", "%", ".0f", "higher"),
+        Metric("throughput", "Throughput", "samples/s", ".0f", "faster", "slower", "higher"),
+        Metric("gb_per_s", "Data rate", "GB/s", ".2f", "faster", "slower", "higher"),
+        Metric("cpu_per_1000", "CPU time per 1,000 samples", "s", ".2f", "more CPU time", "less CPU time"),
+        Metric("overhead_us", "Overhead per sample", "µs", ".2f", "more overhead", "less overhead"),
+        Metric("time_to_first_batch", "Time to first batch", "s", ".3f", "later", "sooner"),
+        Metric("epoch_gap", "From epoch to epoch, new workers", "s", ".3f", "later", "sooner"),
+        Metric("epoch_gap_persistent", "From epoch to epoch, persistent workers", "s", ".4f", "later", "sooner"),
+        Metric("worker_setup", "Time to a worker's first image", "s", ".3f", "later", "sooner"),
+        Metric("gpu_mib_per_worker", "GPU memory per worker", "MiB", ".0f", "more GPU memory", "less GPU memory"),
+        Metric("pss_mib", "Peak memory (PSS)", "MiB", ".0f", "more memory", "less memory"),
+        Metric("uss_mib", "Peak memory of their own (USS)", "MiB", ".0f", "more own memory", "less own memory"),
+        Metric("step_median_ms", "Median step", "ms", ".2f", "slower", "faster"),
+        Metric("step_p99_ms", "99th percentile of steps", "ms", ".2f", "slower", "faster"),
+        Metric("epoch_seconds", "Time per epoch", "s", ".2f", "slower", "faster"),
+        Metric("operation_ns", "Time of an operation", "ns", ",.1f", "longer", "shorter"),
+        Metric("step_over_max", "Step over max(load, train)", MAX, ".2f", "worse", "better", ideal="1"),
+        Metric("step_over_sum", "Step over load + train", SUM, ".2f", "larger", "smaller"),
+        Metric("scaling", "Scaling over one worker", ONE, ".2f", "better", "worse", "higher", "workers"),
+        Metric("utilisation", "Utilisation", "%", ".0f", "busier", "less busy", "higher"),
     )
 }
-"""By name. ftbench.report.verdict_words.COMPARED has the words for a larger and a smaller value of each."""
+"""By name."""

@@ -94,10 +94,7 @@ class Scenario:
 
     def case(self, name: str) -> Case:
         """Return the case called *name* ("" in a scenario without cases); raises KeyError."""
-        for case in self.plan.cases:
-            if case.name == name:
-                return case
-        raise KeyError(f"{self.name} has no case {name!r}")
+        return {case.name: case for case in self.plan.cases}[name]
 
 
 Turns = Generator[None, None, dict]

@@ -1,8 +1,7 @@
 """The batch size that fits into memory, and for worker processes into /dev/shm.
 
-torch's worker processes hand batches over in shared memory. When /dev/shm is full, writing to it raises no error but
-kills the process with a bus error (mmap(2), SIGBUS); Docker gives a container 64 MB. So the batch size is chosen
-before anything is measured, the same for all candidates.
+When /dev/shm is full, writing to it raises no error but kills the process with a bus error (mmap(2), SIGBUS); Docker
+gives a container 64 MB. So the batch size is chosen before anything is measured, the same for all candidates.
 """
 
 from __future__ import annotations
@@ -39,8 +38,7 @@ class Demand:
 def batches_under_way(prefetch_factor: int, workers: int) -> int:
     """Return how many batches exist at once: prefetched, held by the consumer, and the one that comes next.
 
-    A loader dispatches `prefetch_factor` batches a worker that the consumer does not have yet. The consumer lets go
-    of a batch only when it has the next one. ftloader.iterators.prefetch says the same of the loader.
+    The consumer lets go of a batch only when it has the next one. ftloader.iterators.prefetch says the same.
     """
     return prefetch_factor * workers + 2
 
@@ -50,9 +48,8 @@ def demand(
 ) -> Demand:
     """Return the bytes that `workers` workers need at most for batches of `batch_bytes`.
 
-    Each worker also has the samples of one batch that it has not collated yet. Some peers queue more batches, in their
-    own memory: `queued_per_worker`. Of a large dataset the consumer has one copy and a second one while it pickles
-    it for a worker process; each worker process has one.
+    Each worker also has the samples of a batch that it has not collated yet, and some peers queue more batches. Of a
+    large dataset each worker process has a copy, and the consumer two while it pickles the dataset.
     """
     shared = batch_bytes * batches_under_way(prefetch_factor, workers)
     own = batch_bytes * workers * (1 + queued_per_worker)

@@ -1,7 +1,6 @@
 """The waterfall from what people run today to what they could run, one change at a time.
 
-Each step changes one thing, so its ratio is the effect of that thing alone, and the steps multiply to the total. This
-is the plan of the main job; ftbench.stats.waterfall computes the figures from the comparisons.
+Each step changes one thing, so its ratio is the effect of that thing alone, and the steps multiply to the total.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """Advice that follows from a waterfall: the loader to use, and its line of code."""
 
-from ftbench.document.model import Change, Verdict, Waterfall
+from ftbench.document.model import Verdict, Waterfall
 from ftbench.plan.candidates import VARIANTS, Candidate, plural
 from ftbench.plan.metrics import METRICS
 from ftbench.report import run_words, verdict_words
-from ftbench.stats import statistics
 from ftbench.stats.analysis import Analysis
 from ftbench.stats.statistics import FEWEST_ROUNDS, ratio
 
@@ -26,14 +25,9 @@ def advice(run: Analysis, fall: Waterfall) -> tuple[str, str]:
     # The free-threaded build with its GIL on is there to be compared, not to be used.
     usable = [c for c in scenario.whole if c.case == fall.case and c.config != "ft-gil" and c.key not in fall.others]
 
-    def against_start(c: Candidate) -> Change:
-        r = ratio(*(scenario.in_each_process(each.key, about.name) for each in (c, start)))
-        return Change(
-            ratio=r.ratio, low=r.low, high=r.high, n=r.n, resolution=r.resolution, verdict=statistics.verdict(r)
-        )
-
+    found = {c: ratio(*(scenario.in_each_process(each.key, about.name) for each in (c, start))) for c in usable}
     # A noisy candidate must not hide another that is surely faster than the start.
-    faster = [c for c in usable if c != start and against_start(c).verdict == Verdict.ABOVE]
+    faster = [c for c in usable if c != start and found[c].verdict == Verdict.ABOVE]
     best = max(faster or usable, key=lambda c: scenario.typical(c.key, about.name), default=start)
 
     def say(c: Candidate) -> str:
@@ -41,10 +35,10 @@ def advice(run: Analysis, fall: Waterfall) -> tuple[str, str]:
         return f"{plural(c.variant)} in {PYTHONS[c.config]}, num_workers={c.workers} ({speed:.0f} samples/s)"
 
     text = f"Best measured here for {workload}: {say(best)}."
-    if best != start and (change := against_start(best)).verdict == Verdict.NO_DIFFERENCE:
+    if best != start and found[best].verdict == Verdict.NO_DIFFERENCE:
         text = (
             f"Keep {say(start)} for {workload}: the best measured here, {say(best)}, is not told apart from it "
-            f"({verdict_words.outcome(about, change)})."
+            f"({verdict_words.outcome(about, found[best])})."
         )
         best = start
     if fall.others:

@@ -45,18 +45,16 @@ def options(given: Options) -> list[str]:
 
 def commands(run: Analysis) -> list[tuple[str, str]]:
     """Return pairs (purpose, command line): check out the sources, measure again, render the report again."""
-    found = []
     results = run.results
     commit = results.environment.revision.commit
-    if commit != "unknown":
-        found.append(
-            ("The same sources, in a clone of the repository", f"git checkout {shlex.quote(one_line(commit))}")
-        )
-    found.append(("The same measurement", _command(results, results.options, docker=False)))
-    found.append(("The same with Docker", _command(results, results.options, docker=True)))
-    found += longer(run)
-    found.append(("This report again, from results.json alone", "./twins bench report results.json"))
-    return found
+    found = [
+        ("The same sources, in a clone of the repository", f"git checkout {shlex.quote(one_line(commit))}"),
+        ("The same measurement", _command(results, results.options, docker=False)),
+        ("The same with Docker", _command(results, results.options, docker=True)),
+        *longer(run),
+        ("This report again, from results.json alone", "./twins bench report results.json"),
+    ]
+    return found if commit != "unknown" else found[1:]
 
 
 def _command(results: Results, given: Options, docker: bool) -> str:
@@ -99,19 +97,13 @@ def _in_containers(results: Results) -> bool:
 def longer(run: Analysis) -> list[tuple[str, str]]:
     """Return pairs (purpose, command line) of runs that would settle the undecided steps of waterfalls.
 
-    Such a run measures only the scenarios with an undecided step, with or without Docker as this one, and no less
-    precisely. A run gives its scenarios equal parts of the time, so each gets the time that the slowest needs.
+    Such a run measures only the scenarios with an undecided step, no less precisely than this one. A run gives its
+    scenarios equal parts of the time, so each gets the time that the slowest needs.
     """
-    results = run.results
-    given = results.options
-    found: list[tuple[str, str]] = []
-
-    def add(what: str, **changed: Any) -> None:
-        options = replace(given, **{"rounds": None, **changed})
-        found.append((what, _command(results, options, _in_containers(results))))
-
+    given, in_containers = run.results.options, _in_containers(run.results)
+    asked: list[tuple[str, dict[str, Any]]] = []
     if few := [s.name for s in run.scenarios if len(s.rounds) < FEWEST_ROUNDS]:
-        add("A run of enough rounds", scenarios=few)  # there are enough unless their number is given
+        asked.append(("A run of enough rounds", {"scenarios": few}))  # there are enough unless their number is given
     minutes: dict[str, int] = {}
     precision, what = given.precision, "what is open"
     for fall in run.waterfalls:
@@ -127,8 +119,12 @@ def longer(run: Analysis) -> list[tuple[str, str]]:
     if minutes:
         budget = given.budget + 60 * len(minutes) * max(minutes.values())
         precision = int(1000 * precision) / 1000
-        add(f"A run that would settle {what}", scenarios=[*minutes], budget=budget, precision=precision)
-    return found
+        settled = {"scenarios": [*minutes], "budget": budget, "precision": precision}
+        asked.append((f"A run that would settle {what}", settled))
+    return [
+        (what, _command(run.results, replace(given, **{"rounds": None, **changed}), in_containers))
+        for what, changed in asked
+    ]
 
 
 def stress(results: Results) -> str:

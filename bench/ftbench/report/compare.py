@@ -1,53 +1,37 @@
 """Changes from one run to another: of machines, versions or commits, from their results.json alone.
 
-Two kinds of figures are compared. Ratios within a run (threads against processes, say) have the machine
-and its mood taken out already; a change of them is one of the software, or of what the machines are good
-at. Values of candidates are absolute: between machines they compare the machines, and on one machine its
-mood from run to run is in them, which no run can measure on its own.
+Two kinds of figures are compared. A change of a ratio within a run (threads against processes, say) is one of the
+software, or of what the machines are good at. Values of candidates also have the machine and its mood in them.
 
 A change is the ratio of the geometric means of B and A, with Welch's t on the logarithms (B. L. Welch,
-"The generalization of Student's problem", Biometrika 34, 1947). It is one beyond the noise if its p-value,
-adjusted for the number of all changes that were looked at (Benjamini and Hochberg), is below 0.05, and it is
-more than ftbench.stats.statistics.NEGLIGIBLE.
+"The generalization of Student's problem", Biometrika 34, 1947), judged as ftbench.stats.comparisons judges ratios.
 """
 
 import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
 
-from ftbench.document.model import Results, Scenario, Stress
+from ftbench.document.model import Load, Results, Scenario, Stress, Verdict
 from ftbench.plan.metrics import METRICS
 from ftbench.plan.scenario import OWN
-from ftbench.report import run_words
-from ftbench.stats.statistics import CONFIDENCE, FEWEST_ROUNDS, NEGLIGIBLE, adjusted, logarithms
+from ftbench.report import run_words, verdict_words
+from ftbench.report.render import render
+from ftbench.stats.comparisons import judge
+from ftbench.stats.statistics import CONFIDENCE, FEWEST_ROUNDS, Ratio, logarithms
+from ftrun.escape import one_line
 
-# Fields that must be the same in both runs to compare values, with their names for people. Turns may differ: they are
-# planned from measured costs, and each is measured by itself.
-WORK = {
-    "batch_size": "batch size",
-    "batches_per_worker": "batches a worker",
-    "sample_bytes": "bytes a sample",
-    "parameters": "parameters",
-}
-DATA = {
-    "kind": "kind of data",
-    "source": "source of the data",
-    "version": "version of the data",
-    "files": "files",
-    "mean_bytes": "mean size of a file",
-}
 PYTHON = "version", "build", "compiler"
 USUAL_COLLATE = "torch's"
 # From this factor between the turns on, a caution is due: `typical` of 40 turns was up to 3% above that of 5.
 MANY_TIMES = 2
 
 
-@dataclass(frozen=True)
-class FigureChange:
-    """One figure in both runs."""
+@dataclass(kw_only=True)
+class FigureChange(Ratio):
+    """One figure in both runs: the ratio of B over A."""
 
     scenario: str
     what: str
@@ -58,19 +42,6 @@ class FigureChange:
     a: float
     """The geometric mean of a ratio's rounds, or of a candidate's processes."""
     b: float
-    ratio: float
-    """B over A."""
-    low: float | None
-    """Its 95% confidence interval, None if a run has too few rounds."""
-    high: float | None
-    p: float | None
-    q: float | None = None
-    """The p-value adjusted for the number of changes."""
-
-    @property
-    def beyond_noise(self) -> bool:
-        """True if the change is more than noise."""
-        return self.q is not None and self.q < 1 - CONFIDENCE and max(self.ratio, 1 / self.ratio) > NEGLIGIBLE
 
     @property
     def better(self) -> bool:
@@ -93,22 +64,29 @@ class RunComparison:
 
     @property
     def beyond_noise(self) -> list[FigureChange]:
-        """The changes that are more than noise, the largest first."""
-        return sorted((c for c in self.changes if c.beyond_noise), key=lambda c: -abs(math.log(c.ratio)))
+        """The changes that are more than noise."""
+        return [c for c in self.changes if c.shown]
+
+    def figures(self, scenario: str, is_ratio: bool) -> list[FigureChange]:
+        """Return a scenario's ratios or values: what changed, the largest change first, then the others."""
+        found = (c for c in self.changes if (c.scenario, c.is_ratio) == (scenario, is_ratio))
+        return sorted(found, key=lambda c: -abs(math.log(c.ratio)) if c.shown else 0)
 
 
 def compare(a: Results, b: Results) -> RunComparison:
     """Compare two runs."""
-    result = RunComparison(_differences(a, b), [*_cautions("A", a), *_cautions("B", b)])
+    both = a.environment.twins.keys() & b.environment.twins.keys()
+    x, y = (_described(results, both) for results in (a, b))
+    different = [(what, x.get(what, "none"), y.get(what, "none")) for what in {**x, **y} if x.get(what) != y.get(what)]
+    result = RunComparison(different, [*_cautions("A", a), *_cautions("B", b)])
     if any(what in ("processor", "CPUs usable", "memory") for what, _, _ in result.differences):
         result.cautions.append("A and B ran on different machines: values compare these, and only ratios the software")
     scenarios = [{s.name: s for s in run.scenarios} for run in (a, b)]
-    collate_fns = a.options.collate_fn or USUAL_COLLATE, b.options.collate_fn or USUAL_COLLATE
     for name in _in_both(result, "", "measured", scenarios):
-        _scenario(result, scenarios[0][name], scenarios[1][name], collate_fns)
+        in_a, in_b = (of[name] for of in scenarios)
+        _scenario(result, in_a, in_b, _comparable_cases(result, (a, in_a), (b, in_b)))
     _stress(result, a.stress, b.stress)
-    for position, q in enumerate(adjusted([c.p for c in result.changes])):
-        result.changes[position] = replace(result.changes[position], q=q)
+    judge(result.changes)
     return result
 
 
@@ -140,7 +118,8 @@ def _stress(result: RunComparison, a: Stress | None, b: Stress | None) -> None:
             result.cautions.append(f"{name}'s thread-safety suite is incomplete: {part.reason}")
 
 
-def _scenario(result: RunComparison, a: Scenario, b: Scenario, collate_fns: tuple[str, str]) -> None:
+def _scenario(result: RunComparison, a: Scenario, b: Scenario, cases: set[str]) -> None:
+    """Add the changes of a scenario's ratios and values in the *cases*."""
     name, both = a.name, (a, b)
     few, many = sorted(s.turns for s in both)
     if many >= MANY_TIMES * few:
@@ -149,7 +128,6 @@ def _scenario(result: RunComparison, a: Scenario, b: Scenario, collate_fns: tupl
             f"{name}: turns in a process are {a.turns} in A and {b.turns} in B: the faster half of more turns is "
             f"a little faster, so throughput in {more} may read up to 3% higher; ratios hardly change by that"
         )
-    cases = _comparable_cases(result, a, b, collate_fns)
     titles = {c.key: c.title for s in (b, a) for c in s.candidates}
     of_case = {c.key for c in a.candidates if c.case in cases}
     keys = _in_both(result, name, "measured", [{c.key: c for c in s.whole} for s in both], titles)
@@ -169,61 +147,74 @@ def _scenario(result: RunComparison, a: Scenario, b: Scenario, collate_fns: tupl
         found += [(titles[key], False, [[*map(math.log, of[key])] for of in values]) for key in keys if key in of_case]
         for what, is_ratio, logs in found:
             x, y = (math.exp(fmean(of)) for of in logs)
-            result.changes.append(FigureChange(name, what, metric, is_ratio, x, y, *welch(*logs)))
+            of = welch(*logs)
+            result.changes.append(
+                FigureChange(scenario=name, what=what, metric=metric, is_ratio=is_ratio, a=x, b=y, **vars(of))
+            )
 
 
-def _comparable_cases(result: RunComparison, a: Scenario, b: Scenario, collate_fns: tuple[str, str]) -> set[str]:
+def _comparable_cases(result: RunComparison, *both: tuple[Results, Scenario]) -> set[str]:
     """Return the names of the cases whose work is the same in both; note why the others are left out."""
-    cases: list[dict[str, Any]] = [{case.name: case for case in s.cases} or {"": s} for s in (a, b)]
+    scenario = both[0][1].name
+    cases: list[dict[str, Load]] = [{case.name: case for case in s.cases} or {"": s} for _, s in both]
     same = set()
-    for name in _in_both(result, a.name, "measured", cases):
-        x, y = (of[name] for of in cases)
-        other: list[tuple] = [(title, getattr(x, key, None), getattr(y, key, None)) for key, title in WORK.items()]
-        if a.name == OWN:  # whose turns are as long as a measured time asks for
-            other = [each for each in other if each[0] != WORK["batches_per_worker"]]
-            if x.batches_per_worker != y.batches_per_worker:
-                in_each = f"{x.batches_per_worker} in A and {y.batches_per_worker} in B"
-                result.cautions.append(
-                    f"{OWN}: {WORK['batches_per_worker']} in a turn are {in_each}, chosen from measured times"
-                )
-            # Its files may have moved.
-            other += [("collate_fn", *collate_fns)]
-            other += [("dataset", *(s.description.rpartition("/")[2] for s in (a, b)))]
-        other += [(title, getattr(x.dataset, key), getattr(y.dataset, key)) for key, title in DATA.items()]
-        different = [f"{title} is {u} in A and {v} in B" for title, u, v in other if u != v]
+    for name in _in_both(result, scenario, "measured", cases):
+        x, y = (_work(run, s, of[name]) for (run, s), of in zip(both, cases, strict=True))
+        different = [f"{title} is {x[title]} in A and {y[title]} in B" for title in x if x[title] != y[title]]
         if different:
-            where = f"{a.name}: {name}" if name else a.name
+            where = f"{scenario}: {name}" if name else scenario
             result.left_out.append((where, f"not the same work: {'; '.join(different)}"))
         else:
             same.add(name)
+        lengths = [of[name].batches_per_worker for of in cases]
+        if scenario == OWN and lengths[0] != lengths[1]:
+            in_each = "batches a worker in a turn are {} in A and {} in B".format(*lengths)
+            result.cautions.append(f"{OWN}: {in_each}, chosen from measured times")
     return same
 
 
-def welch(a: Sequence[float], b: Sequence[float]) -> tuple[float, float | None, float | None, float | None]:
-    """Return (ratio, low, high, p) of exp(mean of b - mean of a), for logarithms of independent rounds.
+def _work(run: Results, scenario: Scenario, case: Load) -> dict[str, Any]:
+    """Return what must be the same in both runs to compare values.
+
+    Turns may differ: they are planned from measured costs, and each is measured by itself.
+    """
+    data = case.dataset
+    found = {
+        "batch size": case.batch_size,
+        "batches a worker": case.batches_per_worker,
+        "bytes a sample": case.sample_bytes,
+        "parameters": getattr(case, "parameters", None),
+        "kind of data": data.kind,
+        "source of the data": data.source,
+        "version of the data": data.version,
+        "files": data.files,
+        "mean size of a file": data.mean_bytes,
+    }
+    if scenario.name == OWN:  # whose files may have moved, and whose turns are as long as a measured time asks for
+        del found["batches a worker"]
+        found["collate_fn"] = run.options.collate_fn or USUAL_COLLATE
+        found["dataset"] = scenario.description.rpartition("/")[2]
+    return found
+
+
+def welch(a: Sequence[float], b: Sequence[float]) -> Ratio:
+    """Return exp(mean of b - mean of a), for logarithms of independent rounds.
 
     Without FEWEST_ROUNDS in both, the ratio alone is given.
     """
-    ratio = math.exp(fmean(b) - fmean(a))
-    if min(len(a), len(b)) < FEWEST_ROUNDS:
-        return ratio, None, None, None
-    if len({*a}) == len({*b}) == 1:  # certain whatever they say
-        return ratio, ratio, ratio, float(ratio == 1)
-    from scipy.stats import ttest_ind
+    ratio, n = math.exp(fmean(b) - fmean(a)), min(len(a), len(b))
+    low = high = p = None
+    if n >= FEWEST_ROUNDS and len({*a}) == len({*b}) == 1:  # certain whatever they say
+        low, high, p = ratio, ratio, float(ratio == 1)
+    elif n >= FEWEST_ROUNDS:
+        from scipy.stats import ttest_ind
 
-    with warnings.catch_warnings():  # that one of them does not vary at all
-        warnings.simplefilter("ignore", RuntimeWarning)
-        found = ttest_ind(b, a, equal_var=False)
-    low, high = (math.exp(end) for end in found.confidence_interval(CONFIDENCE))
-    return ratio, low, high, float(found.pvalue)
-
-
-def _differences(a: Results, b: Results) -> list[tuple[str, str, str]]:
-    """Return (what, in A, in B) of differing environments and options."""
-    both = a.environment.twins.keys() & b.environment.twins.keys()
-    in_a, in_b = (_described(results, both) for results in (a, b))
-    found = [(what, in_a.get(what, "none"), in_b.get(what, "none")) for what in {**in_a, **in_b}]
-    return [each for each in found if each[1] != each[2]]
+        with warnings.catch_warnings():  # that one of them does not vary at all
+            warnings.simplefilter("ignore", RuntimeWarning)
+            found = ttest_ind(b, a, equal_var=False)
+        low, high = (math.exp(end) for end in found.confidence_interval(CONFIDENCE))
+        p = float(found.pvalue)
+    return Ratio(ratio=ratio, low=low, high=high, n=n, p=p, resolution=None, verdict=Verdict.TOO_FEW)
 
 
 def _described(results: Results, compared: Set[str]) -> dict[str, str]:
@@ -267,3 +258,49 @@ def _cautions(name: str, results: Results) -> Iterator[str]:
         if len(rounds) < FEWEST_ROUNDS:
             few = f"{FEWEST_ROUNDS} are needed to tell a change from noise"
             yield f"{name}: {scenario.name} has {run_words.rounds(scenario)}: {few}"
+
+
+def text(comparison: RunComparison, a: tuple[str, Results], b: tuple[str, Results]) -> str:
+    """Word the whole comparison; `a` and `b` are (path, results)."""
+    words = {"describe": describe, "unchanged": unchanged, "conclusion": conclusion}
+    return render("comparison.txt.jinja", one_line, comparison=comparison, a=a, b=b, **words)
+
+
+def unchanged(changes: list[FigureChange]) -> str:
+    """Word figures of one metric that were not shown to change."""
+    few = any(c.low is None for c in changes)
+    far = max(max(c.ratio, 1 / c.ratio) for c in changes)
+    return (
+        f"{'unknown  ' if few else 'unchanged'} {run_words.count(len(changes), 'figure')} of "
+        f"{METRICS[changes[0].metric].noun}, at most {verdict_words.change(far)} apart: "
+        + ("too few rounds to tell" if few else "no change that can be told from noise")
+    )
+
+
+def describe(change: FigureChange) -> str:
+    """Word a change: "ft loader threads x2: 14% faster (8% to 20%): 1512 samples/s in A, 1720 in B"."""
+    metric = METRICS[change.metric]
+    said = verdict_words.outcome(metric, change)
+    if change.is_ratio:
+        return f"{change.what}, {metric.noun}: {change.a:.2f}x in A, {change.b:.2f}x in B: {said}"
+    of = "" if metric.name == "throughput" else f"{metric.noun} "
+    return f"{change.what}: {of}{said}: {metric.write(change.a)} {metric.unit} in A, {metric.write(change.b)} in B"
+
+
+def conclusion(comparison: RunComparison) -> str:
+    """Word the comparison's conclusion in a sentence."""
+    if not comparison.changes:
+        return "Nothing could be compared."
+    changed = comparison.beyond_noise
+    of = run_words.count(len(comparison.changes), "figure")
+    if not any(c.low is not None for c in comparison.changes):
+        return f"Of {of} none can be told from noise: three rounds are needed in both runs."
+    if not changed:
+        return f"Of {of} none changed beyond the noise; that is not to say that nothing changed."
+    values = [c for c in changed if not c.is_ratio]
+    better = sum(c.better for c in values)
+    ratios = run_words.count(len(changed) - len(values), "ratio")
+    return (
+        f"Of {of} {len(changed)} changed beyond the noise: {ratios} within the runs, and "
+        f"{run_words.count(len(values), 'value')} ({better} better in B, {len(values) - better} worse)."
+    )

@@ -1,9 +1,8 @@
 """The files of a run in addition to results.json: pictures, and the page, which needs nothing else.
 
-The page is rendered from ftbench/report/templates/report.html.jinja. It has no script, and its content security policy
-allows none, nor any address. Strings of results.json are escaped by the template, or are texts in charts that
-matplotlib escapes, or base64. Each chart is an SVG, in the page and to be saved; it is so narrow that a phone shows all
-of it, and a wide page has two side by side. A scenario's charts are a PNG.
+The page has no script, and its content security policy allows none, nor any address. Strings of results.json are
+escaped by the template, or are texts in charts that matplotlib escapes, or base64. Each chart is an SVG, in the page
+and to be saved, so narrow that a phone shows all of it. A scenario's charts are a PNG.
 """
 
 import base64
@@ -11,22 +10,19 @@ import io
 import json
 import re
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from xml.etree import ElementTree
 
-import jinja2
 import matplotlib.style
 from matplotlib.figure import Figure
 
 from ftbench.document.convert import as_json
-from ftbench.document.model import Waterfall
-from ftbench.report import advice, charts, commands, markdown, run_words, safety, tables, verdict_words, waterfalls
+from ftbench.report import charts, commands, markdown, run_words, waterfalls
 from ftbench.report.draw import Chart
+from ftbench.report.render import render
 from ftbench.report.style import ALARM, BACK, GAP, LINE, LINE_LETTERS, PALETTE, SOFT, TEXT, WIDTH, wrapped
 from ftbench.stats.analysis import AnalysedScenario, Analysis
 from ftrun.escape import terminal
 
-TEMPLATES = Path(__file__).resolve().parent / "templates"
 STYLE = {
     "font.family": "sans-serif",
     "font.sans-serif": ["DejaVu Sans"],
@@ -46,12 +42,6 @@ ABOVE = "above"
 
 def files(run: Analysis) -> Iterator[tuple[str, bytes]]:
     """Yield (name, content) of the pictures of waterfalls and scenarios, of report.html and summary.md."""
-    yield from _pictures(run)
-    yield "report.html", page(run)
-    yield "summary.md", markdown.summary(run).encode()
-
-
-def _pictures(run: Analysis) -> Iterator[tuple[str, bytes]]:
     alarm = run.results.status != "complete"
     if run.waterfalls:
         falls = [waterfalls.chart(run, fall) for fall in run.waterfalls]
@@ -63,31 +53,22 @@ def _pictures(run: Analysis) -> Iterator[tuple[str, bytes]]:
         shown = [] if scenario.name in told else [c for c in charts.charts(scenario) if not c.folded]
         if shown:
             yield f"{name}.png", _saved(shown, "png", heading(run, scenario), alarm)
+    yield "report.html", page(run)
+    yield "summary.md", markdown.summary(run).encode()
 
 
 def page(run: Analysis) -> bytes:
     """Return the complete HTML page, UTF-8."""
-    templates = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(TEMPLATES),
-        autoescape=True,
-        finalize=lambda value: terminal(value) if type(value) is str else value,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    scenarios = [_scenario(run, scenario) for scenario in run.scenarios]
-    overview = charts.overview(run)
     written = json.dumps(as_json(run.results), separators=(",", ":"), allow_nan=False)
-    text = templates.get_template("report.html.jinja").render(
+    text = render(
+        "report.html.jinja",
+        terminal,
+        run=run,
         results=run.results,
-        scenarios=scenarios,
-        waterfalls=[_waterfall(run, fall) for fall in run.waterfalls],
-        overview=_drawn([overview], heading(run)) if overview else [],
-        safety=safety,
-        glance=verdict_words.glance(run),
         repeat=commands.commands(run),
-        run_words=run_words,
-        verdict_words=verdict_words,
+        heading=heading,
+        svg=svg,
+        link=_link,
         palette=PALETTE,
         download=_link("application/json", written.encode()),
     )
@@ -96,57 +77,16 @@ def page(run: Analysis) -> bytes:
 
 def heading(run: Analysis, scenario: AnalysedScenario | None = None) -> list[str]:
     """Return the lines above pictures that are shown without the page."""
+    about = f"{scenario.name}: {scenario.description}" if scenario else "What removing the GIL does to data loading"
+    built = sorted({twin.interpreter.build for twin in run.results.environment.twins.values()})
     machine = run_words.machine(run.results).split(", Linux")[0]
-    if scenario is None:
-        return ["What removing the GIL does to data loading", *filter(None, [run_words.state(run.results)]), machine]
-    plain = sorted({twin.interpreter.build for twin in run.results.environment.twins.values()})
-    return [
-        f"{scenario.name}: {scenario.description}",
-        *filter(None, (scenario.note, run_words.state(run.results))),
-        f"{machine}; {', '.join(plain)}; {run_words.rounds(scenario)}",
-    ]
+    rounds = [run_words.rounds(scenario)] if scenario else []
+    lines = (about, scenario and scenario.note, run_words.state(run.results), "; ".join([machine, *built, *rounds]))
+    return [line for line in lines if line]
 
 
 def _link(kind: str, content: bytes) -> str:
     return f"data:{kind};base64,{base64.b64encode(content).decode()}"
-
-
-def _drawn(shown: Sequence[Chart], above: Sequence[str], notes: Sequence[str] = ()) -> list[dict]:
-    """Return what the template shows of charts; `notes` are sentences below them."""
-    found = []
-    for chart in shown:
-        inline, alone = svg(chart, above)
-        link = _link("image/svg+xml", alone.encode())
-        found.append({"data": chart, "notes": notes, "svg": inline, "file": link})
-    return found
-
-
-def _waterfall(run: Analysis, fall: Waterfall) -> dict:
-    """Return what the template shows of a waterfall."""
-    advised, code = advice.advice(run, fall)
-    chart, notes = waterfalls.chart(run, fall), waterfalls.notes(run, fall)
-    return {
-        "sentence": run_words.capital(verdict_words.sentence(run, fall)),
-        "charts": _drawn([chart], heading(run), notes),
-        "advice": advised,
-        "code": code,
-    }
-
-
-def _scenario(run: Analysis, scenario: AnalysedScenario) -> dict:
-    """Return what the template shows of a scenario."""
-    every = charts.charts(scenario)
-    shown = [chart for chart in every if not chart.folded]
-    folded = [chart for chart in every if chart.folded]
-    return {
-        "data": scenario,
-        "id": "scenario-" + run_words.slug(scenario.name),
-        "verdict": verdict_words.verdict(scenario),
-        "rounds_table": tables.rounds(scenario),
-        "charts": _drawn(shown, heading(run, scenario)),
-        "folded": _drawn(folded, heading(run, scenario)),
-        "more": ", ".join(dict.fromkeys(chart.folded for chart in folded)),
-    }
 
 
 def _figure(shown: Sequence[Chart], head: Sequence[str], alarm: bool) -> Figure:

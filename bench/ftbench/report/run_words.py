@@ -169,17 +169,4 @@ def left_out(results: Results) -> list[str]:
 
 def warnings(results: Results) -> list[str]:
     """Return the warnings that a reader needs before the figures."""
-    found = [warning for scenario in results.scenarios if (warning := disturbance_warning(scenario))]
-    return [*results.warnings, *found]
-
-
-def disturbance_warning(scenario: Scenario) -> str | None:
-    """Return a warning that rounds of a scenario were disturbed, with the worst one; None if none was."""
-    found = [one for one in scenario.rounds if marked(one)]
-    if not found:
-        return None
-    worst = max(found, key=lambda one: one.disturbance.other_cpus or 0.0)
-    return (
-        f"{scenario.name}: in {len(found)} of {len(scenario.rounds)} rounds the machine had other work too (round "
-        f"{worst.number}: {', '.join(marked(worst))}); the result is that of a machine so loaded"
-    )
+    return [*results.warnings, *(f"{s.name}: {sentence}" for s in results.scenarios for sentence in disturbed(s))]

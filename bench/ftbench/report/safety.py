@@ -31,8 +31,7 @@ def sentences(results: Results) -> list[str]:
         wanted = len(part.scenarios) * len(results.options.configs)
         of = f"{len(part.results)} of {wanted} results are there" if wanted else "there is no result"
         found.append(f"INCOMPLETE: the thread-safety suite did not come to its end ({part.reason}); {of}. {again}")
-    by_config = _by_config(results, part)
-    found += [_of(config, [*outcomes.values()]) for config, outcomes in by_config.items() if outcomes]
+    found += [_of(config, [*outcomes.values()]) for config, outcomes in _by_config(results, part).items() if outcomes]
     if part.results:
         found.append(
             "No failure in this number of rounds is no proof that there is none; a longer run looks harder "
@@ -54,7 +53,6 @@ def _of(config: str, outcomes: list[StressResult]) -> str:
 
 
 def _by_config(results: Results, part: Stress) -> dict[str, dict[str, StressResult]]:
-    """Return the results by configuration and scenario."""
     return {
         config: {each.scenario: each for each in part.results if each.configuration == config}
         for config in results.options.configs
@@ -62,26 +60,18 @@ def _by_config(results: Results, part: Stress) -> dict[str, dict[str, StressResu
 
 
 def table(results: Results, part: Stress) -> Table:
-    """Tabulate the scenarios: threads, and in each configuration iterations and failures."""
+    """Tabulate the scenarios: threads, and in each configuration the outcome with its rounds."""
     by_config = _by_config(results, part)
     rows = []
     for name in part.scenarios:
         of = [outcomes.get(name) for outcomes in by_config.values()]
         threads = next((str(each.threads) for each in of if each), "")
-        rows.append((name, threads, *(cell for each in of for cell in _cells(each))))
-    columns = (f"{config}: {what}" for config in by_config for what in ("iterations", "failures"))
-    head = ("scenario", "threads", *columns)
-    return Table(head, tuple(rows), frozenset(range(1, len(head))))
+        rows.append((name, threads, *("not run" if each is None else _cell(each) for each in of)))
+    return Table(("scenario", "threads", *by_config), tuple(rows), frozenset({1}))
 
 
-def _cells(result: StressResult | None) -> tuple[str, str]:
-    """Return iterations and failures; of a crash or a hang that word, since the count is lost."""
-    if result is None:
-        return "", "not run"
-    iterations = "" if result.iterations is None else f"{result.iterations:,}"
-    if result.outcome in ("crashed", "hung"):
-        return iterations, result.outcome
-    return iterations, str(len(result.failures))
+def _cell(result: StressResult) -> str:
+    return result.outcome if result.iterations is None else f"{result.outcome}, {result.iterations:,} rounds"
 
 
 def known(part: Stress) -> list[str]:

@@ -155,11 +155,7 @@ def ratio_marks(low: float, high: float) -> list[float]:
 def legend_height(entries: Legend) -> float:
     """Return the height of a legend."""
     lines = sum(len(wrapped(name, NAME_LETTERS, 2)) for name, _ in entries)
-    return 6 + math.ceil(lines / _columns(entries)) * (LINE + 3) if entries else 0
-
-
-def _columns(entries: Legend) -> int:
-    return 2 if max(len(name) for name, _ in entries) <= NAME_LETTERS // 2 - 3 else 1
+    return 6 + lines * (LINE + 3) if entries else 0
 
 
 def draw_legend(axes: Axes, entries: Legend, left: float) -> None:
@@ -173,7 +169,6 @@ def draw_legend(axes: Axes, entries: Legend, left: float) -> None:
         ["\n".join(wrapped(name, NAME_LETTERS, 2)) for name, _ in entries],
         loc="upper left",
         bbox_to_anchor=(left / (box.width * across), -BELOW / (box.height * down)),
-        ncols=_columns(entries),
         frameon=False,
         borderaxespad=0,
         borderpad=0,

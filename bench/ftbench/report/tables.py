@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median, stdev
 
-from ftbench.document.model import Round, Scenario
+from ftbench.document.model import Scenario
 from ftbench.plan.candidates import CONFIGS, VARIANTS, Candidate
 from ftbench.plan.metrics import Metric
 from ftbench.report import run_words, verdict_words
@@ -47,11 +47,6 @@ class Measured:
     deviation: float
     """The standard deviation (n - 1), 0 of a single round."""
 
-    @property
-    def series(self) -> tuple[str, str]:
-        """Configuration and variant, which determine colour and hatching."""
-        return self.candidate.config, self.candidate.variant
-
 
 def candidates(scenario: Scenario, metric: str) -> list[Measured]:
     """Return the candidates of all rounds, in the order of cases, configurations, loaders and workers."""
@@ -66,31 +61,6 @@ def candidates(scenario: Scenario, metric: str) -> list[Measured]:
         deviation = stdev(values) if len(values) > 1 else 0.0
         found.append(Measured(c, values, median(values), min(values), max(values), fmean(values), deviation))
     return found
-
-
-def pictured(scenario: AnalysedScenario) -> list[Comparison]:
-    """Return the comparisons of the scenario's metric that a picture has room for:
-
-    - all with targets;
-    - "headline" and "chosen" ones, for every number of workers;
-    - the GIL's effect, the build's cost, threads against processes and interference, at the largest number of workers.
-
-    In a scenario with cases, "headline" and "chosen" ones are shown at the largest number of workers only. A headline
-    then replaces threads against processes.
-    """
-    found = scenario.compared()
-    most = max((c.numerator.workers for c in found), default=0)
-    at_most = {"gil", "build", "method", "interference"}
-    left_out = {"scaling"}
-    if scenario.cases:
-        at_most |= {"headline", "chosen"}
-        if any(c.kind == "headline" for c in found):
-            left_out.add("method")
-    return [
-        c
-        for c in found
-        if c.target or c.kind not in left_out and (c.kind not in at_most or c.numerator.workers == most)
-    ]
 
 
 def measured(scenario: Scenario, metric: Metric) -> Table:
@@ -111,20 +81,16 @@ def measured(scenario: Scenario, metric: Metric) -> Table:
     )
 
 
-def _probability(value: float) -> str:
-    return f"{value:.3f}" if value >= 0.001 else "< 0.001"
-
-
 def ratios(scenario: AnalysedScenario, comparisons: Sequence[Comparison]) -> Table:
     """Tabulate comparisons with their intervals and verdicts."""
     return _table(
         [
             (scenario.case_axis or "case", False, lambda c: run_words.case_title(scenario, c.numerator.case)),
             ("comparison", False, lambda c: run_words.title_with_why(scenario, c)),
-            ("ratio", True, lambda c: verdict_words.times(c.ratio)),
+            ("ratio", True, lambda c: f"{verdict_words.figure(c.ratio)}x"),
             ("95% CI", True, verdict_words.interval),
             ("could have seen", True, lambda c: verdict_words.change(c.resolution) if c.resolution else ""),
-            ("p, adjusted", True, lambda c: "" if c.q is None else _probability(c.q)),
+            ("p, adjusted", True, lambda c: "" if c.q is None else f"{c.q:.3f}" if c.q >= 0.001 else "< 0.001"),
             ("verdict", False, verdict_words.short),
             ("target", False, verdict_words.target),
         ],
@@ -150,51 +116,10 @@ def pooled(unit: str, entries: Sequence[tuple[str, Sequence[Sequence[float]]]]) 
     Percentiles are taken within rounds: their median, and from the lowest round to the highest.
     """
 
-    def percentile(which: int) -> Callable[[tuple], str]:
-        def write(entry: tuple) -> str:
-            middle, low, high = percentiles(entry[1])[which]
-            return f"{middle:.4g} ({low:.4g} to {high:.4g})"
-
-        return write
-
-    return _table(
-        [
-            ("candidate", False, lambda e: e[0]),
-            ("values", True, lambda e: f"{sum(map(len, e[1])):,}"),
-            (f"median, {unit}", True, percentile(50)),
-            ("90%", True, percentile(90)),
-            ("99%", True, percentile(99)),
-            ("smallest", True, lambda e: f"{min(map(min, e[1])):.4g}"),
-            ("largest", True, lambda e: f"{max(map(max, e[1])):.4g}"),
-        ],
-        entries,
-    )
-
-
-def rounds(scenario: Scenario) -> Table:
-    """Tabulate the machine's other load in each round, as far as it is known."""
-
-    def figure(name: str) -> Callable[[Round], str]:
-        def write(one: Round) -> str:
-            value = getattr(one.disturbance, name)
-            return "" if value is None else f"{value:.2f}"
-
-        return write
-
-    def load(one: Round) -> str:
-        values = one.disturbance.before.load
-        return f"{values[0]:.2f}" if values else ""
-
-    return _table(
-        [
-            ("round", True, lambda one: str(one.number)),
-            ("seconds", True, lambda one: f"{one.seconds:.0f}"),
-            ("load before", True, load),
-            ("CPUs used", True, figure("own_cpus")),
-            ("by others", True, figure("other_cpus")),
-            ("stolen", True, figure("stolen_cpus")),
-            ("throttled, s", True, figure("throttled_seconds")),
-            ("disturbed by", False, lambda one: ", ".join(run_words.marked(one))),
-        ],
-        scenario.rounds,
-    )
+    rows = []
+    for name, values in entries:
+        cells = [f"{middle:.4g} ({low:.4g} to {high:.4g})" for middle, low, high in percentiles(values).values()]
+        ends = f"{min(map(min, values)):.4g}", f"{max(map(max, values)):.4g}"
+        rows.append((name, f"{sum(map(len, values)):,}", *cells, *ends))
+    head = ("candidate", "values", f"median, {unit}", "90%", "99%", "smallest", "largest")
+    return Table(head, tuple(rows), frozenset(range(1, len(head))))

@@ -69,7 +69,7 @@ def _scenario(console: Console, scenario: AnalysedScenario, detailed: bool) -> N
     if not detailed:
         return
     # Of a scenario with cases, the page has the rest.
-    found = tables.pictured(scenario) if scenario.cases else scenario.compared(metric.name)
+    found = scenario.principal if scenario.cases else scenario.compared(metric.name)
     if found:
         console.print(_table(f"Ratios of {metric.noun} within rounds", tables.outcomes(scenario, found)))
     _say(console, [verdict_words.resolution(scenario), *run_words.disturbed(scenario)])
@@ -77,7 +77,6 @@ def _scenario(console: Console, scenario: AnalysedScenario, detailed: bool) -> N
 
 
 def _safety(console: Console, results: Results) -> None:
-    """Print the thread-safety suite's outcome."""
     console.print()
     if (part := results.stress) and part.results:
         console.print(_table("Thread safety: scenarios of tests/stress", safety.table(results, part)))

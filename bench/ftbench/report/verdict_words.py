@@ -10,43 +10,23 @@ from ftbench.plan.waterfall import REMOVED, TODAY
 from ftbench.report import run_words
 from ftbench.stats.analysis import AnalysedScenario, Analysis
 from ftbench.stats.comparisons import Comparison, more_minutes
-from ftbench.stats.statistics import FEWEST_ROUNDS, negligible
+from ftbench.stats.statistics import negligible
 from ftrun.configurations import CONFIGURATIONS
 
 # Of a scenario's conclusion.
 MOST_SENTENCES = 3
 # From this number of outcomes on, their median is given.
 FEWEST_TYPICAL = 3
-# A metric's words for a ratio above 1 and below 1.
-COMPARED = {
-    "throughput": ("faster", "slower"),
-    "gb_per_s": ("faster", "slower"),
-    "cpu_per_1000": ("more CPU time", "less CPU time"),
-    "overhead_us": ("more overhead", "less overhead"),
-    "time_to_first_batch": ("later", "sooner"),
-    "epoch_gap": ("later", "sooner"),
-    "epoch_gap_persistent": ("later", "sooner"),
-    "worker_setup": ("later", "sooner"),
-    "gpu_mib_per_worker": ("more GPU memory", "less GPU memory"),
-    "pss_mib": ("more memory", "less memory"),
-    "uss_mib": ("more memory of their own", "less memory of their own"),
-    "step_median_ms": ("slower", "faster"),
-    "step_p99_ms": ("slower", "faster"),
-    "epoch_seconds": ("slower", "faster"),
-    "operation_ns": ("longer", "shorter"),
-    "step_over_max": ("worse", "better"),
-    "step_over_sum": ("larger", "smaller"),
-    "scaling": ("better", "worse"),
-    "utilisation": ("busier", "less busy"),
+# How a candidate did in comparisons under several cases.
+DID = {
+    "better": "did better in",
+    "worse": "did worse in",
+    "same": "were not shown to differ in",
+    "unknown": "had too few rounds in",
 }
 NOT_COMPARED = "gave other samples: not compared"
 TOO_FEW = "too few rounds to be sure"
 UNCERTAIN = "not certain among all these comparisons"
-
-
-def times(value: float) -> str:
-    """Return a ratio: "1.43x"."""
-    return f"{figure(value)}x"
 
 
 def figure(value: float) -> str:
@@ -76,8 +56,7 @@ def change(ratio: float) -> str:
 
 def directed(metric: Metric, ratio: float) -> str:
     """Return a ratio in words: "57% faster", "14% less memory"."""
-    above, below = COMPARED[metric.name]
-    return f"{change(ratio)} {above if ratio > 1 else below}"
+    return f"{change(ratio)} {metric.above if ratio > 1 else metric.below}"
 
 
 def span(low: float, high: float) -> str:
@@ -88,7 +67,6 @@ def span(low: float, high: float) -> str:
 
 def outcome(metric: Metric, c: Change) -> str:
     """Word a ratio's outcome: "57% faster (48% to 66%)", "between 23% slower and 92% faster"."""
-    above, below = COMPARED[metric.name]
     if c.verdict == Verdict.OTHER_SAMPLES:
         return NOT_COMPARED
     if c.verdict == Verdict.TOO_FEW or c.low is None or c.high is None:
@@ -97,7 +75,7 @@ def outcome(metric: Metric, c: Change) -> str:
     if c.verdict in (Verdict.ABOVE, Verdict.BELOW):
         return f"{directed(metric, c.ratio)} ({span(low, high)})"
     if low <= 1 <= high and not negligible(low, high):
-        return f"between {change(low)} {below} and {change(high)} {above}"
+        return f"between {change(low)} {metric.below} and {change(high)} {metric.above}"
     if negligible(c.ratio):
         return f"the same within {change(max(high, 1 / low))}"
     return f"{directed(metric, c.ratio)} ({span(low, high)}), {UNCERTAIN}"
@@ -145,54 +123,40 @@ def _how_it_did(c: Comparison) -> str:
 
 def _tell(scenario: AnalysedScenario, found: Sequence[Comparison], ours: str, theirs: str) -> str:
     """Word comparisons of one metric under several cases: how many went which way, and the extremes."""
-    about, number = METRICS[found[0].metric], len(found)
-    outcomes = {name: [c for c in found if _how_it_did(c) == name] for name in ("better", "worse", "same", "unknown")}
-    if len(outcomes["unknown"]) == number:
-        low, high = (directed(about, which(c.ratio for c in found)) for which in (min, max))
-        return (
-            f"{ours} and {theirs} met in {number} comparisons ({low} to {high}), all of too few rounds "
-            f"for a verdict ({FEWEST_ROUNDS} are needed)."
-        )
     parts = []
-    for name, extreme_of in (("better", max), ("worse", min)):
-        those = outcomes[name]
-        if those:
-            extreme = extreme_of(those, key=lambda c: c.advantage[0])
-            most = "most" if len(those) > 1 else "namely"
-            if len(those) >= FEWEST_TYPICAL:
-                most = f"typically {directed(about, median([c.ratio for c in those]))}, {most}"
-            count = "all" if len(those) == number else len(those)
-            where = run_words.case_title(scenario, extreme.numerator.case)
-            parts.append(f"did {name} in {count} ({most} {short(extreme)} in {where})")
-    if outcomes["same"]:
-        count = "any" if len(outcomes["same"]) == number else len(outcomes["same"])
-        parts.append(f"were not shown to differ in {count}")
-    if outcomes["unknown"]:
-        parts.append(f"had too few rounds in {len(outcomes['unknown'])}")
+    for name, said in DID.items():
+        those = [c for c in found if _how_it_did(c) == name]
+        if not those:
+            continue
+        count = len(those) if len(those) < len(found) else "any" if name == "same" else "all"
+        extreme = (min if name == "worse" else max)(those, key=lambda c: c.advantage[0])
+        most = "most" if len(those) > 1 else "namely"
+        if len(those) >= FEWEST_TYPICAL:
+            most = f"typically {directed(METRICS[extreme.metric], median([c.ratio for c in those]))}, {most}"
+        where = run_words.case_title(scenario, extreme.numerator.case)
+        parts.append(f"{said} {count}" + (f" ({most} {short(extreme)} in {where})" if name != "same" else ""))
     listed = parts[0] if len(parts) == 1 else ", ".join(parts[:-1]) + " and " + parts[-1]
-    return f"of {number} comparisons with {theirs}, {ours} {listed}."
+    return f"of {len(found)} comparisons with {theirs}, {ours} {listed}."
 
 
-def _who(scenario: AnalysedScenario, comparison: Comparison, with_case: bool) -> tuple[str, str, str]:
-    """Return what both have in common, as the start of a sentence, and the names of both."""
-    a, b = comparison.numerator, comparison.denominator
-    same = a.workers == b.workers
-    before = f"With {run_words.workers(a.workers)}, " if same and a.workers else ""
-    ours, theirs = (run_words.describe(scenario, c, with_workers=not same, with_case=with_case) for c in (a, b))
-    return before, ours, theirs
-
-
-def conclusion(scenario: AnalysedScenario, comparison: Comparison) -> str:
-    """Word one comparison of the scenario's metric in a sentence."""
-    a, b = comparison.numerator, comparison.denominator
-    before, ours, theirs = _who(scenario, comparison, with_case=a.case != b.case)
+def conclusion(scenario: AnalysedScenario, group: Sequence[Comparison]) -> str:
+    """Word comparisons of the scenario's metric in a sentence: one, or those of the same candidates under all cases."""
+    c = group[0]
+    a, b = c.numerator, c.denominator
+    before = f"With {run_words.workers(a.workers)}, " if a.workers == b.workers and a.workers else ""
+    one = len(group) == 1 or a.case != b.case
+    ours, theirs = (
+        run_words.describe(scenario, each, with_workers=a.workers != b.workers, with_case=a.case != b.case)
+        for each in (a, b)
+    )
+    if not one:
+        return run_words.capital(before + _tell(scenario, group, ours, theirs))
     case = run_words.case_title(scenario, a.case) if a.case == b.case else ""
-    more = settles(scenario, comparison, comparison.metric)
+    more = settles(scenario, c, c.metric)
     after = f" ({more})" if more else ""
-    wanted = f"; target {target(comparison)}" if comparison.target else ""
-    about = scenario.metric
-    of = "" if COMPARED[about.name][0] in ("faster", "more memory") else f"{about.noun} "
-    said = f"{of}{short(comparison)}{after}{wanted}"
+    wanted = f"; target {target(c)}" if c.target else ""
+    of = "" if scenario.metric.above in ("faster", "more memory") else f"{scenario.metric.noun} "
+    said = f"{of}{short(c)}{after}{wanted}"
     return run_words.capital(f"{before}{ours} against {theirs}{f', {case}' if case else ''}: {said}.")
 
 
@@ -201,38 +165,12 @@ def verdict(scenario: AnalysedScenario) -> list[str]:
 
     The sentences are of the most workers. Comparisons under several cases share one.
     """
-    found = scenario.compared()
-    wanted = [c for c in found if c.target is not None]
-    if wanted:
-        return [conclusion(scenario, c) for c in wanted]
-    return [_of_group(scenario, group) for group in _chosen(scenario, found)[:MOST_SENTENCES]]
-
-
-def _chosen(scenario: AnalysedScenario, found: Sequence[Comparison]) -> list[list[Comparison]]:
-    """Return groups of one question each: two of the most important kind, one of each other, then the rest."""
-    kinds: dict[str, dict[tuple, list[Comparison]]] = {}
-    for c in found:
-        who = tuple((p.config, p.variant, p.workers) for p in (c.numerator, c.denominator))
-        kinds.setdefault(c.kind, {}).setdefault(who, []).append(c)
-    # How a candidate scales is in the charts; threads against processes is what a headline says, too.
-    left_out = {"scaling"} | ({"method"} if "headline" in kinds else set())
-    chosen = []
-    for kind, groups in kinds.items():
-        most = max(who[0][2] for who in groups)
-        if kind not in left_out or len(kinds) == 1:
-            chosen.append([group for who, group in groups.items() if who[0][2] == most])
-    if not chosen:
-        return []
-    first, *others = chosen
-    return [*first[:2], *(groups[0] for groups in others), *first[2:], *(g for groups in others for g in groups[1:])]
-
-
-def _of_group(scenario: AnalysedScenario, group: Sequence[Comparison]) -> str:
-    a, b = group[0].numerator, group[0].denominator
-    if len(group) == 1 or a.case != b.case:
-        return conclusion(scenario, group[0])
-    before, ours, theirs = _who(scenario, group[0], with_case=False)
-    return run_words.capital(before + _tell(scenario, group, ours, theirs))
+    groups: dict[tuple, list[Comparison]] = {}
+    for c in scenario.principal:
+        who = ((each.config, each.variant, each.workers) for each in (c.numerator, c.denominator))
+        groups.setdefault((c.kind, *who, c.target and c.numerator.case), []).append(c)
+    wanted = [group for group in groups.values() if group[0].target]
+    return [conclusion(scenario, group) for group in wanted or [*groups.values()][:MOST_SENTENCES]]
 
 
 def sentence(run: Analysis, fall: Waterfall) -> str:

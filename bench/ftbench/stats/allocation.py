@@ -1,8 +1,7 @@
 """The number of turns in a process that makes the most of a run's time.
 
-Two levels vary: turns within a process, and processes. More turns a process are cheap, but say nothing of other
-processes; each further process costs its start. The textbook's answer for two levels (W. G. Cochran, "Sampling
-Techniques", 3rd edition 1977, section 10.6) is taken with Student's t, since processes are few.
+More turns a process are cheap, but say nothing of other processes, and each further process costs its start: sampling
+at two levels (W. G. Cochran, "Sampling Techniques", 3rd edition 1977, section 10.6), here with Student's t.
 """
 
 import math

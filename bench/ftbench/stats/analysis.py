@@ -26,6 +26,15 @@ class AnalysedScenario(Scenario):
         wanted = metric or self.metrics[0]
         return [c for c in self.comparisons if c.metric == wanted and c.verdict != Verdict.OTHER_SAMPLES]
 
+    @property
+    def principal(self) -> list[Comparison]:
+        """The comparisons to be told first: with targets, and of each kind those at its most workers."""
+        found = self.compared()
+        most = {c.kind: max(each.numerator.workers for each in found if each.kind == c.kind) for c in found}
+        # How a candidate scales is in the charts. Threads against processes is what a headline says, too.
+        implied = {"scaling", *(["method"] if "headline" in most else [])} if len(most) > 1 else set()
+        return [c for c in found if c.target or c.kind not in implied and c.numerator.workers == most[c.kind]]
+
 
 @dataclass
 class Analysis:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from ftbench.document.model import Change, Scenario, Verdict
 from ftbench.plan.candidates import Candidate, Target
 from ftbench.plan.metrics import METRICS
 from ftbench.plan.waterfall import STEP, TOTAL
-from ftbench.stats.statistics import FEWEST_ROUNDS, Ratio, Reached, adjusted, negligible, ratio, reached, verdict
+from ftbench.stats.statistics import FEWEST_ROUNDS, Ratio, Reached, negligible, ratio, reached, verdict
 
 # A run of more than this many times the rounds is no useful advice.
 MOST_MORE = 10
@@ -21,7 +21,7 @@ CPU = "cpu_per_1000"
 
 
 @dataclass(kw_only=True)
-class Comparison(Change):
+class Comparison(Ratio):
     """The ratio of two candidates in one metric."""
 
     kind: str
@@ -30,11 +30,6 @@ class Comparison(Change):
     numerator: Candidate
     denominator: Candidate
     metric: str
-    asked: bool
-    """True if the run was made for it. All others are explored, and corrected for their number."""
-    p: float | None
-    q: float | None = None
-    """The p-value adjusted for the run's comparisons (Benjamini and Hochberg)."""
     target: Target | None = None
     reached: Reached | None = None
 
@@ -56,16 +51,15 @@ def compared(scenario: Scenario) -> list[Comparison]:
                 continue
             r = ratio(*(scenario.in_each_process(key, metric) for key in (pair.numerator, pair.denominator)))
             target = pair.target if metric == first else None
+            r.asked = pair.asked and (metric == first or metric == CPU and pair.kind in (STEP, TOTAL))
             found.append(
                 Comparison(
-                    **asdict(r),
-                    verdict=verdict(r),
+                    **vars(r),
                     kind=pair.kind,
                     why=pair.why,
                     numerator=scenario.candidate(pair.numerator),
                     denominator=scenario.candidate(pair.denominator),
                     metric=metric,
-                    asked=pair.asked and (metric == first or metric == CPU and pair.kind in (STEP, TOTAL)),
                     target=target,
                     reached=reached(r, target) if target else None,
                 )
@@ -73,18 +67,23 @@ def compared(scenario: Scenario) -> list[Comparison]:
     return found
 
 
-def judge(comparisons: Iterable[Comparison]) -> None:
+def judge(comparisons: Iterable[Ratio]) -> None:
     """Set the adjusted p-values (q) of all comparisons of a run, and the verdicts with them.
 
     An asked comparison keeps its own p-value. Explored ones are adjusted together, except those of fewer than
     FEWEST_ROUNDS rounds, which show nothing anyway.
     """
+    from scipy.stats import false_discovery_control
+
     comparisons = list(comparisons)
-    explored = [c for c in comparisons if not c.asked]
-    found = iter(adjusted([c.p if c.n >= FEWEST_ROUNDS else None for c in explored]))
     for c in comparisons:
-        c.q = c.p if c.asked else next(found)
-        c.verdict = verdict(Ratio(c.ratio, c.low, c.high, c.n, c.p, c.resolution), c.q)
+        c.q = c.p if c.asked else None
+    explored = [c for c in comparisons if not c.asked and c.n >= FEWEST_ROUNDS and c.p is not None]
+    if explored:
+        for c, q in zip(explored, false_discovery_control([c.p for c in explored], method="bh"), strict=True):
+            c.q = float(q)
+    for c in comparisons:
+        c.verdict = verdict(c)
 
 
 def more_minutes(scenario: Scenario, c: Change) -> int | None:

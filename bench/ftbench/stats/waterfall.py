@@ -1,7 +1,6 @@
 """The waterfall: a chain's figures, from what people run today to threads without the GIL, one change at a time.
 
-It is made of the comparisons of ftbench.plan.waterfall. The steps multiply to the total, since each is a difference of
-the same logarithms. Throughput and CPU time have a waterfall each.
+The steps multiply to the total, since each is a difference of the same logarithms.
 """
 
 from __future__ import annotations
@@ -9,6 +8,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable
+from dataclasses import fields
 from statistics import median
 
 from ftbench.document.model import Change, Scenario, Start, Step, Steps, Waterfall
@@ -107,7 +107,7 @@ def waterfall(scenario: Scenario, comparisons: Iterable[Comparison], case: str) 
 
 
 def _change(c: Comparison) -> dict:
-    return {name: getattr(c, name) for name in ("ratio", "low", "high", "n", "resolution", "verdict")}
+    return {each.name: getattr(c, each.name) for each in fields(Change)}
 
 
 def precise(scenario: Scenario, precision: float) -> bool:

@@ -56,15 +56,19 @@ def trial(results: Results):
 
 
 EDITS = [
-    ("scenario twice", lambda r: r.scenarios.append(first(r)), "a scenario is listed twice"),
+    ("scenario twice", lambda r: r.scenarios.append(first(r)), "scenario pillow is listed twice"),
     (
         "stranger compared",
         lambda r: first(r).pairs.append(documents.replace(first(r).pairs[0], numerator="ft/loop/99")),
         "ft/loop/99 is compared, and was not measured in every round",
     ),
-    ("trial of a stranger", lambda r: setattr(trial(r), "candidate", "gil/loop/7"), "gil/loop/7, which did not take"),
+    (
+        "trial of a stranger",
+        lambda r: setattr(trial(r), "candidate", "gil/loop/7"),
+        "gil/loop/7 was measured, and did not take",
+    ),
     ("round lost", lambda r: first(r).rounds.pop(0), "round 1 is missing"),
-    ("trial twice", lambda r: first(r).rounds[0].trials.append(trial(r)), "a candidate twice"),
+    ("trial twice", lambda r: first(r).rounds[0].trials.append(trial(r)), "round 1: .* is listed twice"),
     ("trial lost", lambda r: first(r).rounds[1].trials.pop(), "was not measured in every round"),
     ("candidate twice", lambda r: first(r).candidates.append(first(r).candidates[0]), "listed twice"),
     ("metric unknown", lambda r: first(r).metrics.append("happiness"), "metric 'happiness' is unknown"),
@@ -119,7 +123,7 @@ def test_every_cut_is_told(document, tmp_path):
         text.index(": null") + 4,
     ]:
         path.write_text(text[:length])
-        with pytest.raises(ResultsError, match=f"not JSON: it is cut short, after {length} characters"):
+        with pytest.raises(ResultsError, match="is not JSON: .* If it was cut short, copy it again"):
             load(path)
 
 
@@ -182,19 +186,14 @@ def test_every_field_is_described():
     undescribed = []
 
     def walk(node: object, path: tuple[str, ...]) -> None:
-        if isinstance(node, list):
-            for each in node:
-                walk(each, path)
         if not isinstance(node, dict):
             return
         for name, value in node.get("properties", {}).items():
-            if "$ref" not in value and not value.get("description"):
+            if not value.get("description"):
                 undescribed.append("/".join((*path, name)))
             walk(value, (*path, name))
-        for key in ("items", "additionalProperties", "oneOf"):
+        for key in ("items", "additionalProperties"):
             walk(node.get(key), path)
-        for name, value in node.get("definitions", {}).items():
-            walk(value, (*path, name))
 
     found = schema(Results)
     walk(found, ())

@@ -16,8 +16,7 @@ from scipy import stats
 from ftbench import cli
 from ftbench.document.convert import as_json
 from ftbench.document.model import Results
-from ftbench.report.changes import conclusion, describe, text
-from ftbench.report.compare import compare, welch
+from ftbench.report.compare import compare, conclusion, describe, text, welch
 from tests.unit.bench.simulated import blank
 from tests.unit.bench.simulated import document as simulated
 
@@ -69,18 +68,21 @@ def test_welch_is_scipys():
     a, b = [rng.gauss(0, 1) for _ in range(4)], [rng.gauss(0.5, 3) for _ in range(7)]
     expected = stats.ttest_ind(b, a, equal_var=False)
     interval = expected.confidence_interval(0.95)
-    ratio, low, high, p = welch(a, b)
-    assert math.log(ratio) == pytest.approx(sum(b) / 7 - sum(a) / 4)
-    assert (math.log(low), math.log(high), p) == (
+    found = welch(a, b)
+    assert math.log(found.ratio) == pytest.approx(sum(b) / 7 - sum(a) / 4)
+    assert (math.log(found.low), math.log(found.high), found.p) == (
         pytest.approx(interval.low),
         pytest.approx(interval.high),
         pytest.approx(expected.pvalue),
     )
-    assert welch([0.0] * 3, [0.0] * 3) == (1, 1, 1, 1)
-    assert welch([0.0] * 2, [1.0] * 9)[1:] == (None, None, None)
+    same, few = welch([0.0] * 3, [0.0] * 3), welch([0.0] * 2, [1.0] * 9)
+    assert (same.ratio, same.low, same.high, same.p) == (1, 1, 1, 1)
+    assert (few.low, few.high, few.p) == (None, None, None)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert welch([0.5] * 3, [0.5, 0.51, 0.52])[0] == pytest.approx(math.exp(0.01))  # one that repeats to the digit
+        assert welch([0.5] * 3, [0.5, 0.51, 0.52]).ratio == pytest.approx(
+            math.exp(0.01)
+        )  # one that repeats to the digit
 
 
 def test_what_differs_is_said_and_other_work_is_not_compared(document):

@@ -219,7 +219,7 @@ def test_words_for_targets(peers_run):
     figures = {"ratio": 2.0, "low": 1.95, "high": 2.05, "n": 5, "verdict": Verdict.ABOVE}
     comparison = replace(one, **figures, target=at_least(1.9), reached=Reached.MET)
     assert verdict_words.target(comparison) == ">= 1.9x: met"
-    sentence = verdict_words.conclusion(scenario, comparison)
+    sentence = verdict_words.conclusion(scenario, [comparison])
     assert ": 100% faster (95% to 105%); target >= 1.9x: met." in sentence
 
 

@@ -32,6 +32,17 @@ def test_page_holds_everything_and_names_no_address(many, page):
         assert attributes.get("href", "#").startswith(("#", "data:")), attributes
 
 
+def test_the_page_has_the_load_of_every_round(many, page):
+    heads = [place for place, text in enumerate(page.shown) if text == "disturbed by"]
+    assert len(heads) == len(many.scenarios)
+    for head, scenario in zip(heads, many.scenarios, strict=True):
+        cells = [text for text in page.shown[head:] if text.strip()][1 : 1 + 7 * len(scenario.rounds)]
+        rounds = scenario.rounds
+        if not any(run_words.marked(one) for one in rounds):  # else there is another cell
+            assert cells[::7] == [str(one.number) for one in rounds]
+            assert cells[3::7] == [f"{one.disturbance.own_cpus:.2f}" for one in rounds] and "unknown" in cells
+
+
 def test_nothing_in_the_page_has_the_id_of_another(page):
     ids = [attributes["id"] for _, attributes in page.elements if "id" in attributes]
     assert len(ids) == len(set(ids))
@@ -96,7 +107,7 @@ def test_summary_in_markdown(many):
     # Every row has as many cells as its head: five of a waterfall, two of comparisons.
     for table in re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE):
         assert {line.count(" | ") for line in table.splitlines()} in ({4}, {1}), table
-    assert all(row.name in text and row.throughput in text for row in waterfalls.steps(many, many.waterfalls[1]))
+    assert all(row[0] in text and row[3] in text for row in waterfalls.chart(many, many.waterfalls[1]).table.rows)
 
 
 def test_report_prints_the_summary_and_writes_nothing(finished_run, run_bench, tmp_path):

@@ -29,10 +29,10 @@ def test_the_waterfalls_sentence_comes_first(many):
     )
     # Each step with its factor and in words, then the whole, in every output.
     fall = many.waterfalls[1]
-    steps = waterfalls.steps(many, fall)
-    assert [row.name for row in steps][-2:] == ["the GIL removed", "in all"] and len(steps) == 6
-    assert all(row.before == before.value for before, row in zip(steps[:4], steps[1:5], strict=True))
-    assert (steps[-1].before, steps[-1].value) == (0, steps[-2].value)
+    steps = waterfalls.chart(many, fall).picture.rows
+    assert [row.label for row in steps][-2:] == ["the GIL removed", "in all"] and len(steps) == 6
+    assert all(row.begin == before.value for before, row in zip(steps[:4], steps[1:5], strict=True))
+    assert (steps[-1].begin, steps[-1].value) == (0, steps[-2].value)
     values = tuple(many.scenario("chain").in_each_process("ft/loader-thread/2", "throughput"))
     assert steps[-2].dots == values and steps[-2].value == pytest.approx(geometric_mean(values))
 

@@ -12,7 +12,7 @@ import pytest
 from ftbench.document.model import Change, Round, RoundDisturbance, Verdict
 from ftbench.machine.disturbance import State
 from ftbench.plan.metrics import METRICS
-from ftbench.report import run_words, tables, verdict_words
+from ftbench.report import run_words, verdict_words
 from tests.unit.bench.reports import alone, rounds_of
 
 pytestmark = pytest.mark.thread_unsafe(reason="matplotlib's settings are the process's")
@@ -156,8 +156,3 @@ def test_disturbed_rounds_are_told():
     assert run_words.disturbed(scenario) == [
         "1 of 3 rounds was disturbed (round 2: other processes used 0.25 of 2 CPUs)."
     ]
-    assert "in 1 of 3 rounds" in run_words.disturbance_warning(scenario)
-    table = tables.rounds(scenario)
-    assert table.head == ("round", "seconds", "load before", "CPUs used", "by others", "disturbed by")
-    assert table.rows[1] == ("2", "3", "1.50", "1.90", "0.25", "other processes used 0.25 of 2 CPUs")
-    assert table.rows[2] == ("3", "3", "", "1.90", "", "")
