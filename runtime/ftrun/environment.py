@@ -41,6 +41,7 @@ def interpreter() -> dict:
         "python_gil_variable": os.environ.get("PYTHON_GIL"),
         "pgo": pgo,
         "lto": "--with-lto" in config_args,
+        "upstream_fixes": len((cgroup.read(Path(sys.base_prefix, "share/cpython/PATCHES")) or "").splitlines()),
         "build": "PGO build" if pgo else "plain build (no PGO)",
         "config_args": config_args,
         "cflags": sysconfig.get_config_var("PY_CFLAGS") or sysconfig.get_config_var("CFLAGS") or "",

@@ -20,22 +20,34 @@ def dependencies(text: str) -> tuple[str, ...]:
 
     https://peps.python.org/pep-0723/
     """
+    found = _read(text).get("dependencies", [])
+    if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
+        raise MetadataError("the inline metadata: dependencies must be a list of strings")
+    return tuple(found)
+
+
+def requires_python(text: str) -> str:
+    """Return the versions of Python that the inline metadata asks for, "" if none; raises MetadataError."""
+    found = _read(text).get("requires-python", "")
+    if not isinstance(found, str):
+        raise MetadataError("the inline metadata: requires-python must be a string")
+    return found
+
+
+def _read(text: str) -> dict:
     blocks = list(_blocks([line.rstrip("\r") for line in text.split("\n")]))
     if len(blocks) > 1:
         raise MetadataError("there is more than one block of inline metadata (# /// script); PEP 723 allows one")
     if not blocks:
-        return ()
+        return {}
     content = "".join(f"{line[2:]}\n" for line in blocks[0])
     if len(content) > LONGEST:
         raise MetadataError(f"the inline metadata has more than {LONGEST // 1024} KiB")
     try:
-        found = tomllib.loads(content).get("dependencies", [])
+        return tomllib.loads(content)
     # ValueError: TOMLDecodeError, and a number of more than 4,300 digits.
     except (ValueError, RecursionError) as error:
         raise MetadataError(f"the inline metadata is no TOML: {error}") from error
-    if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
-        raise MetadataError("the inline metadata: dependencies must be a list of strings")
-    return tuple(found)
 
 
 def _blocks(lines: list[str]) -> Iterator[list[str]]:

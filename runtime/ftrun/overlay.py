@@ -50,7 +50,7 @@ def install(
 
     Args:
         installed: versions by normalised name; kept where the requirements allow it.
-        constraints: pins to prefer, such as those of the other twin.
+        constraints: pins that hold, before those of `installed`: the versions of another twin.
         build: distributions to build from source after all.
         never: distributions to leave out, whatever requires them.
 
@@ -63,17 +63,21 @@ def install(
     folder.mkdir(parents=True)
     wanted, held, left_out = (folder.with_name(folder.name + suffix) for suffix in (".in", ".held", ".never"))
     wanted.write_text("".join(f"{each}\n" for each in checked))
-    twins_own = [f"{name}=={version}" for name, version in installed.items()]
-    held.write_text("".join(f"{pin}\n" for pin in (*twins_own, *constraints)))
+    fixed = {normalise(pin.partition("==")[0]): pin for pin in constraints}
+    twins_own = {name: f"{name}=={version}" for name, version in installed.items()}
+    asked = {normalise(re.match(r"[\w.-]+", each)[0]) for each in checked}  # type: ignore[index]
     left_out.write_text("".join(f"{name}; python_version < '3'\n" for name in never))
     wheels = ["--only-binary", ":all:", *(f"--no-binary={name}" for name in build)]
     compile_ = [uv, "pip", "compile", "--quiet", "--no-header", "--no-annotate", *wheels, "--overrides", str(left_out)]
     compile_ += ["--no-emit-package", "triton", "--python", python, str(wanted)]
-    done = _run([*compile_, "--constraints", str(held)], cache, interruption)
-    if done.returncode:
-        # The script wants another version than the twin's, and gets it.
-        done = _run(compile_, cache, interruption)
-    if done.returncode:
+    # If the script wants other versions than the twin's, they are let go: first of what it names itself.
+    others = {name: pin for name, pin in twins_own.items() if name not in asked}
+    for pins_held in ({**twins_own, **fixed}, {**others, **fixed}, fixed):
+        held.write_text("".join(f"{pin}\n" for pin in pins_held.values()))
+        done = _run([*compile_, "--constraints", str(held)], cache, interruption)
+        if done.returncode == 0:
+            break
+    else:
         raise OverlayError(_last_words(done))
     pins = [line.strip() for line in done.stdout.decode().splitlines() if line.strip() and line[0] not in " #-"]
     missing = [pin for pin in pins if installed.get(normalise(pin.partition("==")[0])) != pin.partition("==")[2]]
@@ -83,6 +87,19 @@ def install(
         if done.returncode:
             raise OverlayError(_last_words(done))
     return missing
+
+
+def has_wheel(requirement: str, series: str, free_threaded: bool, cache: Path, interruption: Interruption) -> bool:
+    """True if pip finds a wheel for another series of CPython on a machine like this one."""
+    abi = f"cp{series.replace('.', '')}{'t' if free_threaded else ''}"
+    platform = ("manylinux_2_28_", "manylinux2014_", "manylinux_2_17_")
+    pip = [sys.executable, "-I", "-m", "pip", "install", "--quiet", "--dry-run", "--ignore-installed", "--no-deps"]
+    pip += ["--only-binary=:all:", "--python-version", series, "--abi", abi, "--target", str(cache / "none")]
+    pip += [f"--platform={each}{os.uname().machine}" for each in platform]
+    try:
+        return _run([*pip, _checked(requirement)], cache, interruption).returncode == 0
+    except OverlayError:
+        return False
 
 
 def _find_uv(cache: Path, interruption: Interruption) -> str:

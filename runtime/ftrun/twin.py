@@ -23,7 +23,10 @@ DESCRIBE_SECONDS = 240.0
 
 # The part of a twin's description that is shown or used, as a form for ftrun.protocol.conforms.
 DESCRIPTION = {
-    "interpreter": dict.fromkeys(("version", "executable", "twin", "build", "compiler", "config_args"), str),
+    "interpreter": {
+        **dict.fromkeys(("version", "executable", "twin", "build", "compiler", "config_args"), str),
+        "upstream_fixes": int,
+    },
     "packages": {str: str},
     "cpu": {"model": str, "usable": int, "count": int},
     "memory": {"total": int},

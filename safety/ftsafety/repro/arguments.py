@@ -7,6 +7,7 @@ the twins, so that a typing error does not cost ten minutes.
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 
 from ftrun.configurations import CONFIGURATIONS
@@ -26,7 +27,8 @@ Run a script many times in each of three configurations and say where it fails:
 Each run is a process of its own with a time limit. A run fails if the script exits with a status other than 0
 (its own check of its result), raises an exception (in any thread), is killed by a signal, or does not end
 in time; then the stacks of all threads are dumped before it is killed. The configurations take turns.
-A difference between them is reported only if Fisher's exact test finds it significant.
+A difference between them is reported only if Fisher's exact test finds it significant. Fewer runs are made once
+the verdict is settled. What a limit ended is not counted as a failure.
 
 What is printed is Markdown, ready to be pasted into an issue. SCRIPT is a Python file, a notebook, a file of
 tests for pytest (test_*.py), or a .zip of a script and its files. It gets the number of threads in the variable
@@ -57,12 +59,14 @@ exit status:
   12  fails everywhere                        13  fails in another pattern, or too rarely to tell
                                                   where
   14  cannot be judged: no run failed, and a configuration was not run, or not to the end
+  15  did not get to its bug: each run ended before anything could race; the report names the remedy
   1   the runs could not be made              2   wrong usage, or no script to read
   130, 143  interrupted (runs made until then are reported)
 """
 
 
 BESIDE = "files and folders to put beside the script, read-only"
+INTERPRETER = "further interpreters to run it with: another series, a debug or sanitizer build, one without patches"
 _SECONDS = number("a number of seconds (0.1 or more)", 0.1, 1e6)
 _MIB = whole(1, 1 << 20)
 _RUNS = (
@@ -101,6 +105,8 @@ def parser(prog: str = "./twins repro") -> argparse.ArgumentParser:
     add("--stdin", metavar="FILE", help="what the script reads from standard input (default: nothing)")
     add("--package", action="append", default=[], metavar="REQUIREMENT", help="a package that the script needs")
     add_all(result, _RUNS)
+    add("--every-run", action="store_true", help="make all runs, also when fewer settle the verdict")
+    add("--interpreter", action="extend", nargs="+", default=[], metavar="PATH", help=INTERPRETER)
     add("--out", type=Path, metavar="FILE", help="also write the report to FILE")
     add("--configs", type=configurations, default=tuple(CONFIGURATIONS), metavar="gil,ft-gil,ft", help="run these only")
     find = result.add_argument_group("narrowing it down, once it is reproduced")
@@ -124,6 +130,11 @@ def parse(arguments: list, prog: str = "./twins repro") -> argparse.Namespace:
         raise UsageError(f"--out {given.out}: there is no directory {given.out.absolute().parent}")
     # Where the twins are in containers of their own, so is this program.
     given.walled = any(where.startswith("unix:") for _, where in given.twin)
+    for path in given.interpreter:
+        if not (os.path.isfile(path) and os.access(path, os.X_OK) and path.isprintable()):
+            raise UsageError(f"--interpreter {path!r} is no executable file: name a Python interpreter")
+    if given.interpreter and given.walled:
+        raise UsageError("--interpreter: the containers have no other interpreters; run `./twins repro` natively")
     about = given.beside, given.arg, given.stdin, given.walled
     given.loaded = load(given.script, given.module, *about)
     return given
@@ -139,11 +150,11 @@ def check(arguments: list, program: str) -> None:
         parser(program).exit(2, f"{program}: {error}\n")
 
 
-def options_of(given: argparse.Namespace) -> list:
+def options_of(given: argparse.Namespace, **changed: object) -> list:
     """Return the options that make the same runs again, without the script, --out and the hidden ones."""
     result = []
     for action in parser()._actions:
-        value = getattr(given, action.dest, None)
+        value = changed.get(action.dest, getattr(given, action.dest, None))
         repeats = action.option_strings and action.help is not argparse.SUPPRESS and action.dest not in ("help", "out")
         if not repeats or (value == action.default and action.dest not in ALWAYS_NAMED):
             continue

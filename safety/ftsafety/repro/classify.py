@@ -170,8 +170,10 @@ def _noticed(kind: Kind, told: list[dict], stderr: str) -> Iterator[str]:
     found = [f"an exception of a future that nothing asked for: {each['future']}" for each in told if "future" in each]
     for match in UNSEEN.finditer(stderr):
         if not (kind is Kind.EXCEPTION and match[1] == "Exception in thread"):  # that is the failure
-            found.append(f"{match[1]}{': ' if match[2] else ''}{match[2] or ''}")
-    yield from list(dict.fromkeys(found))[:MOST_NOTES]
+            found.append(f"{match[1]}: {match[2]}" if match[2] else match[1])
+    # Where threads print at once, some of what they print is torn apart.
+    whole = {text.partition(":")[0] for text in found if ":" in text}
+    yield from [text for text in dict.fromkeys(found) if text not in whole][:MOST_NOTES]
 
 
 def _notes(ended: Ended):

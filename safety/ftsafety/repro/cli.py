@@ -6,23 +6,29 @@ import contextlib
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
+
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from ftrun.configurations import CONFIGURATIONS, this_twin
 from ftrun.escape import any_locale, fenced, markdown, one_line, print_report
-from ftrun.inline_metadata import MetadataError, dependencies
+from ftrun.inline_metadata import MetadataError, dependencies, requires_python
 from ftrun.interruption import Interrupted, Interruption
-from ftrun.overlay import OverlayError, absent, install
 from ftrun.twin import TwinError
-from ftsafety.repro import narrow, phrases, report
+from ftsafety.repro import commands, interpreters, narrow, phrases, report
 from ftsafety.repro.arguments import parse
-from ftsafety.repro.campaign import Campaign, Runs
+from ftsafety.repro.blocked import reason, remedy, settled, stopped
+from ftsafety.repro.campaign import Campaign, Runs, twin_of
 from ftsafety.repro.inputs import UsageError
+from ftsafety.repro.outcome import Outcome
+from ftsafety.repro.packages import Adder, Packages
 from ftsafety.repro.progress import Progress
 from ftsafety.repro.request import MIB, Limits
 from ftsafety.repro.script import Script
-from ftsafety.repro.twins import LocalScripts, Twin, connect
-from ftsafety.repro.verdict import judge
+from ftsafety.repro.stopping import EarlyStop
+from ftsafety.repro.twins import Twin, connect
+from ftsafety.repro.verdict import Pattern, Verdict, judge
 
 NO_WALLS = (
     "repro: no walls around native runs: the script runs as you, with your permissions "
@@ -47,9 +53,9 @@ def main(arguments: list[str] | None = None) -> int:
         except Interrupted as error:
             progress.note(f"repro: interrupted ({error})")
             return error.exit_status
-        except (TwinError, MetadataError) as error:
+        except (TwinError, MetadataError, Refused) as error:
             progress.note(f"repro: {error}")
-            return 2 if isinstance(error, MetadataError) else 1
+            return {MetadataError: 2, Refused: Pattern.NOT_BEGUN.value}.get(type(error), 1)
     return publish(text, given, interruption, status)
 
 
@@ -67,40 +73,55 @@ def publish(text: str, given, interruption: Interruption, status: int) -> int:
     return 128 + interruption.signum if interruption.signum else status
 
 
+class Refused(Exception):
+    """The script cannot get to its bug, and nothing was run; the message says what to do."""
+
+
 class Reproduction:
     """One run of the command. Owned by one thread."""
 
     def __init__(self, given, interruption: Interruption, progress: Progress, stack: contextlib.ExitStack):
         self._given, self._interruption, self._progress, self._stack = given, interruption, progress, stack
         self._script: Script = given.loaded
+        self._command = commands.all_runs(given, self._script)
         self._twins: dict[str, Twin] = {}
         self._descriptions: dict[str, dict] = {}
-        self._pins: dict[str, list[str]] = {}
 
     def run(self) -> tuple[str, int]:
-        """Make all runs; return the report and the exit status. Raises TwinError, or Interrupted before any run."""
+        """Make all runs; return the report and the exit status.
+
+        Raises TwinError, Refused, or Interrupted before any run.
+        """
         given, progress = self._given, self._progress
         self._connect()
+        missing = self._check_version()
         if not given.walled:
             progress.note(NO_WALLS)
-        missing = self._install()
+        packages = self._add_packages(missing)
         limits = Limits(given.timeout, given.memory * MIB, given.processes, given.disk * MIB, given.output * MIB)
         deadline = time.monotonic() + given.budget
-        campaign = Campaign(self._script, self._twins, limits, progress.update, deadline, missing)
-        runs = campaign.run(given.configs, given.repeat, given.threads)
-        if not any(each.outcomes for each in runs.values()):
+        absent = {**packages.missing, **missing}
+        campaign = Campaign(self._script, self._twins, limits, progress.update, deadline, absent)
+        early = EarlyStop(given.repeat, given.every_run)
+        extra = [name for name in self._descriptions if name not in ("ft", "gil")]
+        found = campaign.run((*given.configs, *extra), given.repeat, given.threads, enough=early)
+        if not any(each.outcomes for each in found.values()):
             self._interruption.check()
-        verdict = judge(runs)
+        runs = settled(found)
+        verdict = judge(runs, early.level)
         progress.note(f"repro: {phrases.sentence(verdict, runs)}")
-        sections = self._added()
+        sections = self._remedies(runs)
+        if any(packages.added.values()):
+            lines = [f"- {name}: {markdown(_pins(pins)) or 'none'}" for name, pins in packages.added.items()]
+            sections.append(("Packages that were added", "\n".join(lines)))
+        shown = report.chosen_failure(runs, verdict.main)
         if not campaign.stopped:
-            sections += self._narrow(campaign, runs)
-        shown = report.chosen_failure(runs)
-        last = [config for config in runs if CONFIGURATIONS[config].twin in self._descriptions][-1]
-        every = report.all_runs(given, self._script)
-        single = report.one_run(given, self._script, runs[shown[0] if shown else last], self._descriptions)
-        about = self._script, verdict, runs, self._descriptions
-        return report.render(*about, every, single, given.walled, sections), verdict.pattern.value
+            sections += self._narrow(campaign, runs, shown)
+        last = [config for config in runs if twin_of(config) in self._descriptions][-1]
+        single = self._single(runs[shown[0] if shown else last], runs, packages)
+        about = self._script, verdict, runs, self._descriptions, self._command, single, given.walled, sections
+        more = [*self._remarks(verdict, early, runs), *packages.remarks]
+        return report.render(*about, more, packages.added), verdict.pattern.value
 
     def _connect(self) -> None:
         needed = {CONFIGURATIONS[config].twin for config in self._given.configs}
@@ -114,44 +135,76 @@ class Reproduction:
                 raise TwinError(f"--twin {name}={where} is the {described['interpreter']['twin']} twin")
         if not self._twins:
             raise TwinError("no twin was given for the configurations in --configs")
+        for path in self._given.interpreter:
+            other = interpreters.connect(path, self._interruption)
+            described = other.describe()
+            name = interpreters.label(described, self._twins)
+            self._twins[name], self._descriptions[name] = other, described
 
-    def _install(self) -> dict[str, str]:
-        """Add the packages that the script wants to the twins; return why some twins cannot be used."""
-        missing: dict[str, str] = {}
+    def _check_version(self) -> dict[str, str]:
+        """Return why some interpreters have no version that the script wants; raises Refused if none has."""
+        missing = {
+            name: "no interpreter was given for it (--twin)" for name in ("ft", "gil") if name not in self._twins
+        }
+        wanted = requires_python(self._script.text)
+        try:
+            specifier = SpecifierSet(wanted)
+        except InvalidSpecifier as error:
+            raise MetadataError(f"the inline metadata: requires-python: {str(error)[:200]}") from error
+        versions = {name: each["interpreter"]["version"] for name, each in self._descriptions.items()}
+        excluded = {name for name, version in versions.items() if not specifier.contains(version, prereleases=True)}
+        if excluded == set(versions):
+            series = next((each for each in ("3.14", "3.13") if specifier.contains(f"{each}.99")), None)
+            then = f"PYTHON_SERIES={series} {self._command}" if series else "there are twins of 3.13 and 3.14"
+            have = ", ".join(sorted(set(versions.values())))
+            raise Refused(f"did not get to its bug: the script requires Python {wanted}, and this is {have}: {then}")
+        return {**missing, **dict.fromkeys(excluded, f"the script requires Python {wanted}")}
+
+    def _add_packages(self, missing: dict[str, str]) -> Packages:
         work = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="ft-repro-packages-")))
-        wanted = (*dependencies(self._script.text), *self._given.package)
-        # The free-threaded twin first: fewer wheels fit it, and the other then takes the same versions.
-        for name in ("ft", "gil"):
-            if name not in self._twins:
-                missing[name] = "no interpreter was given for it (--twin)"
-                continue
-            if not wanted:
-                continue
-            twin, installed = self._twins[name], self._descriptions[name]["packages"]
-            if not isinstance(twin, LocalScripts):
-                if lacking := ", ".join(each for each in wanted if absent(each, installed)):
-                    without = "and a container without network cannot install packages; run `./twins repro` natively"
-                    missing[name] = f"the script wants {lacking}, {without}"
-                continue
-            self._progress.note(f"installing {', '.join(wanted)} for {name}")
-            cache, pins = self._given.cache or work, self._pins.get("ft", ())
-            try:
-                self._pins[name] = install(work / name, twin.python, wanted, installed, cache, self._interruption, pins)
-                twin.overlay = str(work / name)
-            except OverlayError as error:
-                missing[name] = f"its packages cannot be installed there: {error}"
-                self._progress.note(f"repro: {name}: {missing[name]}")
-        return missing
+        # The free-threaded twin first: fewer wheels fit it.
+        names = [*dict.fromkeys(("ft", *self._twins))]
+        twins = {name: self._twins[name] for name in names if name in self._twins and name not in missing}
+        installed = {name: self._descriptions[name]["packages"] for name in twins}
+        adder = Adder(twins, installed, work.resolve(), self._given.cache, self._interruption, self._progress.note)
+        return adder.add((*dependencies(self._script.text), *self._given.package))
 
-    def _added(self) -> list[tuple[str, str]]:
-        if not any(self._pins.values()):
+    def _remedies(self, runs: dict[str, Runs]) -> list[tuple[str, str]]:
+        """Return the section that says how to get to the bug, if runs did not."""
+        why = stopped(runs)
+        if not why:
             return []
-        lines = [f"- {name}: {markdown(', '.join(pins)) or 'none'}" for name, pins in self._pins.items()]
-        return [("Packages that were added", "\n".join(lines))]
+        running = [config for config, each in runs.items() if each.counted]
+        lines = []
+        for stopper, configs in why.items():
+            lines.append(f"{markdown(f'{", ".join(configs)}: {reason(stopper)}')}")
+            if command := remedy(stopper, self._script, self._command, running):
+                lines.append(fenced(command, "sh"))
+                self._progress.note(f"repro: to get to the bug: {command}")
+        return [("To get to the bug", "\n\n".join(lines))]
 
-    def _narrow(self, campaign: Campaign, runs: dict[str, Runs]) -> list[tuple[str, str]]:
+    def _remarks(self, verdict: Verdict, early: EarlyStop, runs: dict[str, Runs]) -> Iterator[str]:
+        if early.reason:
+            made = max(len(each.outcomes) for each in runs.values())
+            yield f"Ended after {made} of {self._given.repeat} rounds: {early.reason} (--every-run makes all of them)."
+        fixes = max(each["interpreter"].get("upstream_fixes", 0) for each in self._descriptions.values())
+        if verdict.pattern is Pattern.NOT_REPRODUCED and fixes:
+            version = next(iter(self._descriptions.values()))["interpreter"]["version"]
+            yield (
+                f"This CPython {version} has {fixes} upstream fixes (docs/interpreters.md). An unpatched {version} may "
+                "fail: --interpreter PATH adds it."
+            )
+
+    def _single(self, seen: Runs, runs: dict[str, Runs], packages: Packages) -> str:
+        ran = report.packages_that_ran(self._descriptions, runs, packages.added)
+        twin = twin_of(seen.config)
+        about = self._given, self._script, seen, self._descriptions
+        return commands.one_run(*about, ran.get(twin), bool(packages.added.get(twin)))
+
+    def _narrow(
+        self, campaign: Campaign, runs: dict[str, Runs], shown: tuple[str, int, Outcome] | None
+    ) -> list[tuple[str, str]]:
         threads, shrink = self._given.threads, self._given.shrink_threads
-        shown = report.chosen_failure(runs)
         if shown is None:
             return [("Narrowing it down", "Nothing failed, so there is nothing to narrow down.")] if shrink else []
         sections: list[tuple[str, str]] = []
@@ -159,5 +212,11 @@ class Reproduction:
             if stack := narrow.native_stack(campaign, runs[shown[0]], threads):
                 sections.append(("Native stack (gdb)", fenced(report.excerpt(stack), "text")))
             if shrink:
-                sections.append(("Threads", narrow.shrink_threads(campaign, runs[shown[0]], threads)))
+                sections.append(
+                    ("Threads", narrow.shrink_threads(campaign, runs[shown[0]], threads, self._given.repeat))
+                )
         return sections
+
+
+def _pins(versions: dict[str, str]) -> str:
+    return ", ".join(f"{name}=={version}" for name, version in versions.items())

@@ -22,10 +22,10 @@ def runs_needed(failures: int, runs: int) -> int:
     return min(MOST_RUNS, max(FEWEST_RUNS, math.ceil(math.log(0.05) / math.log(1 - share))))
 
 
-def shrink_threads(campaign: Campaign, seen: Runs, threads: int) -> str:
+def shrink_threads(campaign: Campaign, seen: Runs, threads: int, repeat: int) -> str:
     """Find the smallest number of threads that still fails in the configuration of `seen`; return it as Markdown."""
-    # Fewer threads meet more rarely, so no fewer runs than each configuration had.
-    repeat = max(seen.counted, runs_needed(seen.failures, seen.counted))
+    # Fewer threads meet more rarely, so no fewer runs than each configuration was to have.
+    repeat = max(repeat, runs_needed(seen.failures, seen.counted))
     tried: dict[int, Runs] = {}
 
     def fails(number: int) -> bool:

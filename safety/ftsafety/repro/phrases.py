@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from ftrun.configurations import CONFIGURATIONS
+from ftsafety.repro.blocked import reason, stopped
 from ftsafety.repro.campaign import Runs
-from ftsafety.repro.verdict import SIGNIFICANT, Pattern, Verdict, interval, p_value, total
+from ftsafety.repro.outcome import Kind, Signature
+from ftsafety.repro.verdict import Finding, Pattern, Verdict, interval, p_value, total
 
 _CLAIMS = {
-    Pattern.WITHOUT_GIL: "Fails only without the GIL",
-    Pattern.FREE_THREADED: "Fails on the free-threaded build even with the GIL on",
-    Pattern.EVERYWHERE: "Fails everywhere",
+    Pattern.WITHOUT_GIL: "only without the GIL",
+    Pattern.FREE_THREADED: "on the free-threaded build even with the GIL on",
+    Pattern.EVERYWHERE: "everywhere",
 }
 
 
@@ -23,67 +25,107 @@ def rate(failures: int, runs: int) -> str:
     return f"{failures / runs:.0%} ({low:.0%} to {high:.0%})"
 
 
+def named(signature: Signature) -> str:
+    """Return a signature in words: "SIGSEGV", "IndexError at bug.py:12 in f"."""
+    return signature.what + (f" at {signature.place}" if signature.place else "")
+
+
 def sentence(verdict: Verdict, runs: Mapping[str, Runs]) -> str:
     """Return the verdict in one sentence."""
+    if verdict.pattern is Pattern.NOT_BEGUN:
+        why = "; ".join(reason(stopper) for stopper in stopped(runs))
+        return f"Did not get to its bug: {why}."
     if not verdict.judged:
         return f"Cannot be judged: no run could be counted ({_why_not(runs, runs)})."
     if verdict.pattern is Pattern.UNJUDGED:
         were, why = _were(verdict.unknown), _why_not(runs, verdict.unknown)
         return f"Cannot be judged: no run failed, but {were} not run to the end ({why})."
-    if verdict.pattern is Pattern.NOT_REPRODUCED:
+    if verdict.main is None:
         counts = " and ".join(sorted({str(runs[config].counted) for config in verdict.judged}))
         high = max(interval(0, runs[config].counted)[1] for config in verdict.judged)
         surely = f"with 95% confidence it fails in less than {high:.0%} of runs."
         return f"Not reproduced in {counts} runs of each configuration; {surely}"
-    seen = ", ".join(f"{runs[c].failures} of {runs[c].counted} runs failed in {c}" for c in verdict.judged)
-    if verdict.p is not None and verdict.p >= SIGNIFICANT:
+    seen = _seen(verdict.main)
+    if not verdict.certain:
+        always = all(number == of for number, of in verdict.main.seen.values() if number)
+        rarely = "too few runs" if always else "too rarely"
         return (
-            f"Fails, but too rarely to tell where: {seen}; this difference may be chance "
-            f"(Fisher's exact test: p = {verdict.p:.2g}). Run more with --repeat."
+            f"Fails, but {rarely} to tell where: {seen}; this difference may be chance "
+            f"(Fisher's exact test: p = {verdict.main.p:.2g}). Run more with --repeat."
         )
-    test = "" if verdict.p is None else f" (Fisher's exact test: p = {verdict.p:.2g})"
+    p = verdict.main.p
+    test = "" if p is None else f" (Fisher's exact test: p = {p:.2g})"
     return f"{_claim(verdict)}: {seen}{test}."
 
 
 def remarks(verdict: Verdict, runs: Mapping[str, Runs]) -> Iterator[str]:
     """Yield sentences that qualify the verdict: what was not run, or does not count, and why."""
+    for finding in verdict.besides:
+        assert finding.signature is not None
+        p = "" if finding.p is None else f" (p = {finding.p:.2g})"
+        yield f"Besides, {named(finding.signature)}{_where(finding, verdict)}: {_seen(finding)}{p}."
     for why in dict.fromkeys(each.missing for each in runs.values() if each.missing):
         configs = [config for config, each in runs.items() if each.missing == why]
         begun = any(runs[config].outcomes for config in configs)
         yield f"{_were(configs)} not run{' to the end' if begun else ''}: {why}."
     for config, each in runs.items():
         left_out = [outcome.detail for outcome in each.outcomes if not outcome.kind.judged]
+        blocked = {outcome.detail for outcome in each.outcomes if outcome.kind is Kind.BLOCKED}
         for detail in dict.fromkeys(left_out):
-            yield f"{left_out.count(detail)} of {len(each.outcomes)} runs of {config} do not count: {detail}."
+            why = f": {detail}" if detail else ""
+            count = "did not get to the bug" if detail in blocked else "do not count"
+            yield f"{left_out.count(detail)} of {len(each.outcomes)} runs of {config} {count}{why}."
         if each.forced_off:
             yield (
-                "The other runs of ft were made with PYTHON_GIL=0, which keeps the GIL off. Without it this script "
-                "runs with the GIL even on the free-threaded build."
+                f"The other runs of {config} were made with PYTHON_GIL=0, which keeps the GIL off. Without it this "
+                "script runs with the GIL even on the free-threaded build."
             )
     absent = [config for config in CONFIGURATIONS if config not in verdict.judged]
     if verdict.judged and absent:
         yield f"Nothing is known of {', '.join(absent)}."
     if verdict.failing == verdict.judged:
-        yield from _more_often(verdict, runs)
+        yield from _more_often(verdict)
+
+
+def others(runs: Mapping[str, Runs]) -> Iterator[str]:
+    """Yield what the interpreters of --interpreter did, on which the verdict does not rest."""
+    for config, each in runs.items():
+        if config not in CONFIGURATIONS and each.outcomes:
+            yield f"{config}: {each.failures} of {each.counted} runs failed."
+
+
+def _seen(finding: Finding) -> str:
+    what = "failed" if finding.signature is None else "showed it"
+    return ", ".join(f"{number} of {of} runs {what} in {config}" for config, (number, of) in finding.seen.items() if of)
 
 
 def _claim(verdict: Verdict) -> str:
+    assert verdict.main is not None
+    signature = verdict.main.signature
+    subject = "Fails" if signature is None else named(signature)
     if verdict.pattern in _CLAIMS:
-        return _CLAIMS[verdict.pattern]
+        return f"{subject} {_CLAIMS[verdict.pattern]}"
     if verdict.failing == verdict.judged == ("ft",):
-        return "Fails without the GIL (nothing else was run)"
+        return f"{subject} without the GIL (nothing else was run)"
     where = " and on ".join(CONFIGURATIONS[config].build for config in verdict.failing)
-    return f"Fails on {where}" + ("" if verdict.failing == verdict.judged else ", and only there")
+    return f"{subject} on {where}" + ("" if verdict.failing == verdict.judged else ", and only there")
 
 
-def _more_often(verdict: Verdict, runs: Mapping[str, Runs]) -> Iterator[str]:
+def _where(finding: Finding, verdict: Verdict) -> str:
+    if finding.failing == verdict.judged and len(verdict.judged) > 1:
+        return " in every configuration"
+    return f" {_CLAIMS[finding.pattern]}" if finding.pattern in _CLAIMS else ""
+
+
+def _more_often(verdict: Verdict) -> Iterator[str]:
     """Yield whether a script that fails everywhere fails more often without the GIL."""
-    others = [config for config in verdict.judged if config != "ft"]
-    if "ft" not in verdict.judged or not others:
+    assert verdict.main is not None or not verdict.judged
+    configs = [config for config in verdict.judged if config != "ft"]
+    if verdict.main is None or "ft" not in verdict.judged or not configs:
         return
-    without, with_ = total(runs, ["ft"]), total(runs, others)
+    without, with_ = total(verdict.main.seen, ["ft"]), total(verdict.main.seen, configs)
     p = p_value(without, with_)
-    if p < SIGNIFICANT:
+    if p < verdict.level:
         more = without[0] / without[1] > with_[0] / with_[1]
         yield f"It fails {'more' if more else 'less'} often without the GIL than with it (p = {p:.2g})."
 

@@ -13,7 +13,7 @@ from ftsafety.repro.outcome import Kind, Outcome
 
 
 class Progress:
-    """Progress: one changing line on a terminal, a line for each round elsewhere. Owned by one thread."""
+    """Progress: one changing line on a terminal, a line for each run elsewhere. Owned by one thread."""
 
     def __init__(self, stream=None):
         self._stream = stream or sys.stderr
@@ -21,7 +21,6 @@ class Progress:
         self._begin = time.monotonic()
         self._counts: dict[str, Counter] = {}
         self._title = None
-        self._shown = None
 
     def note(self, text: str) -> None:
         """Print a permanent line. Line breaks are escaped, so that a script cannot imitate a message of repro."""
@@ -31,22 +30,19 @@ class Progress:
     def update(self, title: str, done: int, of: int, config: str, outcome: Outcome | None) -> None:
         """Show that a run starts (`outcome` is None) or has ended."""
         if title != self._title:
-            self._title, self._counts, self._shown = title, {}, None
+            self._title, self._counts = title, {}
         if outcome is not None:
             self._counts.setdefault(config, Counter())[outcome.kind] += 1
         elapsed = int(time.monotonic() - self._begin)
-        text = (
-            f"{terminal(title)}{' ' if title else ''}{done} of {of} rounds, {elapsed // 60}:{elapsed % 60:02}  "
-            + "  ".join(f"{name}: {_tally(counts)}" for name, counts in sorted(self._counts.items()))
-        )
+        start = f"{terminal(title)}{' ' if title else ''}"
         if self._terminal:
+            text = f"{start}{done} of {of} rounds, {elapsed // 60}:{elapsed % 60:02}  "
+            text += "  ".join(f"{name}: {_tally(counts)}" for name, counts in sorted(self._counts.items()))
             running = "" if outcome else f"  running {config}"
             self._write("\r\x1b[K" + (text + running)[: shutil.get_terminal_size().columns - 1])
-        elif outcome is None and done != self._shown:
-            # The previous round is complete.
-            if self._shown is not None:
-                self._write(text + "\n")
-            self._shown = done
+        elif outcome is not None:
+            detail = f" ({one_line(outcome.detail)[:100]})" if outcome.detail else ""
+            self._write(f"{start}round {done + 1} of {of}, {config}: {outcome.kind}{detail}, {outcome.seconds:.1f} s\n")
 
     def close(self) -> None:
         """Erase the changing line."""

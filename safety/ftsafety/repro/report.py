@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import argparse
 import importlib.metadata
-import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from ftrun.configurations import CONFIGURATIONS
 from ftrun.escape import fenced, markdown, terminal
 from ftrun.project import normalise
-from ftsafety.repro.arguments import options_of
-from ftsafety.repro.campaign import Runs
+from ftsafety.repro.campaign import Runs, twin_of
+from ftsafety.repro.look import in_mib, in_seconds, memory, observations, seconds
 from ftsafety.repro.outcome import Kind, Outcome
-from ftsafety.repro.phrases import rate, remarks, sentence
+from ftsafety.repro.phrases import named, others, rate, remarks, sentence
 from ftsafety.repro.script import Script
-from ftsafety.repro.verdict import Verdict
+from ftsafety.repro.verdict import Finding, Verdict, signatures_of
 
 # GitHub takes 65,536 characters an issue.
 LONGEST_EXCERPT = 6_000
 LONGEST_SCRIPT = 24_000
-_CONTAINER = "docker compose run --rm -T ft-repro -"
+LONGEST_SAMPLE = 800
 
 
 def excerpt(text: str, most: int = LONGEST_EXCERPT) -> str:
@@ -54,13 +53,31 @@ def details(runs: Mapping[str, Runs]) -> str:
     """Return each failure and note once, with its number, by configuration."""
     lines = []
     for config, each in runs.items():
+        places = Counter(one for o in each.outcomes for one in signatures_of(o) if one.place)
         counts = Counter((o.kind, o.detail) for o in each.outcomes if o.kind.failed)
         lines += [
             f"- `{config}`: {number} x {kind}: {one_line(detail)}" for (kind, detail), number in counts.most_common(5)
         ]
+        lines += [f"  - {number} x {one_line(named(one))}" for one, number in places.most_common(5)]
         notes = Counter(note for o in each.outcomes for note in o.notes)
         lines += [f"- `{config}`: {number} x {one_line(note)}" for note, number in notes.most_common(3)]
     return "\n".join(lines)
+
+
+def measured(runs: Mapping[str, Runs]) -> str:
+    """Return the table of times and peaks of memory, and a sample of each configuration's output."""
+    rows = ["| configuration | median time | peak memory |", "|---|---:|---:|"]
+    samples: dict[str, list[str]] = {}
+    for config, each in runs.items():
+        time, peak = seconds(each), memory(each)
+        rows.append(f"| `{config}` | {in_seconds(time) if time else '-'} | {in_mib(peak) if peak else '-'} |")
+        text = next((o.stdout for o in each.outcomes if o.kind is Kind.OK), "").strip()
+        samples.setdefault(excerpt(text, LONGEST_SAMPLE), []).append(config)
+    parts = ["\n".join(rows), "Medians of the runs that did not fail."]
+    for text, configs in samples.items():
+        if text:
+            parts += [f"Standard output of the first of these in {', '.join(configs)}:", fenced(text, "text")]
+    return "\n\n".join(parts)
 
 
 def first_failure(config: str, number: int, outcome: Outcome) -> str:
@@ -76,25 +93,63 @@ def first_failure(config: str, number: int, outcome: Outcome) -> str:
     return "\n\n".join(parts)
 
 
-def chosen_failure(runs: Mapping[str, Runs]) -> tuple[str, int, Outcome] | None:
-    """Return the first failure, without the GIL if there is one, as (configuration, number from 1, outcome)."""
-    numbered = ((config, enumerate(runs[config].outcomes, 1)) for config in reversed(CONFIGURATIONS) if config in runs)
-    return next(((config, n, outcome) for config, each in numbered for n, outcome in each if outcome.kind.failed), None)
+def chosen_failure(runs: Mapping[str, Runs], finding: Finding | None = None) -> tuple[str, int, Outcome] | None:
+    """Return the first failure, without the GIL if there is one, as (configuration, number from 1, outcome).
+
+    With a *finding* of one signature, the failure has that signature.
+    """
+    wanted = finding.signature if finding else None
+    for config in reversed([config for config in (*CONFIGURATIONS, *runs) if config in runs]):
+        for number, outcome in enumerate(runs[config].outcomes, 1):
+            shown = [part for each in signatures_of(outcome) for part in (each, each._replace(place=""))]
+            if outcome.kind.failed and (wanted is None or wanted in shown):
+                return config, number, outcome
+    return None
 
 
-def environment(descriptions: Mapping[str, dict], runs: Mapping[str, Runs], walls: bool) -> str:
-    """Return the list of interpreters, packages, and the machine."""
-    lines = []
-    for twin, found in descriptions.items():
-        python = found["interpreter"]
-        said = f"CPython {python['version']}, {python['build']}, {python['compiler']}"
-        lines.append(f"- {twin}: {one_line(said)}")
-    found = next(iter(descriptions.values()))
+def packages_that_ran(
+    descriptions: Mapping[str, dict], runs: Mapping[str, Runs], added: Mapping[str, Mapping[str, str]]
+) -> dict[str, dict[str, str]]:
+    """Return the versions of the packages that the script imported, by twin. *added*: those of the script itself."""
     owners = importlib.metadata.packages_distributions()  # both twins have the same ones as this process
-    modules = {module for each in runs.values() for outcome in each.outcomes for module in outcome.modules}
-    names = sorted({normalise(name) for module in modules for name in owners.get(module, ())})
-    if versions := ", ".join(f"{name} {found['packages'][name]}" for name in names if name in found["packages"]):
-        lines.append(f"- packages that it imports: {markdown(versions)}")
+    found = {}
+    for twin, described in descriptions.items():
+        outcomes = [outcome for config, each in runs.items() if twin_of(config) == twin for outcome in each.outcomes]
+        modules = {module for outcome in outcomes for module in outcome.modules}
+        # A distribution that was added has the name of its module, or is counted as imported.
+        own = added.get(twin, {})
+        names = {normalise(name) for module in modules for name in (*owners.get(module, ()), module)}
+        installed = {**described["packages"], **own}
+        found[twin] = {name: installed[name] for name in sorted({*names, *own}) if name in installed}
+    return found
+
+
+def interpreter(described: dict) -> str:
+    """Return the name of an interpreter: version, patches, build and compiler."""
+    python = described["interpreter"]
+    fixes = python.get("upstream_fixes", 0)
+    patched = f" with {fixes} upstream fixes" if fixes else ""
+    return f"CPython {python['version']}{patched}, {python['build']}, {python['compiler']}"
+
+
+def environment(
+    descriptions: Mapping[str, dict],
+    runs: Mapping[str, Runs],
+    walls: bool,
+    added: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
+) -> str:
+    """Return the list of interpreters, packages, and the machine."""
+    lines = [f"- {twin}: {one_line(interpreter(found))}" for twin, found in descriptions.items()]
+    found = next(iter(descriptions.values()))
+    ran = packages_that_ran(descriptions, runs, added)
+    said: dict[str, list[str]] = {}
+    for twin, versions in ran.items():
+        said.setdefault(", ".join(f"{name} {version}" for name, version in versions.items()), []).append(twin)
+    lines += [
+        f"- packages that it imports{f' ({", ".join(twins)})' if len(said) > 1 else ''}: {markdown(versions)}"
+        for versions, twins in said.items()
+        if versions
+    ]
     cpu, os_ = found["cpu"], found["os"]
     system = f"{os_['name']}, Linux {os_['kernel']}, {os_['container'] or 'no container'}"
     around = "none (native run: the script could do what the user could)"
@@ -109,31 +164,6 @@ def environment(descriptions: Mapping[str, dict], runs: Mapping[str, Runs], wall
     return "\n".join(lines)
 
 
-def all_runs(given: argparse.Namespace, script: Script) -> str:
-    """Return the command that repeats all runs."""
-    if given.walled:
-        return f"{_CONTAINER} {shlex.join(options_of(given))} <{script.argument}"
-    return f"./twins repro {script.argument} {shlex.join(options_of(given))}"
-
-
-def one_run(given: argparse.Namespace, script: Script, runs: Runs, descriptions: Mapping[str, dict]) -> str:
-    """Return the command for one run in the configuration of `runs`."""
-    config = CONFIGURATIONS[runs.config]
-    threads, name = given.threads, " ".join([script.argument, *map(shlex.quote, script.arguments)])
-    if given.walled:
-        options = f"--configs {config.name} --threads {threads} --timeout {given.timeout:g} --repeat 1"
-        return f"{_CONTAINER} {options} <{name}"
-    forces_gil = config.python_gil is not None and (config.name != "ft" or runs.forced_off)
-    variables = f"REPRO_THREADS={threads}" + (f" PYTHON_GIL={config.python_gil}" if forces_gil else "")
-    # For readers of the issue who do not have these tools.
-    version = descriptions[config.twin]["interpreter"]["version"].rpartition(".")[0]
-    free, suffix = (" that is free-threaded", "t") if config.twin == "ft" else ("", "")
-    return (
-        f"{variables} ./twins exec {config.twin} python {name}\n\n"
-        f"# the same with any CPython {version}{free}:\n{variables} python{version}{suffix} {name}"
-    )
-
-
 def render(
     script: Script,
     verdict: Verdict,
@@ -143,10 +173,17 @@ def render(
     single: str,
     walls: bool,
     sections: Sequence[tuple[str, str]] = (),
+    more: Sequence[str] = (),
+    added: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
 ) -> str:
-    """Return the whole report: with the commands for all runs and a `single` one, and (title, Markdown) `sections`."""
+    """Return the whole report: with the commands for all runs and a `single` one, and (title, Markdown) `sections`.
+
+    Args:
+        more: further remarks on the verdict.
+        added: versions of packages that were added for the script, by twin.
+    """
     parts = [f"# Reproducer: `{terminal(script.title.replace('`', ''))}`", f"**{markdown(sentence(verdict, runs))}**"]
-    said = list(remarks(verdict, runs))
+    said = [*remarks(verdict, runs), *others(runs), *more]
     if script.left_out:
         said.append(f"Left out, since only IPython understands it: {'; '.join(script.left_out)}.")
     if said:
@@ -154,16 +191,21 @@ def render(
     parts.append(table(runs))
     if found := details(runs):
         parts.append(found)
-    if failure := chosen_failure(runs):
+    if seen := observations(runs):
+        title = "Also seen" if verdict.failing else "Nothing failed, but look"
+        parts += [f"## {title}", "\n".join(f"- {one_line(each)}" for each in seen)]
+    if failure := chosen_failure(runs, verdict.main):
         parts.append(first_failure(*failure))
     for title, text in sections:
         parts += [f"## {title}", text]
+    if any(seconds(each) for each in runs.values()):
+        parts += ["## Time, memory and output", measured(runs)]
     parts += [
         "## Script",
         fenced(excerpt(script.text, LONGEST_SCRIPT), "python"),
         "## Repeat it",
         fenced(f"{command}\n\n# one run:\n{single}", "sh"),
         "## Environment",
-        environment(descriptions, runs, walls),
+        environment(descriptions, runs, walls, added),
     ]
     return "\n\n".join(parts) + "\n"

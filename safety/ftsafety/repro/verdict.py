@@ -1,20 +1,26 @@
 """The verdict on the runs of a script: facts and statistics. Its sentences are in ftsafety.repro.phrases.
 
-A failure that was seen in some configurations alone is only called a failure *of* these configurations if Fisher's
-exact test says that so uneven a distribution would be rare by chance.
+Failures have signatures. The failures of all runs together, those of each signature, and those of each signature and
+place are judged on their own: a crash that comes without the GIL alone is found, though the script raises something
+everywhere. A failure that was seen in some configurations alone is called a failure *of* these only if Fisher's exact
+test says that so uneven a distribution would be rare by chance. Bonferroni's correction takes account of the number of
+these tests.
 """
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from ftrun.configurations import CONFIGURATIONS
 from ftsafety.repro.campaign import Runs
+from ftsafety.repro.outcome import SEVERITY, Kind, Outcome, Signature
 
 SIGNIFICANT = 0.05
 CONFIDENCE = 0.95
+MOST_GROUPS = 10  # of signatures without their places, and with them
 
 
 class Pattern(enum.Enum):
@@ -26,6 +32,7 @@ class Pattern(enum.Enum):
     EVERYWHERE = 12
     OTHER = 13
     UNJUDGED = 14
+    NOT_BEGUN = 15
 
 
 _NAMED = {
@@ -33,6 +40,25 @@ _NAMED = {
     ("ft-gil", "ft"): Pattern.FREE_THREADED,
     ("gil", "ft-gil", "ft"): Pattern.EVERYWHERE,
 }
+# Of several signatures, the one whose pattern comes first makes the headline.
+_SOUGHT = (Pattern.WITHOUT_GIL, Pattern.FREE_THREADED)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Where failures of one signature, or all failures, were seen."""
+
+    signature: Signature | None
+    """None for all failures together; without a place for those of all places."""
+    seen: Mapping[str, tuple[int, int]]
+    """By configuration: the runs that showed it, and the runs that could have. A crash hides milder failures."""
+    pattern: Pattern = Pattern.OTHER
+    p: float | None = None
+    """Of failing against sound configurations, corrected; None if there are no sound ones."""
+
+    @property
+    def failing(self) -> tuple[str, ...]:
+        return tuple(config for config, (number, _) in self.seen.items() if number)
 
 
 @dataclass(frozen=True)
@@ -42,11 +68,22 @@ class Verdict:
     pattern: Pattern
     judged: tuple[str, ...] = ()
     """The configurations of which runs could be counted."""
-    failing: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
     """The configurations that were not run, or of which most runs could not be counted."""
-    p: float | None = None
-    """Of failing against sound configurations; None if there are no sound ones."""
+    main: Finding | None = None
+    """The finding of the headline; None if nothing failed."""
+    besides: tuple[Finding, ...] = ()
+    """Failures of other signatures."""
+    level: float = SIGNIFICANT
+
+    @property
+    def failing(self) -> tuple[str, ...]:
+        return self.main.failing if self.main else ()
+
+    @property
+    def certain(self) -> bool:
+        """True if chance is ruled out as the reason for the headline's pattern."""
+        return self.main is None or self.main.p is None or self.main.p < self.level
 
 
 def interval(failures: int, runs: int) -> tuple[float, float]:
@@ -64,27 +101,92 @@ def p_value(a: tuple[int, int], b: tuple[int, int]) -> float:
     return float(fisher_exact([[a[0], a[1] - a[0]], [b[0], b[1] - b[0]]]).pvalue)
 
 
-def total(runs: Mapping[str, Runs], configs: Iterable[str]) -> tuple[int, int]:
+def total(seen: Mapping[str, tuple[int, int]], configs: Iterable[str]) -> tuple[int, int]:
     """Return (failures, runs that count) of configurations together."""
-    chosen = [runs[config] for config in configs]
-    return sum(each.failures for each in chosen), sum(each.counted for each in chosen)
+    chosen = [seen[config] for config in configs]
+    return sum(number for number, _ in chosen), sum(of for _, of in chosen)
 
 
-def judge(runs: Mapping[str, Runs]) -> Verdict:
-    """Return the verdict on the runs of some or all configurations."""
-    judged = tuple(config for config in CONFIGURATIONS if config in runs and runs[config].counted)
-    failing = tuple(config for config in judged if runs[config].failures)
+def judge(every: Mapping[str, Runs], level: float = SIGNIFICANT) -> Verdict:
+    """Return the verdict on the runs of the configurations; those of other interpreters have none.
+
+    *every*: what `ftsafety.repro.blocked.settled` returned. *level*: the probability of a wrong claim.
+    """
+    runs = {config: every[config] for config in CONFIGURATIONS if config in every}
+    judged = tuple(config for config, each in runs.items() if each.counted)
     # The few runs of a configuration that count say nothing if most do not.
     unknown = tuple(
         config
         for config, each in runs.items()
         if each.missing or 2 * each.counted < len(each.outcomes) or not each.counted
     )
-    if not failing:
-        return Verdict(Pattern.UNJUDGED if unknown else Pattern.NOT_REPRODUCED, judged, (), unknown)
-    sound = [config for config in judged if config not in failing]
-    p = p_value(total(runs, failing), total(runs, sound)) if sound else None
-    everything = set(judged) == set(CONFIGURATIONS)
-    certain = p is None or p < SIGNIFICANT
-    pattern = _NAMED.get(failing, Pattern.OTHER) if everything and certain else Pattern.OTHER
-    return Verdict(pattern, judged, failing, unknown, p)
+    if not any(each.failures for each in runs.values()):
+        kinds = {outcome.kind for each in runs.values() for outcome in each.outcomes}
+        if not judged and Kind.BLOCKED in kinds:
+            return Verdict(Pattern.NOT_BEGUN, (), unknown)
+        return Verdict(Pattern.UNJUDGED if unknown else Pattern.NOT_REPRODUCED, judged, unknown)
+    groups = list(_groups(runs, judged))
+    found = [_finding(runs, judged, *group) for group in groups]
+    # Each group might have shown a difference; those of the same runs are one test.
+    tests = len({frozenset((config, frozenset(numbers)) for config, numbers in group.items()) for _, group in groups})
+    found = [_named(replace(each, p=each.p and min(1.0, each.p * tests)), level) for each in found]
+    sought = [each for pattern in _SOUGHT for each in found if each.pattern is pattern]
+    main = sought[0] if sought else found[0]
+    signatures = [each for each in found if each.signature and not each.signature.place]
+    besides = [each for each in signatures if each.seen != main.seen and set(each.failing) - set(main.failing)]
+    if main.signature is None and main.pattern not in _SOUGHT and len(signatures) > 1:
+        besides = signatures  # of a failure in several configurations, it matters which
+    return Verdict(main.pattern, judged, unknown, main, tuple(besides), level)
+
+
+_Group = dict[str, set[int]]  # numbers of runs by configuration
+
+
+def signatures_of(outcome: Outcome) -> tuple[Signature, ...]:
+    """Return the signatures of a failed run; of other runs none."""
+    return (outcome.signatures or (Signature(outcome.kind, outcome.detail),)) if outcome.kind.failed else ()
+
+
+def _groups(runs: Mapping[str, Runs], judged: Iterable[str]) -> Iterator[tuple[Signature | None, _Group]]:
+    """Yield the groups of failures to judge: all, by signature, by signature and place."""
+    groups: dict[Signature | None, _Group] = {None: {}}
+    counts: Counter[Signature] = Counter()
+    for config in judged:
+        for number, outcome in enumerate(runs[config].outcomes):
+            shown = signatures_of(outcome)
+            for signature in {part for each in shown for part in (each, each._replace(place=""))}:
+                counts[signature] += 1
+                groups.setdefault(signature, {}).setdefault(config, set()).add(number)
+            if shown:
+                groups[None].setdefault(config, set()).add(number)
+    severe = sorted(counts, key=lambda each: (-SEVERITY.index(Kind(each.kind)), -counts[each], each))
+    without = [each for each in severe if not each.place][:MOST_GROUPS]
+    places = [each for each, _ in counts.most_common() if each.place][:MOST_GROUPS]
+    yield from ((each, groups[each]) for each in (None, *without, *places))
+
+
+def _finding(runs: Mapping[str, Runs], judged: Iterable[str], signature: Signature | None, group: _Group) -> Finding:
+    """Return the finding of a group, its pattern not named and its p not corrected."""
+    # A run that ended with something more severe could not show it any more.
+    milder = None if signature is None else SEVERITY[: SEVERITY.index(Kind(signature.kind)) + 1]
+    seen = {}
+    for config in judged:
+        outcomes = runs[config].outcomes
+        shown = group.get(config, set())
+        could = [
+            number
+            for number, each in enumerate(outcomes)
+            if each.kind.judged and (number in shown or milder is None or not each.kind.failed or each.kind in milder)
+        ]
+        seen[config] = (len(shown), len(could))
+    failing = [config for config, (number, _) in seen.items() if number]
+    sound = [config for config, (number, of) in seen.items() if not number and of]
+    return Finding(signature, seen, p=p_value(total(seen, failing), total(seen, sound)) if sound else None)
+
+
+def _named(finding: Finding, level: float) -> Finding:
+    everything = {config for config, (_, of) in finding.seen.items() if of} == set(CONFIGURATIONS)
+    certain = finding.p is None or finding.p < level
+    return replace(
+        finding, pattern=_NAMED.get(finding.failing, Pattern.OTHER) if everything and certain else Pattern.OTHER
+    )

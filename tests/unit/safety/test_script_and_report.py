@@ -12,9 +12,10 @@ from ftrun.inline_metadata import MetadataError, dependencies
 from ftsafety.repro.arguments import options_of, parse
 from ftsafety.repro.campaign import Runs
 from ftsafety.repro.classify import printable
+from ftsafety.repro.commands import all_runs, one_run
 from ftsafety.repro.inputs import UsageError, read_script
 from ftsafety.repro.outcome import Kind, Outcome, Signature, Stopper, from_json
-from ftsafety.repro.report import all_runs, excerpt, one_line, one_run, render
+from ftsafety.repro.report import excerpt, one_line, render
 from ftsafety.repro.script import Script
 from ftsafety.repro.verdict import judge
 from tests.hostile_text import HOSTILE_TEXTS

@@ -84,7 +84,8 @@ def test_a_script_is_sent_and_judged(server, reproduce):
     assert "docker compose run --rm -T ft-repro - --threads 3" in done.stdout
     assert "walls: containers" in done.stdout and "no walls" not in done.stderr
     # One run is behind the walls, too.
-    assert f"docker compose run --rm -T ft-repro - --configs {TWIN}" in done.stdout
+    single = f"docker compose run --rm -T ft-repro - --threads 3 --repeat 1 --timeout 60 --configs {TWIN} <script.py"
+    assert single in done.stdout
     assert "python" not in done.stdout.partition("# one run:")[2].partition("```")[0]
     assert server.wait(timeout=60) == 0
 

@@ -9,7 +9,7 @@ import pytest
 from ftsafety.repro import phrases
 from ftsafety.repro.campaign import Runs
 from ftsafety.repro.narrow import runs_needed
-from ftsafety.repro.outcome import Kind, Outcome
+from ftsafety.repro.outcome import Kind, Outcome, Signature
 from ftsafety.repro.verdict import Pattern, interval, judge, p_value
 
 
@@ -37,6 +37,7 @@ def runs(**failures):
         ({"gil": (0, 20), "ft_gil": (20, 20), "ft": (20, 20)}, Pattern.FREE_THREADED, "even with the GIL on"),
         ({"gil": (20, 20), "ft_gil": (20, 20), "ft": (20, 20)}, Pattern.EVERYWHERE, "Fails everywhere"),
         ({"gil": (0, 20), "ft_gil": (0, 20), "ft": (1, 20)}, Pattern.OTHER, "too rarely to tell where"),
+        ({"gil": (0, 2), "ft_gil": (0, 2), "ft": (2, 2)}, Pattern.OTHER, "too few runs to tell where"),
         ({"gil": (20, 20), "ft_gil": (0, 20), "ft": (0, 20)}, Pattern.OTHER, "the build with the GIL, and only there"),
         ({"gil": (20, 20), "ft_gil": (20, 20), "ft": (0, 20)}, Pattern.OTHER, "the GIL on, and only there"),
         ({"ft": (5, 20)}, Pattern.OTHER, "nothing else was run"),
@@ -113,3 +114,71 @@ def test_runs_needed_to_see_a_failure():
     assert runs_needed(10, 20) == 5
     assert runs_needed(2, 20) == 29  # 0.9 ** 29 < 0.05
     assert runs_needed(1, 200) == 60
+
+
+def mixed(**outcomes):
+    """Runs of configurations, `ft_gil=[(number, kind, detail), ...]`."""
+    found = {}
+    for name, each in outcomes.items():
+        config = name.replace("_", "-")
+        runs = []
+        for number, kind, *signatures in each:
+            shown = tuple(Signature(*signature) for signature in signatures)
+            runs += [Outcome(kind, shown[0].what if shown else "", signatures=shown)] * number
+        found[config] = Runs(config, runs)
+    return found
+
+
+CRASH = ("signal", "SIGSEGV", "bug.py:3 in f")
+RAISED = ("exception", "IndexError", "bug.py:9 in g")
+
+
+def test_a_crash_without_the_gil_is_found_behind_an_exception_everywhere():
+    always = [(4, Kind.EXCEPTION, RAISED)]
+    found = mixed(gil=always, ft_gil=always, ft=[(4, Kind.SIGNAL, CRASH, RAISED)])
+    pattern, sentence, remarks = judged(found)
+    assert pattern == Pattern.WITHOUT_GIL
+    assert sentence.startswith("SIGSEGV only without the GIL: 0 of 4 runs showed it in gil, ")
+    assert "4 of 4 runs showed it in ft (Fisher's exact test: p = " in sentence
+    assert any(each.startswith("Besides, IndexError in every configuration: 4 of 4 runs") for each in remarks)
+    # A crash hides what would have come later: nothing is known of the exception without the GIL.
+    hidden = mixed(gil=always, ft_gil=always, ft=[(4, Kind.SIGNAL, CRASH)])
+    pattern, sentence, remarks = judged(hidden)
+    assert pattern == Pattern.WITHOUT_GIL and sentence.startswith("SIGSEGV only without the GIL")
+    assert "Besides, IndexError: 4 of 4 runs showed it in gil, 4 of 4 runs showed it in ft-gil." in remarks
+
+
+def test_a_place_can_tell_two_bugs_of_one_type_apart():
+    here, there = ("exception", "KeyError", "bug.py:3 in f"), ("exception", "KeyError", "bug.py:7 in g")
+    half = [(10, Kind.EXCEPTION, here), (10, Kind.OK)]
+    found = mixed(gil=half, ft_gil=half, ft=[(10, Kind.EXCEPTION, here), (10, Kind.EXCEPTION, there)])
+    pattern, sentence, _ = judged(found)
+    assert pattern == Pattern.WITHOUT_GIL and sentence.startswith("KeyError at bug.py:7 in g only without the GIL")
+
+
+def test_several_signatures_of_one_bug_are_one_failure():
+    sound = [(10, Kind.OK)]
+    found = mixed(gil=sound, ft_gil=sound, ft=[(5, Kind.SIGNAL, CRASH), (3, Kind.EXCEPTION, RAISED), (2, Kind.OK)])
+    pattern, sentence, remarks = judged(found)
+    assert pattern == Pattern.WITHOUT_GIL and sentence.startswith("Fails only without the GIL")
+    assert "8 of 10 runs failed in ft" in sentence and not any("Besides" in each for each in remarks)
+
+
+def test_rare_failures_of_many_signatures_make_no_claim():
+    def rare(config):
+        return [(1, Kind.EXCEPTION, ("exception", f"Error{n}", f"bug.py:{n} in {config}")) for n in range(5)]
+
+    sound = [(15, Kind.OK)]
+    found = mixed(**{config: [*rare(config), *sound] for config in ("gil", "ft_gil", "ft")})
+    assert judged(found)[0] == Pattern.EVERYWHERE
+    one = mixed(gil=[(20, Kind.OK)], ft_gil=[(20, Kind.OK)], ft=[(3, Kind.SIGNAL, CRASH), (17, Kind.OK)])
+    assert judged(one)[0] == Pattern.WITHOUT_GIL  # p = 0.03
+    many = [(3, Kind.EXCEPTION, ("exception", f"Error{n}", "")) for n in range(5)]
+    with_others = mixed(gil=many, ft_gil=many, ft=[(3, Kind.SIGNAL, CRASH), *many])
+    assert judged(with_others)[0] == Pattern.EVERYWHERE  # not one of six tests may claim that
+
+
+def test_other_interpreters_are_remarks():
+    found = {**runs(gil=(0, 5), ft_gil=(0, 5), ft=(5, 5)), "3.14.1t": Runs("3.14.1t", [Outcome(Kind.OK, "")] * 5)}
+    assert judged(found)[0] == Pattern.WITHOUT_GIL
+    assert list(phrases.others(found)) == ["3.14.1t: 0 of 5 runs failed."]

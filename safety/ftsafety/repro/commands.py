@@ -1,0 +1,92 @@
+"""The commands that repeat the runs, as they are pasted where the report was printed."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+from collections.abc import Mapping
+
+from ftrun.configurations import CONFIGURATIONS
+from ftrun.project import ROOT
+from ftsafety.repro.arguments import options_of
+from ftsafety.repro.campaign import Runs, twin_of
+from ftsafety.repro.script import FILE, MODULE, Script, shell_path
+
+_CONTAINER = "docker compose run --rm -T ft-repro"
+
+
+def program() -> str:
+    """Return `twins` as a word of a command in the current directory."""
+    if not (ROOT / "twins").exists():
+        return "./twins"
+    path = os.path.relpath(ROOT / "twins")
+    return shell_path(str(ROOT / "twins")) if path.startswith("..") else f"./{path}"
+
+
+def repro(given: argparse.Namespace, script: Script, options: list[str]) -> str:
+    """Return a command of `repro` for the script."""
+    if given.walled and script.how == FILE and not script.files:
+        return f"{_CONTAINER} {' '.join(['-', *map(shlex.quote, options)])} <{script.argument}"
+    named = [] if given.script is None else [script.argument if given.script == "-" else shell_path(given.script)]
+    start = f"{_CONTAINER}" if given.walled else f"{program()} repro"
+    return " ".join([start, *named, *map(shlex.quote, options)])
+
+
+def all_runs(given: argparse.Namespace, script: Script) -> str:
+    """Return the command that repeats all runs."""
+    return repro(given, script, options_of(given))
+
+
+def one_run(
+    given: argparse.Namespace,
+    script: Script,
+    runs: Runs,
+    descriptions: Mapping[str, dict],
+    versions: Mapping[str, str] | None = None,
+    added: bool = False,
+) -> str:
+    """Return the commands for one run in the configuration of `runs`: with these tools, and with any CPython.
+
+    Args:
+        versions: the packages that the script imports, for readers of the issue who do not have these tools.
+        added: True if some of them are not the twin's own.
+    """
+    config = CONFIGURATIONS.get(runs.config)
+    if config is None:
+        return repro(given, script, options_of(given, repeat=1))
+    if given.walled:
+        return repro(given, script, options_of(given, repeat=1, configs=(config.name,)))
+    forces_gil = config.python_gil is not None and (config.name != "ft" or runs.forced_off)
+    variables = f"REPRO_THREADS={given.threads}" + (f" PYTHON_GIL={config.python_gil}" if forces_gil else "")
+    after = f" <{shell_path(given.stdin)}" if given.stdin else ""
+    what = _what(script)
+    plain = what is not None and script.how == FILE and not added and not given.beside
+    if plain:
+        here = f"{variables} {program()} exec {config.twin} {what}{after}"
+    else:
+        here = repro(given, script, options_of(given, repeat=1, configs=(config.name,)))
+    if what is None:
+        return here
+    python = descriptions[twin_of(runs.config)]["interpreter"]["version"].rpartition(".")[0]
+    free, suffix = (" that is free-threaded", "t") if config.twin == "ft" else ("", "")
+    # A local version (2.10.0+cu128) is on no index.
+    pins = [
+        f"--with {shlex.quote(f'{name}=={version.partition("+")[0]}')}" for name, version in (versions or {}).items()
+    ]
+    uv = " ".join([f"uv run --no-project --python {python}{suffix}", *pins, what])
+    return f"{here}\n\n# the same with any CPython {python}{free}:\n{_folder(given, script)}{variables} {uv}{after}"
+
+
+def _what(script: Script) -> str | None:
+    """Return how Python starts the script; None if it does not, as of a notebook or an archive."""
+    arguments = [shlex.quote(each) for each in script.arguments]
+    if not script.path or script.left_out or script.path.endswith((".ipynb", ".zip")):
+        return None
+    if script.how == MODULE:
+        return " ".join(["python -m", script.module, *arguments])
+    return " ".join(["python" if script.how == FILE else "python -m pytest", script.argument, *arguments])
+
+
+def _folder(given: argparse.Namespace, script: Script) -> str:
+    return f"cd {shell_path(given.script)} && " if script.how == MODULE and given.script else ""

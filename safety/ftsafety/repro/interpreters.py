@@ -1,0 +1,55 @@
+"""Further interpreters (--interpreter), each a column of its own: another series, a debug build, ..."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Collection
+from pathlib import Path
+
+from ftrun.configurations import child_environment, last_lines
+from ftrun.interruption import Interrupted, Interruption
+from ftrun.protocol import conforms, decode
+from ftrun.supervise import Stopped, TimedOut, supervise
+from ftrun.twin import DESCRIPTION, TwinError
+from ftsafety.repro.twins import LocalScripts
+
+# The standard library is all that such an interpreter needs to have.
+DESCRIBE = (
+    "import json; from ftrun import environment; "
+    "print(json.dumps({'interpreter': environment.interpreter(), 'packages': environment.packages()}))"
+)
+SECONDS = 60.0
+
+
+class Interpreter(LocalScripts):
+    """Interpreter that is no twin: it has the packages that it has."""
+
+    def describe(self) -> dict:
+        """Return its version, build and packages; raises TwinError."""
+        line = [self.name, "-P", "-c", DESCRIBE]
+        try:
+            done = supervise(line, b"", child_environment(), self._watch, SECONDS)
+        except Stopped:
+            raise Interrupted(self._interruption.signum) from None
+        except (OSError, TimedOut) as error:
+            raise TwinError(f"{self.name} cannot be run: {error}") from error
+        form = {name: DESCRIPTION[name] for name in ("interpreter", "packages")}
+        with contextlib.suppress(ValueError):
+            if done.returncode == 0 and conforms(found := decode(done.stdout), form):
+                assert isinstance(found, dict)
+                self.config = found["interpreter"]["twin"]
+                return found
+        raise TwinError(f"{self.name} is no Python of version 3.11 or newer:" + last_lines(done.stderr, 4))
+
+
+def connect(path: str, interruption: Interruption) -> Interpreter:
+    """Return the interpreter at a path; raises TwinError."""
+    return Interpreter(Path(path).absolute(), interruption)
+
+
+def label(description: dict, taken: Collection[str]) -> str:
+    """Return the name of an interpreter's column: its version, "t" if it is free-threaded, "d" for a debug build."""
+    python = description["interpreter"]
+    free = "t" if python["twin"] == "ft" else ""
+    name = python["version"] + free + ("d" if "--with-pydebug" in python["config_args"] else "")
+    return next(each for each in (name, *(f"{name}-{n}" for n in range(2, 100))) if each not in taken)

@@ -1,0 +1,113 @@
+"""What is worth a look though nothing failed: output that differs, exceptions that nothing caught, time and memory."""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+
+from ftsafety.repro.campaign import Runs
+from ftsafety.repro.outcome import Kind, Outcome
+
+MIB = 1024 * 1024
+# Addresses of objects and durations differ always.
+VARYING = re.compile(r"\b0x[0-9a-fA-F]+|\b\d+\.\d+ ?(?:m?s|seconds?)\b")
+# A remark is made from this ratio on, and only if the difference is no trifle.
+RATIO, LEAST_SECONDS, LEAST_BYTES = 2.0, 0.3, 20 * MIB
+
+Lines = tuple[str, ...]
+
+
+def observations(runs: Mapping[str, Runs]) -> list[str]:
+    """Return remarks on the runs that did not fail, and on what went wrong without being a failure."""
+    return [*_noticed(runs), *_output(runs), *_differences(runs)]
+
+
+def seconds(runs: Runs) -> float | None:
+    """Return the median time of the runs that did not fail; None if all failed."""
+    return statistics.median([each.seconds for each in _sound(runs)] or [-1.0]) if _sound(runs) else None
+
+
+def memory(runs: Runs) -> float | None:
+    """Return the median of the peaks of memory, in bytes, of the runs that did not fail; None if all failed."""
+    return statistics.median([each.memory for each in _sound(runs)]) if _sound(runs) else None
+
+
+def _sound(runs: Runs) -> list[Outcome]:
+    return [outcome for outcome in runs.outcomes if outcome.kind is Kind.OK]
+
+
+def _noticed(runs: Mapping[str, Runs]) -> Iterator[str]:
+    """Yield each exception that nothing caught, with the number of runs that showed it."""
+    found: dict[str, Counter[str]] = {}
+    for config, each in runs.items():
+        for outcome in each.outcomes:
+            for text in outcome.noticed:
+                found.setdefault(text, Counter())[config] += 1
+    for text, counts in found.items():
+        where = ", ".join(
+            f"{number} of {len(runs[config].outcomes)} runs of {config}" for config, number in counts.items()
+        )
+        yield f"{text} ({where})"
+
+
+def _output(runs: Mapping[str, Runs]) -> Iterator[str]:
+    """Yield how standard output differs between configurations, or from run to run."""
+    outputs = {config: Counter(map(lines_of, _sound(each))) for config, each in runs.items() if _sound(each)}
+    if len({lines for each in outputs.values() for lines in each}) < 2:
+        return
+    steady = {config: next(iter(each)) for config, each in outputs.items() if len(each) == 1 and each.total() > 1}
+    usual = Counter(steady.values()).most_common(1)[0][0] if steady else None
+    if usual is None or len(steady) == len(outputs) == 1:
+        yield f"Standard output differs from run to run in {', '.join(outputs)}."
+        return
+    same = [config for config, lines in steady.items() if lines == usual]
+    for config, each in outputs.items():
+        others = {lines: number for lines, number in each.items() if lines != usual}
+        if others:
+            other = max(others, key=lambda lines: others[lines])
+            more = f"{sum(others.values())} of {each.total()} runs of {config} printed something else"
+            a_run, every_run = f"{_line(other, usual)} in a run of {config}", f"{_line(usual, other)} in every run"
+            yield f"Standard output differs: {a_run}, {every_run} of {', '.join(same)}; {more}."
+
+
+def lines_of(outcome: Outcome) -> Lines:
+    """Return the lines of a run's output in any order, without addresses of objects and durations."""
+    return tuple(sorted(VARYING.sub("...", outcome.stdout).splitlines()))
+
+
+def _line(lines: Lines, others: Lines) -> str:
+    """Return the first line that the others do not have, quoted."""
+    first = next((line for line in lines if line not in others), None)
+    return f"`{first[:100]}`" if first is not None else "fewer lines"
+
+
+def _differences(runs: Mapping[str, Runs]) -> Iterator[str]:
+    """Yield where time or memory differs by more than a factor of two from that of the build with the GIL."""
+    measures: tuple[tuple[str, Callable[[Runs], float | None], float, Callable[[float], str]], ...] = (
+        ("time", seconds, LEAST_SECONDS, in_seconds),
+        ("memory", memory, LEAST_BYTES, in_mib),
+    )
+    for name, measure, least, shown in measures:
+        found = {config: value for config, each in runs.items() if (value := measure(each)) is not None}
+        base = next((config for config in ("gil", "ft-gil") if config in found), None)
+        for config, value in found.items():
+            if base is None or config == base or abs(value - found[base]) < least:
+                continue
+            high, low = max(value, found[base]), min(value, found[base])
+            if high > RATIO * low:
+                more = "more" if value > found[base] else "less"
+                times = f"{high / low:.1f} times" if low else "much"
+                both = f"{shown(value)}, {shown(found[base])}"
+                yield f"{config} takes {times} {more} {name} than {base}: {both} (medians)."
+
+
+def in_seconds(value: float) -> str:
+    """Return a time with its unit."""
+    return f"{value:.2f} s"
+
+
+def in_mib(value: float) -> str:
+    """Return bytes in MiB."""
+    return f"{value / MIB:.0f} MiB"

@@ -1,0 +1,69 @@
+"""When further runs would not change the verdict.
+
+The looks at the runs so far are those of Haybittle (1971, doi:10.1259/0007-1285-44-526-793) and Peto et al. (1976,
+doi:10.1038/bjc.1976.220): an interim look ends the runs only if p < 0.001, and each planned look takes 0.001 of the
+0.05 that the last one may use. By Bonferroni's inequality, all looks together make a wrong claim with a probability of
+at most 5%, as one look at the end would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ftsafety.repro.blocked import settled
+from ftsafety.repro.campaign import Runs
+from ftsafety.repro.outcome import Kind
+from ftsafety.repro.verdict import SIGNIFICANT, Pattern, judge, signatures_of
+
+FIRST_LOOK = 5  # rounds
+INTERIM = 0.001
+ENOUGH_HANGS = 3
+
+
+def looks(repeat: int) -> list[int]:
+    """Return the numbers of rounds after which there is an interim look: 5, 10, 20, 40, ... before the last round."""
+    found, at = [], FIRST_LOOK
+    while at < repeat:
+        found.append(at)
+        at *= 2
+    return found
+
+
+class EarlyStop:
+    """Decision to make no further rounds, and its reason. Owned by one thread."""
+
+    def __init__(self, repeat: int, every_run: bool = False):
+        self.reason: str | None = None
+        """Why the runs ended early, in words."""
+        self._repeat, self._looks = repeat, [] if every_run else looks(repeat)
+        self._every_run = every_run
+        self._round = 0
+
+    @property
+    def level(self) -> float:
+        """What is left of the probability of a wrong claim for the look after the last round."""
+        return SIGNIFICANT - INTERIM * len(self._looks)
+
+    def __call__(self, runs: Mapping[str, Runs]) -> bool:
+        """Look at the runs after a round; True if they are enough."""
+        self._round += 1
+        if not self._every_run and self._round < self._repeat:
+            self.reason = self._reason({config: each for config, each in runs.items() if each.outcomes})
+        return self.reason is not None
+
+    def _reason(self, runs: Mapping[str, Runs]) -> str | None:
+        outcomes = [outcome for each in runs.values() for outcome in each.outcomes]
+        if len(outcomes) >= ENOUGH_HANGS and all(outcome.kind is Kind.HANG for outcome in outcomes):
+            return f"all {len(outcomes)} runs hung"
+        if self._round not in self._looks:
+            return None
+        found = settled(runs)
+        kinds = [outcome for each in found.values() for outcome in each.outcomes]
+        if all(outcome.kind is Kind.BLOCKED for outcome in kinds):
+            return "no run got to the script's bug"
+        ends = {(outcome.kind, *(each[:2] for each in signatures_of(outcome)[:1])) for outcome in kinds}
+        if len(ends) == 1 and kinds[0].kind.failed:
+            return "all runs of all configurations ended alike"
+        if judge(found, INTERIM).pattern in (Pattern.WITHOUT_GIL, Pattern.FREE_THREADED):
+            return f"the difference was significant (p < {INTERIM:g})"
+        return None

@@ -1,0 +1,160 @@
+"""Scripts that do not get to their bug: told from those that fail, with the command that gets them further."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from ftsafety.repro.blocked import reason, remedy, settled, stopped
+from ftsafety.repro.campaign import Runs
+from ftsafety.repro.inputs import load
+from ftsafety.repro.outcome import Kind, Outcome, Stopper
+from ftsafety.repro.phrases import sentence
+from ftsafety.repro.script import Script
+from ftsafety.repro.verdict import Pattern, judge
+from tests.checkout import importable
+from tests.unit.safety.conftest import TWIN
+
+pytestmark = pytest.mark.thread_unsafe(reason="starts processes")
+
+GIL = "import sys, sysconfig, os\n"
+THREAD = "import threading\nt = threading.Thread(target=int)\nt.start()\nt.join()\n"
+
+
+@pytest.mark.parametrize(
+    ("source", "cause", "about"),
+    [
+        ("import no_such_package.part", "module", "no_such_package"),
+        (THREAD + "import no_such_package", "module", "no_such_package"),
+        ("x = t'{1}'\nexcept = 3", "syntax", "bug.py, line 1: x = t'{1}'"),
+        ("input('threads? ')", "stdin", ""),
+        ("open('values.csv')", "file", "values.csv"),
+        (THREAD + "open('/no/such/values.csv')", "file", "/no/such/values.csv"),
+        ("from .settings import LIMIT", "relative", ""),
+        ("import argparse\np = argparse.ArgumentParser()\np.add_argument('n')\np.parse_args()", "arguments", ""),
+        ("import sys\nn = int(sys.argv[1])", "arguments", "n = int(sys.argv[1])"),
+        ("import sys\nif len(sys.argv) < 2:\n    print('usage')\n    sys.exit(2)", "arguments", "len(sys.argv) < 2"),
+        ("import sys\nassert sys.version_info >= (3, 99), 'too old'", "version", "sys.version_info >= (3, 99)"),
+        (GIL + "assert sys._is_gil_enabled() is None", "gil", "sys._is_gil_enabled() is None"),
+        (GIL + "if sysconfig.get_config_var('Py_GIL_DISABLED') != 7:\n    sys.exit('no')", "gil", None),
+        (
+            GIL + "free = sys._is_gil_enabled()\nif free in (True, False):\n    sys.exit(0)",
+            "gil",
+            "free in (True, False)",
+        ),
+        (
+            GIL + "def main():\n    if sys._is_gil_enabled() in (0, 1):\n        raise RuntimeError('no')\nmain()",
+            "gil",
+            None,
+        ),
+    ],
+)
+def test_causes(run_script, source, cause, about):
+    done = run_script(source)
+    assert done.stopper is not None, done
+    assert done.stopper.cause == cause and (about is None or done.stopper.about == about)
+    found = settled({TWIN: Runs(TWIN, [done] * 2)})
+    assert found[TWIN].counted == 0 and judge(found).pattern is Pattern.NOT_BEGUN
+    assert sentence(judge(found), found).startswith("Did not get to its bug: ")
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "assert 1 == 2",
+        "import sys\nsys.exit(3)",
+        "import sys\nsys.exit(0)",
+        "[][1]",
+        "import ft_no_such".replace("import ft_no_such", "raise ModuleNotFoundError('x')"),
+        THREAD + "import sys\nif sys.version_info:\n    sys.exit(1)",
+        THREAD + "input()",
+        "import os\nopen(os.path.join(os.environ['TMPDIR'], 'x'))",
+        "import sys\nif sys.version_info >= (3, 9):\n    assert 1 == 2",
+    ],
+)
+def test_what_is_a_failure(run_script, source):
+    assert run_script(source).stopper is None
+
+
+def outcome(kind=Kind.EXCEPTION, stopper=None):
+    return Outcome(kind, "x", stopper=stopper)
+
+
+def test_only_if_every_run_of_a_configuration_ends_so():
+    module, file = Stopper("module", "lxml"), Stopper("file", "x.csv")
+    some = {"ft": Runs("ft", [outcome(stopper=module), outcome()])}
+    assert settled(some)["ft"].failures == 2
+    differ = {"ft": Runs("ft", [outcome(stopper=module), outcome(stopper=file)])}
+    assert settled(differ)["ft"].failures == 2
+    # A thread may have deleted the file, if the other configuration finds it.
+    gone = {"gil": Runs("gil", [outcome(Kind.OK)]), "ft": Runs("ft", [outcome(stopper=file)])}
+    assert settled(gone)["ft"].failures == 1
+    never = {config: Runs(config, [outcome(stopper=file)]) for config in ("gil", "ft")}
+    assert stopped(settled(never)) == {file: ["gil", "ft"]}
+    guard = {"gil": Runs("gil", [outcome(Kind.OK, Stopper("gil", "x"))] * 20), "ft": Runs("ft", [outcome()] * 20)}
+    found = settled(guard)
+    assert (found["gil"].counted, found["ft"].failures) == (0, 20)
+    assert judge(found).pattern is Pattern.OTHER  # and no claim that it fails only without the GIL
+
+
+@pytest.mark.parametrize(
+    ("stopper", "command"),
+    [
+        (Stopper("module", "lxml"), "./twins repro x/bug.py --package lxml"),
+        (Stopper("module", "PIL"), "./twins repro x/bug.py --package pillow"),
+        (Stopper("file", "values.csv"), "./twins repro x/bug.py --with x/values.csv"),
+        (Stopper("file", "data/a/b.csv"), "./twins repro x/bug.py --with x/data"),
+        (Stopper("stdin", ""), "./twins repro x/bug.py --stdin FILE"),
+        (Stopper("arguments", "argv"), "./twins repro x/bug.py --arg A"),
+        (Stopper("syntax", "x"), "PYTHON_SERIES=3.14 ./twins repro x/bug.py"),
+        (Stopper("version", "x"), "PYTHON_SERIES=3.14 ./twins repro x/bug.py"),
+        (Stopper("gil", "x"), "./twins repro x/bug.py --configs ft"),
+        (Stopper("relative", ""), "./twins repro . -m x.bug"),
+    ],
+)
+def test_remedies_are_commands(stopper, command):
+    script = Script("bug.py", b"", "x/bug.py")
+    assert remedy(stopper, script, "./twins repro x/bug.py", ["ft"]) == command
+    assert reason(stopper)
+
+
+def test_a_remedy_works(run_script, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pkg").mkdir()
+    (tmp_path / "pkg" / "bug.py").write_text("from .settings import LIMIT\nprint(open('values.csv').read())\n")
+    (tmp_path / "pkg" / "settings.py").write_text("LIMIT = 3\n")
+    (tmp_path / "values.csv").write_text("1\n")
+    assert run_script(load("pkg/bug.py")).stopper == Stopper("relative", "")
+    assert run_script(load(".", "pkg.bug")).stopper == Stopper("file", "values.csv")
+    assert run_script(load(".", "pkg.bug", beside=["values.csv"])).stdout == "1\n\n"
+
+
+def command(tmp_path, *arguments):
+    line = [sys.executable, "-P", "-m", "ftsafety.repro", *arguments, "--configs", TWIN]
+    variables = {"PATH": "/usr/bin:/bin", "PYTHONPATH": importable(), "TMPDIR": str(tmp_path)}
+    return subprocess.run(line, capture_output=True, text=True, env=variables, timeout=250)
+
+
+def test_the_report_names_the_remedy_and_has_its_own_status(tmp_path):
+    (tmp_path / "bug.py").write_text("import no_such_package\n")
+    done = command(tmp_path, str(tmp_path / "bug.py"), "--repeat", "9")
+    assert done.returncode == 15, done.stdout + done.stderr
+    assert "Did not get to its bug: the twins do not have the package" in done.stdout
+    assert "## To get to the bug" in done.stdout and "--package no_such_package" in done.stdout
+    assert "Ended after 5 of 9 rounds: no run got to the script's bug" in done.stdout.replace("\\", "")
+    # A line for each run, where there is no terminal.
+    assert done.stderr.count("did not begin") == 0 and done.stderr.count("ModuleNotFoundError") == 5
+
+
+def test_requires_python_is_said_before_anything_runs(tmp_path):
+    script = tmp_path / "bug.py"
+    script.write_text(f"# /// script\n# requires-python = '==3.14.*'\n# ///\nopen({str(tmp_path / 'ran')!r}, 'w')\n")
+    if sys.version_info[:2] == (3, 14):
+        script.write_text(script.read_text().replace("3.14", "3.13"))
+    done = command(tmp_path, str(script))
+    assert done.returncode == 15 and not (tmp_path / "ran").exists(), done.stderr
+    assert "the script requires Python ==3.1" in done.stderr and "PYTHON_SERIES=3.1" in done.stderr
+    script.write_text("# /// script\n# requires-python = 'soon'\n# ///\n")
+    assert command(tmp_path, str(script)).returncode == 2

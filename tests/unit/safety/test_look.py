@@ -1,0 +1,116 @@
+"""Remarks on runs that did not fail."""
+
+from __future__ import annotations
+
+import pytest
+
+from ftsafety.repro.campaign import Runs
+from ftsafety.repro.look import MIB, observations
+from ftsafety.repro.outcome import Kind, Outcome
+from ftsafety.repro.report import measured
+
+
+def runs(**outputs):
+    """Runs of configurations that print these texts."""
+    return {
+        name.replace("_", "-"): Runs(name.replace("_", "-"), [Outcome(Kind.OK, "", 1.0, text) for text in texts])
+        for name, texts in outputs.items()
+    }
+
+
+def test_output_that_differs_without_the_gil():
+    right = ["expected 800000, got 800000\n"] * 4
+    wrong = [f"expected 800000, got {n}\n" for n in (358351, 400000, 400001, 400002)]
+    (said,) = observations(runs(gil=right, ft_gil=right, ft=wrong))
+    assert "`expected 800000, got 358351` in a run of ft" in said
+    assert "`expected 800000, got 800000` in every run of gil, ft-gil; 4 of 4 runs of ft printed something else" in said
+
+
+def test_output_that_differs_from_run_to_run_and_output_that_does_not():
+    times = ["1 found\n", "2 found\n", "3 found\n"]
+    assert observations(runs(gil=times, ft=times)) == ["Standard output differs from run to run in gil, ft."]
+    assert not observations(runs(gil=["passed in 1.25s\n", "passed in 1.5s\n"], ft=["passed in 2.0s\n"]))
+    same = ["<object at 0x7f1234>\na\nb\n", "a\nb\n<object at 0x7f5678>\n"]  # addresses, and the order of lines
+    assert not observations(runs(gil=same, ft_gil=same, ft=same))
+    assert not observations(runs(ft=["x\n"]))
+
+
+def test_time_and_memory_that_differ_by_more_than_twice():
+    found = runs(gil=["x"] * 3, ft_gil=["x"] * 3, ft=["x"] * 3)
+    for each in found["ft"].outcomes:
+        each.seconds, each.memory = 4.0, 300 * MIB
+    for config in ("gil", "ft-gil"):
+        for each in found[config].outcomes:
+            each.seconds, each.memory = 1.5, 30 * MIB
+    assert observations(found) == [
+        "ft takes 2.7 times more time than gil: 4.00 s, 1.50 s (medians).",
+        "ft takes 10.0 times more memory than gil: 300 MiB, 30 MiB (medians).",
+    ]
+    for each in found["ft"].outcomes:
+        each.seconds, each.memory = 2.9, 45 * MIB
+    assert not observations(found)
+    table = measured(found)
+    assert "| `ft` | 2.90 s | 45 MiB |" in table and "in gil, ft-gil, ft:\n\n```text\nx\n```" in table
+
+
+@pytest.mark.thread_unsafe(reason="starts processes")
+@pytest.mark.parametrize(
+    ("source", "noticed"),
+    [
+        ("class R:\n    def __del__(self): {}['k']\nR()", "Exception ignored in: KeyError: 'k'"),
+        (
+            "from concurrent.futures import ThreadPoolExecutor\nwith ThreadPoolExecutor(2) as pool:\n"
+            "    pool.submit(int, 'x')\n",
+            "an exception of a future that nothing asked for: ValueError: invalid literal for int() with base 10: 'x'",
+        ),
+        (
+            "import asyncio\nasync def fail(): raise KeyError(3)\n"
+            "async def main():\n    asyncio.ensure_future(fail())\n    await asyncio.sleep(0.01)\nasyncio.run(main())",
+            "Task exception was never retrieved: KeyError: 3",
+        ),
+        (
+            "import subprocess, sys\nsubprocess.run([sys.executable, '-c',"
+            " 'import threading; t = threading.Thread(target=int, args=\"x\"); t.start(); t.join()'])",
+            "Exception in thread: ValueError: invalid literal for int() with base 10: 'x'",
+        ),
+    ],
+)
+def test_exceptions_that_nothing_caught(run_script, source, noticed):
+    done = run_script(source)
+    assert done.kind == Kind.OK and [each.partition(" at ")[0] for each in done.noticed] == [noticed], done
+    (said,) = observations({"ft": Runs("ft", [done])})
+    assert "(1 of 1 runs of ft)" in said
+
+
+@pytest.mark.thread_unsafe(reason="starts processes")
+@pytest.mark.parametrize(
+    "asks",
+    [
+        "f.exception()",
+        "f.add_done_callback(lambda f: f.exception())",
+        "[f for f in as_completed([f]) if f.exception()]",
+        "try: f.result()\n    except ValueError: pass",
+        "pass\ntry: list(ThreadPoolExecutor(2).map(int, 'x'))\nexcept ValueError: pass\nf.exception()",
+    ],
+)
+def test_exceptions_of_futures_that_were_asked_for(run_script, asks):
+    done = run_script(
+        "from concurrent.futures import ThreadPoolExecutor, as_completed\nwith ThreadPoolExecutor(2) as pool:\n"
+        f"    f = pool.submit(int, 'x')\n    {asks}\n"
+    )
+    assert (done.kind, done.noticed) == (Kind.OK, ()), done
+
+
+@pytest.mark.thread_unsafe(reason="starts processes")
+def test_a_traceback_of_a_future_is_of_the_script_and_the_library_alone(run_script):
+    done = run_script(
+        "from concurrent.futures import ThreadPoolExecutor\n"
+        "with ThreadPoolExecutor(2) as pool:\n    pool.submit(int, 'x').result()\n"
+    )
+    assert done.kind == Kind.EXCEPTION and "runner" not in done.stderr
+
+
+@pytest.mark.thread_unsafe(reason="starts processes")
+def test_the_peak_of_memory_is_seen_though_it_was_short(run_script):
+    done = run_script("x = b'1' * (200 << 20); del x")
+    assert 200 * MIB < done.memory < 400 * MIB

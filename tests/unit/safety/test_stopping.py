@@ -1,0 +1,75 @@
+"""Rounds end early when further ones would not change the verdict, and only then."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from ftrun.configurations import CONFIGURATIONS
+from ftsafety.repro.blocked import settled
+from ftsafety.repro.campaign import Runs
+from ftsafety.repro.outcome import Kind, Outcome, Signature, Stopper
+from ftsafety.repro.stopping import EarlyStop, looks
+from ftsafety.repro.verdict import Pattern, judge
+
+OK, HANG = Outcome(Kind.OK, ""), Outcome(Kind.HANG, "did not end in time")
+CRASH = Outcome(Kind.SIGNAL, "SIGSEGV", signatures=(Signature("signal", "SIGSEGV", "bug.py:3 in f"),))
+ELSEWHERE = Outcome(Kind.SIGNAL, "SIGSEGV", signatures=(Signature("signal", "SIGSEGV", "bug.py:4 in g"),))
+NO_MODULE = Outcome(Kind.EXCEPTION, "ModuleNotFoundError", stopper=Stopper("module", "lxml"))
+
+
+def rounds(repeat, every_run=False, **outcomes):
+    """The number of rounds that are made, and the reason, if each configuration gives these outcomes in turn."""
+    stop = EarlyStop(repeat, every_run)
+    runs = {config: Runs(config) for config in CONFIGURATIONS}
+    for number in range(repeat):
+        for config, each in runs.items():
+            given = outcomes[config.replace("-", "_")]
+            each.outcomes.append(given[number % len(given)])
+        if stop(runs):
+            return number + 1, stop.reason
+    return repeat, stop.reason
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "made", "reason"),
+    [
+        ({"gil": [OK], "ft_gil": [OK], "ft": [CRASH]}, 5, "significant"),
+        ({"gil": [OK], "ft_gil": [CRASH], "ft": [CRASH]}, 5, "significant"),
+        ({"gil": [CRASH], "ft_gil": [CRASH], "ft": [CRASH, ELSEWHERE]}, 5, "ended alike"),
+        ({"gil": [HANG], "ft_gil": [HANG], "ft": [HANG]}, 1, "3 runs hung"),
+        ({"gil": [NO_MODULE], "ft_gil": [NO_MODULE], "ft": [NO_MODULE]}, 5, "no run got to"),
+        # A rare race needs all runs.
+        ({"gil": [OK], "ft_gil": [OK], "ft": [OK]}, 20, None),
+        ({"gil": [OK], "ft_gil": [OK], "ft": [OK, OK, OK, CRASH]}, 20, None),
+        ({"gil": [OK, CRASH], "ft_gil": [OK, CRASH], "ft": [CRASH]}, 20, None),
+    ],
+)
+def test_the_number_of_rounds(outcomes, made, reason):
+    found, said = rounds(20, **outcomes)
+    assert found == made and (said is None if reason is None else reason in said)
+    assert rounds(20, True, **outcomes) == (20, None)
+
+
+def test_looks():
+    assert looks(5) == [] and looks(6) == [5] and looks(50) == [5, 10, 20, 40]
+    assert EarlyStop(5).level == EarlyStop(50, every_run=True).level == 0.05
+    assert EarlyStop(50).level == pytest.approx(0.046)
+
+
+def test_looking_again_and_again_makes_no_more_wrong_claims():
+    """A failure of the same rate everywhere is called one of the GIL in at most 5% of 400 campaigns."""
+    draw = random.Random(5)
+    wrong = 0
+    for _ in range(400):
+        rate = draw.choice((0.05, 0.1, 0.3))
+        stop = EarlyStop(40)
+        runs = {config: Runs(config) for config in CONFIGURATIONS}
+        for _ in range(40):
+            for each in runs.values():
+                each.outcomes.append(CRASH if draw.random() < rate else OK)
+            if stop(runs):
+                break
+        wrong += judge(settled(runs), stop.level).pattern in (Pattern.WITHOUT_GIL, Pattern.FREE_THREADED)
+    assert wrong <= 20
