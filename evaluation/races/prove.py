@@ -21,6 +21,7 @@ import tempfile
 import threading
 import time
 import warnings
+import wave
 import zipfile
 from collections import Counter
 from pathlib import Path
@@ -38,12 +39,13 @@ THREADS, BATCH = 8, 8
 STATE = {
     "images_seen": lambda dataset: dataset.seen,
     "running_statistics": lambda dataset: dataset.count,
+    "class_counts": lambda dataset: sum(dataset.drawn.values()),
     "counter_under_lock": lambda dataset: dataset.seen,
     "recent_deque": lambda dataset: len(dataset.order),
     "striped_locks": lambda dataset: sum(dataset._uses),
 }
 """Datasets that count their loads, and where. The count must be right."""
-PAUSED_TOO = {"zip_shared": zipfile.__file__}
+PAUSED_TOO = {"zip_shared": zipfile.__file__, "wave_reader": wave.__file__}
 """Files that the datasets use and that have the race."""
 
 
