@@ -1,12 +1,14 @@
 """Measure the recall and the false alarms of `./twins audit`, on the planted races and the sound datasets.
 
-    python3 evaluation/races/measure.py [--out FILE] [--threadcheck DIR] [NAME...]
+    python3 evaluation/races/measure.py [--out FILE] [--keep FILE] [--peers DIR] [--tool TOOL...] [NAME...]
 
-The command line audits the datasets one after the other. With --threadcheck, threadcheck gets each of them too, as a
-script that loads the dataset in four threads: `threadcheck scan` reads it, `threadcheck run` executes it. To install
-threadcheck into DIR:
+The command line audits the datasets one after the other. With --peers, two peers get each of them too, as a script that
+loads the dataset in four threads. `threadcheck scan` reads the script, `threadcheck run` executes it. pyvft executes it
+after NumPy, torch, Pillow and fsspec were imported, since it cannot rewrite NumPy. To install the peers into DIR:
 
-    pip install --target DIR --no-deps --ignore-requires-python threadcheck==0.0.1.2
+    pip install --target DIR --no-deps --ignore-requires-python threadcheck==0.0.1.2 pyvft==0.2.0
+
+With --keep, verdicts are kept in a file, and those that are there already are not measured again.
 """
 
 import argparse
@@ -25,6 +27,7 @@ FOLDER = Path(__file__).resolve().parent
 ROOT = FOLDER.parent.parent
 DRIVER = (FOLDER / "threads_driver.py").read_text()
 REPORTED, NOTHING = "reported", "nothing"
+TOOLS = ("audit", "threadcheck scan", "threadcheck run", "pyvft")
 
 
 def files(names):
@@ -63,41 +66,61 @@ def audit(path, scratch):
     return {0: NOTHING, 1: REPORTED}.get(status, f"error {status}")
 
 
-def threadcheck(path, folder, scratch):
-    """Return threadcheck's verdicts on the dataset's lines: of reading them, and of running them in threads."""
-    source = path.read_text()
-    script = scratch / path.name
-    script.write_text(f"{source}\n\n{DRIVER}")
-    python = ["./twins", "exec", "ft", "python", "-m", "threadcheck"]
-    status, output = command([*python, "scan", str(script), "--json", "--quiet"], 300, PYTHONPATH=str(folder))
+def script(path, folder, scratch):
+    """Write the dataset's file as a script that loads it in threads; return its path, Python and the environment."""
+    file = scratch / path.name
+    file.write_text(f"{path.read_text()}\n\n{DRIVER}")
+    return file, ["./twins", "exec", "ft", "python"], {"PYTHONPATH": str(folder), "TMPDIR": str(scratch)}
+
+
+def threadcheck_scan(path, folder, scratch):
+    """Return threadcheck's verdict on the dataset's lines, from reading them."""
+    file, python, variables = script(path, folder, scratch)
+    status, output = command([*python, "-m", "threadcheck", "scan", str(file), "--json", "--quiet"], 300, **variables)
     try:
         found = json.loads(output[output.index("[") :])
-        own = [warning for warning in found if warning["line"] <= source.count("\n") and warning["severity"] != "info"]
-        scan = REPORTED if own else NOTHING
     except ValueError:
-        scan = f"error {status}"
-    status, output = command([*python, "run", str(script)], 300, PYTHONPATH=str(folder), TMPDIR=str(scratch))
+        return f"error {status}"
+    lines = path.read_text().count("\n")
+    own = [warning for warning in found if warning["line"] <= lines and warning["severity"] != "info"]
+    return REPORTED if own else NOTHING
+
+
+def threadcheck_run(path, folder, scratch):
+    """Return threadcheck's verdict on the dataset's lines, from running them in threads."""
+    file, python, variables = script(path, folder, scratch)
+    status, output = command([*python, "-m", "threadcheck", "run", str(file)], 300, **variables)
     if status == 0:
-        return scan, NOTHING
-    return scan, REPORTED if "Data races detected" in output else f"error {status}"
+        return NOTHING
+    return REPORTED if "Data races detected" in output else f"error {status}"
 
 
-def examine(path, folder, scratch):
-    """Return a row of the table: each tool's verdict."""
-    row = {"name": path.stem, "about": ast.get_docstring(ast.parse(path.read_text())), "audit": audit(path, scratch)}
-    if folder:
-        row["threadcheck scan"], row["threadcheck run"] = threadcheck(path, folder, scratch)
-    return row
+def pyvft(path, folder, scratch):
+    """Return pyvft's verdict."""
+    file, python, variables = script(path, folder, scratch)
+    status, output = command([*python, str(FOLDER / "pyvft_driver.py"), str(file)], 300, **variables)
+    verdicts = {"pyvft_driver: races": REPORTED, "pyvft_driver: none": NOTHING}
+    return next((verdict for words, verdict in verdicts.items() if words in output), f"error {status}")
+
+
+def examine(path, tools, folder, scratch, row):
+    """Fill in *row* of the table: the verdict of each of the tools that has none there."""
+    row.update(name=path.stem, about=ast.get_docstring(ast.parse(path.read_text())))
+    for tool in tools:
+        if tool not in row:
+            peer = {"threadcheck scan": threadcheck_scan, "threadcheck run": threadcheck_run, "pyvft": pyvft}.get(tool)
+            row[tool] = peer(path, folder, scratch) if peer else audit(path, scratch)
 
 
 def table(planted, rows, tools):
     """Return the table of the planted races, or of the sound datasets."""
     right = REPORTED if planted else NOTHING
-    heads = ["file", "what goes wrong in threads" if planted else "why it is safe in threads"]
-    heads += ["audit", "found" if planted else "right", *tools[1:]]
+    heads = ["file", "what goes wrong in threads" if planted else "why it is safe in threads", tools[0]]
+    heads += ["found" if planted else "right", *tools[1:]]
     lines = [f"| {' | '.join(heads)} |", f"|{'-|' * len(heads)}"]
     for row in rows:
-        cells = [row["name"], row["about"], row["audit"], "yes" if row["audit"] == right else "**no**"]
+        first = row[tools[0]]
+        cells = [row["name"], row["about"], first, "yes" if first == right else "**no**"]
         lines.append(f"| {' | '.join([*cells, *(row[tool] for tool in tools[1:])])} |")
     return lines
 
@@ -115,21 +138,29 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME", help="these alone; without: all")
     parser.add_argument("--out", type=Path, metavar="FILE", help="write the tables to this file, as Markdown")
-    parser.add_argument("--threadcheck", type=Path, metavar="DIR", help="where threadcheck is installed")
+    parser.add_argument("--keep", type=Path, metavar="FILE", help="a file of verdicts, read at first and added to")
+    parser.add_argument("--peers", type=Path, metavar="DIR", help="where threadcheck and pyvft are installed")
+    parser.add_argument("--tool", action="append", choices=TOOLS, help="this alone, or these; without: all there are")
     arguments = parser.parse_args()
-    tools = ["audit", *(["threadcheck scan", "threadcheck run"] if arguments.threadcheck else [])]
-    folder = arguments.threadcheck and arguments.threadcheck.resolve()
-    if folder and not (folder / "threadcheck").is_dir():
-        parser.error(f"{folder} does not hold threadcheck; --help says how to install it")
+    folder = arguments.peers and arguments.peers.resolve()
+    if folder and not all((folder / name).is_dir() for name in ("threadcheck", "pyvft")):
+        parser.error(f"{folder} does not hold threadcheck and pyvft; --help says how to install them")
+    tools = [tool for tool in TOOLS if (folder or tool == "audit") and tool in (arguments.tool or TOOLS)]
+    if not tools:
+        parser.error("of --tool TOOL all but audit need --peers")
     scratch = Path(tempfile.mkdtemp(prefix="races-"))
+    kept = json.loads(arguments.keep.read_text()) if arguments.keep and arguments.keep.exists() else {}
     rows = {"planted": [], "sound": []}
     try:
         for number, path in enumerate(chosen := files(arguments.names), start=1):
             start = time.monotonic()
-            row = examine(path, folder, scratch)
-            rows[path.parent.name].append(row)
-            says = ", ".join(f"{tool}: {row[tool]}" for tool in tools)
             name = f"{path.parent.name}/{path.stem}"
+            row = kept.setdefault(name, {})
+            examine(path, tools, folder, scratch, row)
+            rows[path.parent.name].append(row)
+            if arguments.keep:
+                arguments.keep.write_text(json.dumps(kept, indent=1))
+            says = ", ".join(f"{tool}: {row[tool]}" for tool in tools)
             took = f"({time.monotonic() - start:.0f} s)"
             print(f"{number}/{len(chosen)} {name}: {says} {took}", file=sys.stderr, flush=True)
     finally:
