@@ -20,9 +20,18 @@ def load(target: str) -> Any:
 
     Raises TargetError, with the user's own traceback where their code failed.
     """
-    value, path = find(target), target.rpartition(":")[2]
-    if issubclass(type(value), type) or (callable(value) and not _is_dataset(value)):
-        value = _guarded(f"calling {path}()", value)
+    return make(find(target), target)
+
+
+def is_factory(value: Any) -> bool:
+    """True if *value* is a function or class that makes a dataset, and no dataset itself."""
+    return issubclass(type(value), type) or (callable(value) and not _is_dataset(value))
+
+
+def make(value: Any, target: str) -> Any:
+    """Return the dataset of *value*, the object that *target* names: made by it, of a loader, or itself."""
+    if is_factory(value):
+        value = _guarded(f"calling {target.rpartition(':')[2]}()", value)
     if issubclass(type(value), torch.utils.data.DataLoader):
         value = value.dataset
     if not _is_dataset(value):

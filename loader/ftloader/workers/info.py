@@ -5,15 +5,32 @@ stays and gets new code, which asks the current thread first and then the global
 """
 
 import sys
+from typing import Any
 
+import torch
 from torch.utils.data import get_worker_info
 
 from ftloader.compat.torch_private import WorkerInfo
 from ftloader.compat.torch_private import collate as _torch_collate
 from ftloader.compat.torch_private import worker as _torch_worker
-from ftloader.current import acting_as, this_thread
+from ftloader.current import NO_SAMPLE, acting_as, this_thread
+from ftloader.rng.sample import sample_rng
 
-__all__ = ["WorkerInfo", "acting_as", "get_worker_info"]
+__all__ = ["WorkerInfo", "acting_as", "describe_worker", "get_worker_info"]
+
+
+class _Generators:
+    """``WorkerInfo.rng`` in worker threads: generators of the sample that the thread is loading."""
+
+    @property
+    def torch_generator(self) -> torch.Generator | None:
+        return sample_rng().torch if this_thread.sample.key is not NO_SAMPLE else None
+
+
+def describe_worker(number: int, num_workers: int, seed: int, dataset: Any) -> WorkerInfo:
+    """Return the info of a worker thread, with what ``torch.random.thread_safe_generator`` asks (torch 2.11 on)."""
+    more = {"worker_method": "thread", "rng": _Generators()} if hasattr(torch.random, "thread_safe_generator") else {}
+    return WorkerInfo(id=number, num_workers=num_workers, seed=seed, dataset=dataset, **more)
 
 
 # torch's collate_tensor_fn allocates the batch in shared memory if there is a worker info, since that meant "in another

@@ -26,7 +26,7 @@ from ftloader.diagnosis.exceptions import annotate, drop_first_frame
 from ftloader.state.shares import WorkerState, fresh_share
 from ftloader.workers.consumer_modes import ConsumerModes, own_context
 from ftloader.workers.copies import UserObjects
-from ftloader.workers.info import WorkerInfo, acting_as
+from ftloader.workers.info import acting_as, describe_worker
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +95,7 @@ class WorkerContext:
         self.share = config.states[worker_id].share  # until a batch has come of it
         self._epoch: Epoch | None = None
         self._fetcher: Fetcher | None = None
-        self.info = WorkerInfo(
-            id=worker_id, num_workers=config.num_workers, seed=config.base_seed + worker_id, dataset=own.dataset
-        )
+        self.info = describe_worker(worker_id, config.num_workers, config.base_seed + worker_id, own.dataset)
 
     def start_up(self) -> None:
         """Runs ``worker_init_fn``; once per worker."""

@@ -5,6 +5,7 @@ Lines of JSON go into the descriptor PIPE: {"progress": ..., "threads": true if 
 """
 
 import faulthandler
+import functools
 import json
 import os
 import signal
@@ -34,7 +35,9 @@ def main() -> None:
     try:
         say(progress=f"loading {wanted}", threads=False)
         with gil.noticing() as turned_on:
-            dataset = target.load(wanted)
+            found = target.find(wanted)
+            make = functools.partial(target.make, found, wanted)
+            dataset = make if target.is_factory(found) else make()
         chosen = {name: options[name] for name in ("indices", "samples", "threads", "seconds", "patience", "seed")}
         report = audit(dataset, progress=lambda text: say(progress=text, threads="threads" in text), **chosen)
         if turned_on:

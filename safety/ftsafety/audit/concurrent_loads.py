@@ -87,7 +87,7 @@ class Burster:
     def __init__(self, serial: Serial, codes: set[types.CodeType]) -> None:
         self._serial, self._codes, self._threads = serial, codes, serial.loads.threads
         # Where threads take turns, each waits for all others.
-        self._patience = max(serial.patience, 4 * serial.slowest * self._threads)
+        self._patience = max(serial.patience, 4 * serial.slowest * self._threads, 8 * serial.seconds_to_cool)
 
     def burst(self, way: Way, seed: int, deadline: float) -> Burst:
         """Run one burst, which starts no round after *deadline*. Raises Stuck if threads hang, which stay behind."""
@@ -106,8 +106,8 @@ class Burster:
             over = over or (time.monotonic() > deadline and result.rounds > 0)
             if not over:
                 result.rounds += 1
-            if way.cold:
-                self._serial.snapshot.restore()
+                if way.cold:
+                    over = not self._serial.cool()
 
         barrier = threading.Barrier(self._threads, next_round)
         done = [0] * self._threads  # each thread writes its own place
@@ -133,6 +133,7 @@ class Burster:
             with self._pausing(seed) if way.pauses else contextlib.nullcontext():
                 self._run(run, barrier, done)
         finally:
+            self._serial.warm()
             sys.setswitchinterval(before)
         result.calls = sum(done)
         result.odd = [odd for odds in found for odd in odds]

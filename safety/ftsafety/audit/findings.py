@@ -76,6 +76,13 @@ def from_serial(loads: Loads, unequal: set, overwritten: list) -> list[Finding]:
     return found
 
 
+def from_images(dataset: Any, paths: list[str]) -> list[Finding]:
+    """Return the finding of images that the dataset has opened, and that the first load decodes."""
+    if not paths:
+        return []
+    return [kinds.make("decoded-late", definition(dataset), path=paths[0], number=len(paths))]
+
+
 def from_changes(
     dataset: Any, changes: set[tuple[str, str]], written: list[Finding], second: Observed
 ) -> list[Finding]:

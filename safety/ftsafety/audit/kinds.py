@@ -2,7 +2,7 @@
 
 from typing import Any, NamedTuple
 
-from ftsafety.audit.libraries import IO_SOURCE, NUMPY_SOURCE
+from ftsafety.audit.libraries import IO_SOURCE, LIMITS, NUMPY_SOURCE
 from ftsafety.audit.report import Finding, Level
 
 
@@ -138,6 +138,21 @@ _KINDS = {
         "none needed with the default collate_fn, which copies; else return a copy from __getitem__ (.clone(), "
         ".copy()), or do not write into batches",
         "in three loads of each, for {number} of {of} samples",
+    ),
+    "raises": _Kind(
+        Level.NOTE,
+        "{keys}: loading raises with one thread too: {error.text}",
+        "This is no race, but such a sample says nothing about threads.\n{error.traceback}",
+        "repair or leave out what cannot be loaded, or audit other samples (--indices)",
+        "in each load",
+    ),
+    "decoded-late": _Kind(
+        Level.RISK,
+        "{path}, an image that threads share, is decoded by the first sample that uses it",
+        f"{{number}} images were opened when the dataset was made, and not loaded. {LIMITS['PIL'].says} "
+        f"({LIMITS['PIL'].source}). Two threads that use such an image at once both read its file.",
+        LIMITS["PIL"].remedy,
+        "not decoded before the first pass, and decoded after it",
     ),
     "state-changed": _Kind(
         Level.NOTE,

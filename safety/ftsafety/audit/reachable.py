@@ -58,6 +58,13 @@ def _is_lock_type(cls: Any) -> bool:
     return acquires and any(hasattr(cls, name) for name in _SHOWS_HELD) and not cls.__module__.startswith("asyncio")
 
 
+def is_undecoded(value: Any) -> bool:
+    """True if *value* is an image that Pillow has opened, and decodes when it is first used."""
+    return any(cls.__module__ == "PIL.ImageFile" for cls in type(value).__mro__) and bool(
+        attributes_of(value).get("tile")
+    )
+
+
 def attributes_of(value: Any) -> dict:
     """Return the attributes in the dictionary of *value*; this runs no code of the value either."""
     with contextlib.suppress(Exception):

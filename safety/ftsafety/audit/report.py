@@ -25,7 +25,7 @@ class Level(enum.StrEnum):
 VERSION = 1
 _TEXTS = dict.fromkeys(("kind", "level", "title", "where", "what", "remedy", "seen"), str)
 FORM = {
-    **dict.fromkeys(("dataset", "environment"), str),
+    **dict.fromkeys(("dataset", "environment", "unjudged"), str),
     "findings": [_TEXTS],
     **dict.fromkeys(("unconfirmed", "tried", "cannot"), [str]),
     "seconds": float,
@@ -72,6 +72,8 @@ class Report:
     cannot: list[str] = field(default_factory=list)
     """What the audit cannot prove, or could not try here."""
     seconds: float = 0.0
+    unjudged: str = ""
+    """The number of samples that raise with one thread too, in words; an empty string if none does."""
 
     @property
     def ok(self) -> bool:
@@ -95,10 +97,12 @@ class Report:
         graver = [level for level in (Level.PROBLEM, Level.RISK) if counts[level]]
         listed = ", ".join(f"{counts[level]} {level}{'s' * (counts[level] > 1)}" for level in graver)
         if counts[Level.PROBLEM]:
-            return f"not safe under threads: {listed}"
-        if counts[Level.RISK]:
-            return f"no wrong result was seen, but one is possible: {listed}"
-        return "nothing was found that is unsafe under threads, in what was tried"
+            verdict = f"not safe under threads: {listed}"
+        elif counts[Level.RISK]:
+            verdict = f"no wrong result was seen, but one is possible: {listed}"
+        else:
+            verdict = "nothing was found that is unsafe under threads, in what was tried"
+        return f"{verdict}; {self.unjudged}" if self.unjudged else verdict
 
     def __str__(self) -> str:
         order = sorted(self.findings, key=lambda finding: [*Level].index(finding.level))

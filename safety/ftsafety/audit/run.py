@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ftrun.configurations import gil_enabled
-from ftsafety.audit import findings, gil
+from ftrun.target import is_factory
+from ftsafety.audit import findings, gil, kinds
 from ftsafety.audit.at_once import AtOnce
 from ftsafety.audit.comparison import Raised
 from ftsafety.audit.concurrent_loads import Burst
@@ -14,7 +15,7 @@ from ftsafety.audit.observer import Observed
 from ftsafety.audit.reachable import Node
 from ftsafety.audit.report import Finding, Report
 from ftsafety.audit.samples import Loads, choose
-from ftsafety.audit.serial import OBSERVED, AuditError, Serial
+from ftsafety.audit.serial import OBSERVED, AuditError, Fresh, Serial
 
 __all__ = ["AuditError", "Finding", "Report", "audit"]
 
@@ -36,7 +37,8 @@ def audit(
     stay in your program; ``python -m ftsafety.audit MODULE:OBJECT`` has its own process.
 
     Args:
-        dataset: map-style or iterable-style, as for ``ftloader.DataLoader``.
+        dataset: map-style or iterable-style, as for ``ftloader.DataLoader``; or a function or class that makes it. One
+            that can be made again is also tried as its first load finds it: images not decoded, files not opened.
         indices: what to load. By default *samples* random indices, including the first and the last.
         samples: number of samples; of an iterable-style dataset, for each worker.
         seconds: how long *threads* load at once; the second look takes at most as long again.
@@ -51,12 +53,13 @@ def audit(
     if threads < 2:
         raise ValueError("threads= must be at least 2")
     say = progress or (lambda text: None)
-    loads = choose(dataset, indices, samples, threads, seed)
-    serial = Serial(loads, patience)
-    report = Report(_describe(loads), f"{gil.describe()}; {threads} threads")
     begin = time.monotonic()
     with gil.noticing() as turned_on:
+        fresh = Fresh(dataset) if is_factory(dataset) else None
+        loads = choose(fresh.first if fresh else dataset, indices, samples, threads, seed)
+        serial = Serial(loads, patience, fresh)
         codes, observed = _observe(serial, say)
+    report = Report(_describe(loads), f"{gil.describe()}; {threads} threads")
     if observed is None:
         report.findings.append(serial.in_own_thread())
         how = "by another thread than the one that made the dataset, and by that one"
@@ -70,6 +73,8 @@ def audit(
         report.findings += [*suspects, *_of_one_thread(serial, say)]
         report.findings += [*findings.from_changes(dataset, serial.changes, suspects, second), *scratch]
         report.findings += gil.findings(turned_on)
+        say("loading from a dataset made again" if fresh else "loading from the dataset as it was at first")
+        serial.try_fresh()
         at_once = AtOnce(serial, codes, seconds, seed, say)
         report.findings += at_once.run(suspects + scratch)
         report.unconfirmed += at_once.unconfirmed
@@ -95,6 +100,7 @@ def _observe(
 def _of_one_thread(serial: Serial, say: Callable[[str], None]) -> list[Finding]:
     """Return findings of loads by one thread at a time."""
     found = findings.from_serial(serial.loads, serial.unequal, serial.shared_memory)
+    found += findings.from_images(serial.loads.dataset, serial.decoded_late)
     found += serial.alone(serial.aliases)
     keys = [key for key in serial.loads.keys if key not in serial.unequal]
     keys = keys[:: -(-len(keys) // OBSERVED) or 1]
@@ -139,10 +145,14 @@ def _say_what_was_tried(report: Report, bursts: list[Burst], serial: Serial, fun
         cannot.append(f"whether all of {loads.shown(opaque)} is right: of some parts only the type can be compared")
     if serial.unequal:
         cannot.append(f"whether the values of {loads.shown(serial.unequal)} are right, since they differ serially too")
-    failing = {key: got.text for key, got in serial.reference.items() if isinstance(got, Raised)}
+    failing = {key: got for key, got in serial.reference.items() if isinstance(got, Raised)}
     if failing:
-        text = next(iter(failing.values()))
-        cannot.append(f"anything about {loads.shown(failing)}: loading raises with one thread too ({text})")
+        first = next(iter(failing.values()))
+        report.findings.append(kinds.make("raises", first.line, keys=loads.shown(failing), error=first))
+        units = loads.unit if len(loads.keys) == 1 else loads.units
+        report.unjudged = f"{len(failing)} of {len(loads.keys)} {units} could not be judged"
+    if serial.only_first:
+        cannot.append(f"what the first load alone does, in objects that are not restored: {serial.only_first}")
     if gil_enabled():
         cannot.append(
             "what happens without the GIL: it is on here, which hides races; audit with a free-threaded "

@@ -17,7 +17,7 @@ from ftloader.current import enter_sample, sample_scope
 from ftloader.diagnosis.call_site import is_user_code, treat_as_engine
 from ftloader.workers.consumer_modes import ConsumerModes, own_context
 from ftloader.workers.copies import UserObjects, copies_for_workers
-from ftloader.workers.info import WorkerInfo, acting_as
+from ftloader.workers.info import acting_as, describe_worker
 from ftsafety.audit.comparison import Frozen, Raised, freeze
 from ftsafety.audit.reachable import is_a
 
@@ -184,4 +184,4 @@ def stuck(threads: list[threading.Thread], seconds: float) -> Stuck:
 
 
 def _worker(number: int, threads: int, dataset: Any) -> contextlib.AbstractContextManager:
-    return acting_as(WorkerInfo(id=number, num_workers=threads, seed=BASE_SEED + number, dataset=dataset))
+    return acting_as(describe_worker(number, threads, BASE_SEED + number, dataset))

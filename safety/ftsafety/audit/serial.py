@@ -1,5 +1,6 @@
 """Loads by one thread at a time: the reference, and everything that is no race."""
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable
@@ -11,21 +12,37 @@ from ftsafety.audit.comparison import Frozen, Raised, difference, freeze
 from ftsafety.audit.monitoring import discovering
 from ftsafety.audit.observer import Observed, Observer
 from ftsafety.audit.report import Finding
-from ftsafety.audit.samples import IndexedLoads, Loads, attempt, outcome, stuck, thread
+from ftsafety.audit.samples import IndexedLoads, Loads, attempt, outcome, raised, stuck, thread
 
 OBSERVED = 6
 """Samples that each thread loads while its lines are watched."""
+_SLOW = 60.0
+"""Seconds above which a dataset is not made again."""
 
 
 class AuditError(Exception):
     """The dataset cannot be audited; the text says why."""
 
 
+class Fresh:
+    """A function that makes the dataset, the dataset that it made first, and the seconds that this took."""
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        begin = time.monotonic()
+        self.make, self.first = make, make()
+        self.seconds = time.monotonic() - begin
+
+
 class Serial:
     """The samples as one thread loads them. Driven by one thread; those of `alone` run one at a time, without locks."""
 
-    def __init__(self, loads: Loads, patience: float) -> None:
+    def __init__(self, loads: Loads, patience: float, fresh: Fresh | None = None) -> None:
         self.loads, self.patience = loads, patience
+        self._fresh, self._dataset = fresh, loads.dataset
+        self.only_first = ""
+        """Why the dataset cannot be made again, which would show what only the first load does."""
+        self.decoded_late: list[str] = []
+        """Paths of images that the dataset has opened, and that the first load decodes."""
         self.snapshot = reachable.Snapshot(reachable.walk(loads.dataset))
         self.reference: dict[Any, Frozen] = {}
         self.unequal: set = set()
@@ -40,8 +57,57 @@ class Serial:
         """Seconds of the slowest sample."""
         self._loaded = 0
 
-    def alone(self, work: Callable[[], Any]) -> Any:
+    def cool(self) -> bool:
+        """Load from a dataset as it was at first: made again if it can be, else with its attributes restored.
+
+        False if it could be made again before, and cannot now.
+        """
+        self.snapshot.restore()
+        if self._fresh:
+            try:
+                self.loads.dataset = self.alone(self._fresh.make, max(self.patience, 4 * self._fresh.seconds))
+            except AuditError as error:
+                self.only_first = f"made again, {error}"
+            except Exception as error:
+                self.only_first = f"the dataset cannot be made again and again ({raised(error).text})"
+            if self.only_first:
+                self._fresh = None
+                return False
+        return True
+
+    def warm(self) -> None:
+        """Load from the dataset that was loaded before."""
+        self.loads.dataset = self._dataset
+
+    @property
+    def seconds_to_cool(self) -> float:
+        """Seconds that making the dataset again takes."""
+        return self._fresh.seconds if self._fresh else 0.0
+
+    def try_fresh(self) -> None:
+        """Load from a dataset made again. If its samples differ, give it up."""
+        if self._fresh is None:
+            self.only_first = (
+                "the dataset was given as an object, which was loaded before threads loaded it. Give a function that "
+                "makes it instead (data.py:make_dataset)"
+            )
+        elif self._fresh.seconds > _SLOW:
+            self.only_first = f"the dataset is not made again, since that takes {self._fresh.seconds:.0f} s"
+        else:
+            with contextlib.suppress(AuditError):
+                if self.cool():
+                    self.only_first = "made again, it hangs"
+                    other = self.alone(lambda: {key: how for key in self.loads.keys if (how := self.differs(key))})
+                    other = {key: how for key, how in other.items() if key not in self.unequal}
+                    key, how = next(iter(other.items()), (None, ""))
+                    self.only_first = how and f"made again, it gives other samples ({self.loads.unit} {key!r}: {how})"
+        if self.only_first:
+            self._fresh = None
+        self.warm()
+
+    def alone(self, work: Callable[[], Any], patience: float = 0) -> Any:
         """Return ``work()``, done in a thread of its own: a dataset that hangs there is no race. Raises AuditError."""
+        patience = patience or self.patience
         result: Future = Future()
 
         def run() -> None:
@@ -55,10 +121,10 @@ class Serial:
         # Each sample gets a time limit of its own.
         loaded = -1
         while alone.is_alive():
-            alone.join(self.patience)
+            alone.join(patience)
             if alone.is_alive() and loaded == self._loaded:
                 everyone = [t for t in threading.enumerate() if t.name.startswith("audit-")]
-                hang = stuck(everyone, self.patience)
+                hang = stuck(everyone, patience)
                 raise AuditError(f"the dataset hangs with one thread at a time, so it is no race:\n{hang.stacks}")
             loaded = self._loaded
         return result.result()
@@ -78,10 +144,12 @@ class Serial:
     def passes(self) -> set:
         """Load all samples three times, the first for the reference; return the functions that ran."""
         keys = self.loads.keys
-        files = reachable.watched_files(reachable.walk(self.loads.dataset))
-        with discovering(files) as codes:
+        nodes = reachable.walk(self.loads.dataset)
+        images = [node for node in nodes if reachable.is_undecoded(node.value)]
+        with discovering(reachable.watched_files(nodes)) as codes:
             for key in keys:
                 self.reference[key] = self.one(key)[0]
+        self.decoded_late = [node.path for node in images if not reachable.is_undecoded(node.value)]
         self.changes, arrays = set(self.snapshot.changes()), set(self.snapshot.overwritten())
         # The second pass is in reverse order and finds the dataset warm; the third is like the first. An array that is
         # written once, for the first sample, is a cache. Only one written for every sample is scratch memory.

@@ -15,6 +15,7 @@ from ftsafety.audit import audit as full_audit
 from ftsafety.audit.aliases import shared_part
 from ftsafety.audit.comparison import difference, freeze
 from ftsafety.audit.report import Finding
+from tests.thread_safe_generator import torch_has_thread_safe_generator  # noqa: F401  # a fixture
 
 pytestmark = pytest.mark.thread_unsafe(reason="watches the whole process, and starts threads enough")
 
@@ -145,6 +146,20 @@ def test_global_randomness_is_distinguished_from_a_race(suspects):
     assert "results-differ" not in kinds(report)
 
 
+class Augmented(torch.utils.data.Dataset):
+    def __len__(self):
+        return 8
+
+    def __getitem__(self, index):
+        return index + torch.rand(3, generator=torch.random.thread_safe_generator())
+
+
+@pytest.mark.usefixtures("torch_has_thread_safe_generator")
+def test_torchs_thread_safe_generator_is_no_global_one():
+    report = audit(Augmented())
+    assert kinds(report) == set(), str(report)
+
+
 def test_what_differs_serially_too_is_no_race(suspects):
     report = audit(suspects.DifferentEachTime())
     assert kinds(report) == {"not-repeatable"}
@@ -195,6 +210,27 @@ def test_what_cannot_be_audited(suspects):
         audit([])
     with pytest.raises(ValueError, match="threads"):
         audit([1], threads=1)
+
+
+class OneBroken:
+    def __len__(self):
+        return 3
+
+    def __getitem__(self, index):
+        if index == 1:
+            raise OSError("half a file")
+        return index
+
+
+def test_a_sample_that_always_raises_is_a_note_and_in_the_verdict():
+    report = audit(OneBroken())
+    finding = the(report, "raises")
+    assert report.ok and finding.level == "note"
+    assert finding.title == "index 1: loading raises with one thread too: OSError: half a file"
+    assert finding.where.endswith('raise OSError("half a file")')
+    assert report.verdict.endswith("in what was tried; 1 of 3 indices could not be judged")
+    assert report.verdict in str(report) and report.to_dict()["verdict"] == report.verdict
+    assert Report.from_dict(report.to_dict()).verdict == report.verdict
 
 
 def test_a_report_survives_json(suspects):

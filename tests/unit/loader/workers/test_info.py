@@ -11,8 +11,9 @@ import torch.utils.data
 import torch.utils.data._utils.worker
 from torch.utils.data import get_worker_info as imported_at_the_top
 
-from ftloader import DataLoader
+from ftloader import DataLoader, sample_rng
 from tests.datasets import Rows
+from tests.thread_safe_generator import torch_has_thread_safe_generator  # noqa: F401  # a fixture
 from tests.worker_threads import PREFIX
 
 pytestmark = pytest.mark.timeout(60)
@@ -66,6 +67,24 @@ def test_info_is_read_only_and_printable():
         list(dl)
 
 
+@pytest.mark.usefixtures("torch_has_thread_safe_generator")
+def test_torchs_thread_safe_generator_is_that_of_the_sample():
+    def draw(index):
+        generator = torch.random.thread_safe_generator()
+        assert generator is sample_rng().torch
+        return torch.rand(3, generator=generator)
+
+    def epoch(workers):
+        seed = torch.Generator().manual_seed(0)
+        return [
+            *DataLoader(Rows(6, draw), batch_size=None, num_workers=workers, worker_method="thread", generator=seed)
+        ]
+
+    before = torch.get_rng_state()
+    assert torch.equal(torch.stack(epoch(1)), torch.stack(epoch(3)))
+    assert torch.equal(before, torch.get_rng_state())
+
+
 def test_global_generators_are_left_alone():
     torch.manual_seed(1)
     np.random.seed(1)
@@ -99,7 +118,7 @@ def test_operations_in_a_worker_start_no_threads(run_program):
     body = """
 import os
 import torch
-from ftloader import DataLoader
+from ftloader import DataLoader, sample_rng
 
 class Threads:
     def __len__(self):

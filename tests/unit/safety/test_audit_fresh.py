@@ -1,0 +1,92 @@
+"""Datasets that a function makes: the first load of a new one is tried too."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from ftsafety.audit import audit
+
+pytestmark = pytest.mark.thread_unsafe(reason="watches the whole process, and starts threads enough")
+
+
+class Opened:
+    """Tiles of images that are opened when the dataset is made, and decoded when they are first used."""
+
+    def __init__(self, folder):
+        self.images = [Image.open(path) for path in sorted(folder.glob("*.png"))]
+
+    def __len__(self):
+        return 4 * len(self.images)
+
+    def __getitem__(self, index):
+        image, part = divmod(index, 4)
+        return np.asarray(self.images[image].crop((64 * part, 0, 64 * part + 64, 256)))
+
+
+@pytest.fixture
+def folder(tmp_path):
+    pixels = np.random.default_rng(0).integers(0, 256, (256, 256, 3), dtype=np.uint8)
+    for number in range(3):
+        Image.fromarray(pixels ^ number).save(tmp_path / f"{number}.png")
+    return tmp_path
+
+
+@pytest.mark.slow(cases=1)
+def test_images_opened_early_and_decoded_by_threads(folder):
+    report = audit(lambda: Opened(folder), seconds=20, threads=8)
+    assert not report.ok, str(report)
+    kinds = {finding.kind for finding in report.findings}
+    assert "decoded-late" in kinds and kinds & {"results-differ", "exception"}, str(report)
+    assert not [text for text in report.cannot if "first load" in text]
+
+
+def test_images_opened_early_in_a_dataset_that_is_given_as_an_object(folder):
+    report = audit(Opened(folder), seconds=0.1, threads=2)
+    (finding,) = [finding for finding in report.findings if finding.kind == "decoded-late"]
+    assert finding.level == "risk" and "dataset.images[0]" in finding.title and "load()" in finding.remedy
+    assert any("the dataset was given as an object" in text for text in report.cannot)
+
+
+class Numbers:
+    def __init__(self, offset=0):
+        self.offset = offset
+
+    def __len__(self):
+        return 8
+
+    def __getitem__(self, index):
+        return torch.tensor([index + self.offset])
+
+
+class Once:
+    def __init__(self):
+        self.made = 0
+
+    def __call__(self):
+        self.made += 1
+        if self.made > 1:
+            raise FileExistsError("cache is there")
+        return Numbers()
+
+
+offsets = itertools.count()
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (Numbers, ""),
+        (Numbers(), "the dataset was given as an object"),
+        (lambda: Numbers(next(offsets)), "made again, it gives other samples (index 0: "),
+        (Once(), "cannot be made again and again (FileExistsError: cache is there)"),
+    ],
+    ids=["a class", "an object", "other samples", "only once"],
+)
+def test_what_is_made_again_and_what_cannot_be(make, words):
+    report = audit(make, seconds=0.1, threads=2)
+    assert report.ok, str(report)
+    said = [text for text in report.cannot if "first load" in text]
+    assert bool(said) == bool(words) and all(words in text for text in said), said
