@@ -17,6 +17,7 @@ import os
 import subprocess
 import sys
 import sysconfig
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -113,8 +114,9 @@ def judge_modules(
 ) -> Iterator[Verdict]:
     """Do the same for (name, version, modules, extension modules) of each, which are also looked for in *folders*.
 
-    Raises subprocess.TimeoutExpired if a child takes longer than *timeout* seconds.
+    Raises subprocess.TimeoutExpired if the children take longer than *timeout* seconds together.
     """
+    deadline = None if timeout is None else time.monotonic() + timeout
     while waiting:
         done = subprocess.run(
             command(sys.executable, "ftrun.imports"),
@@ -125,7 +127,7 @@ def judge_modules(
             input=json.dumps(waiting),
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            timeout=timeout,
+            timeout=deadline and max(0.0, deadline - time.monotonic()),
         )
         verdicts = [Verdict(**json.loads(line)) for line in done.stdout.splitlines()]
         yield from verdicts

@@ -1,5 +1,6 @@
 """MODULE:OBJECT, the name of a dataset or another object, and how it is looked up."""
 
+import contextlib
 import importlib
 import importlib.util
 import os
@@ -32,8 +33,11 @@ def make(value: Any, target: str) -> Any:
     """Return the dataset of *value*, the object that *target* names: made by it, of a loader, or itself."""
     if is_factory(value):
         value = _guarded(f"calling {target.rpartition(':')[2]}()", value)
-    if issubclass(type(value), torch.utils.data.DataLoader):
-        value = value.dataset
+    loader, depth = value, 0
+    while loader is not None and not issubclass(type(loader), torch.utils.data.DataLoader) and depth < 10:
+        loader, depth = native_attribute(loader, "__wrapped__"), depth + 1  # behind a proxy, such as wrapt's
+    if issubclass(type(loader), torch.utils.data.DataLoader):
+        value = loader.dataset
     if not _is_dataset(value):
         raise TargetError(
             f"{target} gives a {type(value).__name__}, which is no dataset: it has neither __getitem__ nor is it a "
@@ -53,6 +57,16 @@ def find(target: str) -> Any:
             public = sorted(known for known in dir(value) if not known.startswith("_"))
             raise TargetError(f"{module_name} has no {path}; it has {', '.join(public[:20]) or 'nothing'}") from None
     return value
+
+
+def native_attribute(value: Any, name: str) -> Any:
+    """Return the attribute *name* that *value* has by a slot or C code, or None; runs no Python code of *value*."""
+    with contextlib.suppress(Exception):
+        for cls in type.__getattribute__(type(value), "__mro__"):
+            member = type.__getattribute__(cls, "__dict__").get(name)
+            if type(member) in (types.GetSetDescriptorType, types.MemberDescriptorType):
+                return member.__get__(value)
+    return None
 
 
 def _is_dataset(value: Any) -> bool:

@@ -158,9 +158,10 @@ def _brief(value: Frozen) -> str:
 def _values(here: Frozen, reference: Frozen) -> str:
     if not isinstance(here.data, bytes) or here.form == ("pickled",) or here.kind in ("bytes", "float"):
         return f"{_atom(here)} instead of {_atom(reference)}"
-    dtype = np.dtype("u1")
-    with contextlib.suppress(IndexError, AttributeError, TypeError):  # an image's mode or bfloat16: byte by byte
-        dtype = np.dtype(here.form[0].removeprefix("torch."))
+    dtype = np.dtype("u1")  # of an image, whose mode "L" is a code of NumPy too
+    with contextlib.suppress(IndexError, AttributeError, TypeError):  # NumPy has no bfloat16: byte by byte
+        if here.form[0].startswith(("torch.", "<", ">", "|", "=")):
+            dtype = np.dtype(here.form[0].removeprefix("torch."))
     mine, theirs = np.frombuffer(here.data, dtype), np.frombuffer(reference.data, dtype)
     if len(mine) != len(theirs):
         return f"{len(mine)} values instead of {len(theirs)}"

@@ -1,12 +1,14 @@
 """Findings made from observations."""
 
+import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ftsafety.audit import kinds
 from ftsafety.audit.comparison import Raised
 from ftsafety.audit.concurrent_loads import Burst, Odd
-from ftsafety.audit.libraries import LIMITS, ONLY_SHARED
+from ftsafety.audit.draws import Draw
+from ftsafety.audit.libraries import CONNECTIONS, LIMITS, ONLY_SHARED
 from ftsafety.audit.observer import Observed, Write, definition, line_naming
 from ftsafety.audit.reachable import Node
 from ftsafety.audit.report import Finding, Level
@@ -16,12 +18,7 @@ from ftsafety.audit.samples import Loads
 def from_observation(first: Observed, second: Observed, nodes: list[Node]) -> list[Finding]:
     """Return findings that two observations agree on."""
     writes, draws = sorted(first.writes & second.writes), sorted(first.draws & second.draws)
-    return [
-        *map(_write, writes),
-        *_moves(first, second),
-        *(kinds.make("global-random", draw.line, name=draw.name, generator=draw.generator) for draw in draws),
-        *_limits(second, nodes),
-    ]
+    return [*map(_write, writes), *_moves(first, second), *map(_draw, draws), *_limits(second, nodes)]
 
 
 def _write(write: Write) -> Finding:
@@ -33,6 +30,17 @@ def _write(write: Write) -> Finding:
     elif write.kind == "call" and ("ndarray" in target or "tensor" in target):
         kind = "unguarded-write array"
     return kinds.make(kind, write.line, target=target)
+
+
+def softened(found: list[Finding], harmless: set[Write]) -> list[Finding]:
+    """Return the findings, with notes in place of those of *harmless* writes."""
+    notes = {_write(write): kinds.make("same-value", write.line, target=write.target) for write in harmless}
+    return [notes.get(finding, finding) for finding in found]
+
+
+def _draw(draw: Draw) -> Finding:
+    remedy = kinds.remedy_of_draw(draw.name, draw.generator, f"{draw.line.filename}:{draw.line.number}")
+    return kinds.make("global-random", draw.line, name=draw.name, generator=draw.generator, remedy=remedy)
 
 
 def _moves(first: Observed, second: Observed) -> Iterator[Finding]:
@@ -59,7 +67,12 @@ def _limits(seen: Observed, nodes: list[Node]) -> Iterator[Finding]:
     shared: dict[str, str] = {}
     for node in nodes:
         shared.setdefault(type(node.value).__module__.partition(".")[0].lstrip("_"), node.path)
-    for name, limit in LIMITS.items():
+    modules = {name: sys.modules.get(name) for name in shared}
+    # PEP 249: threads may not share the connections of a module with threadsafety 0 or 1.
+    unshared = {
+        name: CONNECTIONS for name, module in modules.items() if getattr(module, "threadsafety", None) in (0, 1)
+    }
+    for name, limit in (unshared | LIMITS).items():
         called = seen.libraries.get(name)
         if name in shared or (called and name not in ONLY_SHARED):
             yield kinds.make("known-limit", called or f"{shared[name]} is of {name}", name=name, limit=limit)

@@ -41,7 +41,12 @@ def noticing() -> Iterator[list[tuple[str, str]]]:
     def notice(message, category, filename, lineno, file=None, line=None):
         match = _MESSAGE.search(str(message))
         if match:
-            found.append((match[1], f"{filename}:{lineno}"))
+            # The warning names the import system, whose frames lie between the import and this one.
+            frame = sys._getframe(1)
+            skipped = ("<frozen importlib", warnings.__file__)
+            while frame.f_back and frame.f_code.co_filename.startswith(skipped):
+                frame = frame.f_back
+            found.append((match[1], f"{frame.f_code.co_filename}:{frame.f_lineno}"))
         else:
             show(message, category, filename, lineno, file, line)
 
@@ -52,7 +57,10 @@ def noticing() -> Iterator[list[tuple[str, str]]]:
 
 
 def turns_on(names: list[str], seconds: float = 60) -> str | None:
-    """Return the first of the modules *names* whose import turns the GIL on, in a fresh interpreter."""
+    """Return the first of the modules *names* whose import turns the GIL on, in a fresh interpreter.
+
+    None too if all imports together take longer than *seconds*.
+    """
     with contextlib.suppress(subprocess.TimeoutExpired):
         folders = [folder or os.getcwd() for folder in sys.path]  # a module may be next to the dataset's file
         verdicts = imports.judge_modules([(name, "", [name], []) for name in names], seconds, folders)

@@ -38,6 +38,20 @@ POSITIONS = {
 }
 """What may happen to a shared position, and the remedy."""
 
+
+def remedy_of_draw(name: str, generator: str, where: str) -> str:
+    """Return what to write in place of the draw *name* at *where* ("file:line")."""
+    function = name.rpartition(".")[2]
+    if "seed" in function:
+        return f"at {where} leave {function}() out: ftloader.sample_rng() is seeded for each sample"
+    if generator.startswith("NumPy"):
+        calls = "random(), integers(), standard_normal(), shuffle(), choice()"
+        return f"at {where} use ftloader.sample_rng().numpy instead: {calls} and others"
+    if generator.startswith("torch"):
+        return f"at {where} give {function}() the argument generator=ftloader.sample_rng().torch"
+    return f"at {where} write ftloader.sample_rng().python.{function}(...)"
+
+
 _WRITES = {
     "checked": (
         "{target} is looked at and then written, by several threads without a lock",
@@ -65,6 +79,13 @@ _WRITES = {
         MIXTURE,
         "use a local variable for what belongs to one sample; else a lock around all lines that belong together",
     ),
+    "cycle": (
+        "several threads take the next element of {target} without a lock",
+        "The cycle hands an element out again, also while another thread still uses it. A buffer then holds parts of "
+        "two samples.",
+        "allocate the buffer in each call, or keep one per thread (threading.local); or keep free buffers in a "
+        "queue.SimpleQueue: get() one at first, put() it back once the sample is copied",
+    ),
     "call": (
         "several threads change {target} without a lock",
         "The call itself is atomic, but not together with what the line does before and after it.",
@@ -80,6 +101,13 @@ _KINDS = {
         "Two threads that read the same value write the same result, and one update is gone.",
         "put a lock around the line, or count per thread (threading.local) and add up at the end",
         _WRITTEN,
+    ),
+    "same-value": _Kind(
+        Level.NOTE,
+        "{target} is written by several threads without a lock, but always with the same value",
+        "Two threads may both make the value, and either is right. The value holds no file position.",
+        "none needed; a lock around the test and the write saves making the value twice",
+        "in two passes in opposite orders; and no thread got a wrong sample",
     ),
     "late-thread-local": _Kind(
         Level.NOTE,
@@ -101,8 +129,7 @@ _KINDS = {
         "{name}() uses {generator}",
         "All threads share this generator: which sample gets which number depends on the order of the threads, "
         "so a fixed seed does not repeat the results.",
-        "use the sample's own generator: ftloader.sample_rng().python, .numpy or .torch; where the line is a "
-        "library's, put a transform of your own in its place",
+        "{remedy}; where the line is a library's, put a transform of your own in its place",
         f"called {_TWICE}",
     ),
     "known-limit": _Kind(
@@ -174,7 +201,8 @@ _KINDS = {
         Level.PROBLEM,
         "no thread but the one that made the dataset can use it: {error.text}",
         "Worker threads load samples, and another thread makes the dataset.\n{error.traceback}",
-        "make it once per thread (threading.local), in __getitem__, when it is first needed",
+        "make it once per thread, in __getitem__, when it is first needed: `if not hasattr(self.local, 'connection'): "
+        "self.local.connection = connect(...)`, where self.local is a threading.local()",
         "it failed twice in another thread, and worked twice in the thread that made the dataset",
     ),
     "other-in-makers-thread": _Kind(

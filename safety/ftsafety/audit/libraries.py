@@ -57,6 +57,11 @@ LIMITS: dict[str, Limit] = {
         "draw under a lock, without pyplot (matplotlib.figure.Figure)",
         "https://matplotlib.org/stable/users/faq.html#work-with-threads",
     ),
+    "http": Limit(
+        "an HTTPConnection has one request at a time: its response must be read before the next request is sent",
+        "one connection per thread (threading.local), or one per sample",
+        "https://docs.python.org/3/library/http.client.html#http.client.HTTPConnection.getresponse",
+    ),
     "zipfile": Limit(
         "a ZipFile guards the position of its file, but counts its open members without a lock: without the GIL a "
         'lost count closes the file while others read ("seek of closed file")',
@@ -70,7 +75,14 @@ LIMITS: dict[str, Limit] = {
     ),
 }
 
-ONLY_SHARED = frozenset({"PIL"})
+CONNECTIONS = Limit(
+    "its threadsafety is 0 or 1: threads may not share its connections, nor their cursors",
+    "one connection per thread (threading.local), opened in __getitem__; or a pool, from which each sample takes one",
+    "https://peps.python.org/pep-0249/#threadsafety",
+)
+"""The limit of a database module with ``threadsafety`` 0 or 1."""
+
+ONLY_SHARED = frozenset({"PIL", "http"})
 """Libraries of no concern unless the dataset refers to an object of theirs, which threads then share."""
 
 IO_SOURCE = "https://docs.python.org/3/library/io.html#multi-threading"

@@ -8,6 +8,7 @@ import collections
 import contextlib
 import dis
 import functools
+import itertools
 import sys
 import threading
 import types
@@ -47,7 +48,7 @@ class Write(NamedTuple):
     line: Line
     target: str
     kind: str
-    """"augmented", "checked", "item", "attribute", "call" or "global"."""
+    """"augmented", "checked", "item", "attribute", "call", "cycle" or "global"."""
     per_thread: bool
     """True if only one thread reads what is written: a threading.local, or a key that is the thread's number."""
 
@@ -101,6 +102,7 @@ class Observer:
         self._turns: dict[int, _Turn] = {}  # by thread
         self._last: tuple[Line, bool, dict, bool] | None = None
         self._open_before: set[file_positions.OpenFile] = set()
+        self._held_before: set[int] = set()  # ids of locks that were held before the sample, by no thread of a turn
         self.seen = Observed(has_locks=bool(self._locks))
 
     def observe(self, keys: list) -> Observed:
@@ -146,6 +148,7 @@ class Observer:
 
     def _watched_load(self, key: Any, number: int) -> None:
         self._turns.setdefault(threading.get_ident(), _Turn())
+        self._held_before = {id(lock) for lock in self._locks if is_held(lock)}
         before = file_positions.positions(self._files)
         self._open_before = set(before)
         self._last = (self._place, True, before, False)
@@ -184,7 +187,9 @@ class Observer:
         module = _module_of(function, receiver)
         if module:
             self.seen.libraries.setdefault(module, line)
-        if function is setattr:
+        if function is next and is_a(argument, itertools.cycle):
+            self._record(frame, argument, "an itertools.cycle", "cycle")
+        elif function is setattr:
             own = is_a(argument, threading.local)
             self._record(frame, argument, "an attribute by setattr()", "attribute", per_thread=own)
         elif is_a(receiver, torch.Tensor):
@@ -226,13 +231,14 @@ class Observer:
 
     def _guarded(self, frame: types.FrameType | None) -> bool:
         """True if this thread holds a lock to which the dataset or the running code refers."""
-        if any(is_held(lock) for lock in self._locks):
+        if any(id(lock) not in self._held_before and is_held(lock) for lock in self._locks):
             return True
         while frame is not None and frame.f_code in self._codes:
             # Of the object itself too: a lock made after the observation began.
             for variables in (frame.f_locals, frame.f_globals, attributes_of(frame.f_locals.get("self"))):
-                if any(is_lock(value) and is_held(value) for value in list(variables.values())):
-                    return True
+                for value in list(variables.values()):
+                    if is_lock(value) and id(value) not in self._held_before and is_held(value):
+                        return True
             frame = frame.f_back
         return False
 
@@ -287,7 +293,8 @@ def line_naming(codes: set[types.CodeType], attribute: str) -> Line | None:
 
 
 def _is_this_thread(key: Any, text: str) -> bool:
-    if type(key) is int and key in (threading.get_ident(), threading.get_native_id()):
+    numbers = (threading.get_ident(), threading.get_native_id())
+    if any(type(part) is int and part in numbers for part in (key if type(key) is tuple else (key,))):
         return True
     return any(name in text for name in ("get_ident", "current_thread", "get_native_id"))
 

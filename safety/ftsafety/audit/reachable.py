@@ -19,6 +19,7 @@ import numpy as np
 import torch
 
 from ftloader.diagnosis.call_site import is_user_code
+from ftrun.target import native_attribute
 from ftsafety.audit.libraries import LIMITS
 
 _LIMIT = 20_000
@@ -67,10 +68,8 @@ def is_undecoded(value: Any) -> bool:
 
 def attributes_of(value: Any) -> dict:
     """Return the attributes in the dictionary of *value*; this runs no code of the value either."""
-    with contextlib.suppress(Exception):
-        found = object.__getattribute__(value, "__dict__")
-        return found if is_a(found, dict) else {}
-    return {}
+    found = native_attribute(value, "__dict__")
+    return found if type(found) is dict else {}
 
 
 @dataclass(frozen=True)
@@ -113,6 +112,8 @@ def _children(node: Node) -> Iterator[tuple[str, Any]]:
         yield from ((".func", value.func), (".args", value.args), (".keywords", value.keywords))
     elif is_a(value, types.MethodType):
         yield ".__self__", value.__self__
+    elif (wrapped := native_attribute(value, "__wrapped__")) is not None:  # a proxy, such as wrapt's
+        yield "", wrapped
     elif is_a(value, types.FunctionType):
         for name, cell in zip(value.__code__.co_freevars, value.__closure__ or (), strict=True):
             with contextlib.suppress(ValueError):  # empty
@@ -181,8 +182,8 @@ class Snapshot:
                         self._arrays.append((node, digest))
                         left -= _bytes(node.value)
                 if is_a(node.value, _CONTAINERS):
-                    if len(node.value) <= _COPIED:
-                        self._saved.append((node, node.value.copy()))
+                    if _base(node.value).__len__(node.value) <= _COPIED:
+                        self._saved.append((node, _contents(node.value)))
                 elif _is_users(node.value):
                     self._saved.append((node, dict(attributes_of(node.value))))
 
@@ -191,19 +192,20 @@ class Snapshot:
         for node, saved in self._saved:
             current: Any = node.value if is_a(node.value, _CONTAINERS) else attributes_of(node.value)
             with contextlib.suppress(Exception):
-                if not _same(current, saved):
-                    current.clear()
-                    add = current.extend if is_a(current, (list, collections.deque)) else current.update
-                    add(saved)
+                if not _same(_contents(current), saved):
+                    base: Any = _base(current)
+                    base.clear(current)
+                    (base.extend if hasattr(base, "extend") else base.update)(current, saved)
 
     def changes(self) -> list[tuple[str, str]]:
         """Return (path, change) of everything that has changed since."""
         found = []
         for node, saved in self._saved:
             if is_a(node.value, _CONTAINERS):
-                with contextlib.suppress(Exception):  # a container's own methods may raise
-                    if not _same(node.value, saved):
-                        found.append((node.path, f"{len(saved)} entries before, {len(node.value)} after"))
+                with contextlib.suppress(Exception):  # the comparison of a set's elements may raise
+                    now = _contents(node.value)
+                    if not _same(now, saved):
+                        found.append((node.path, f"{len(saved)} entries before, {len(now)} after"))
                 continue
             current = attributes_of(node.value)
             for name in sorted({*saved, *current}, key=str):
@@ -246,6 +248,19 @@ def _is_users(value: Any) -> bool:
     return is_a(value, torch.utils.data.Dataset) or any(
         is_user_code(_file_of(cls)) for cls in type(value).__mro__ if cls is not object
     )
+
+
+def _base(value: Any) -> Any:
+    """Return the class of the standard library that *value*, a container, is of. Its methods run none of a user's."""
+    return next(kind for kind in (collections.OrderedDict, *_CONTAINERS) if is_a(value, kind))
+
+
+def _contents(value: Any) -> Any:
+    """Return the elements of a container as a plain dict, set or list."""
+    base = _base(value)
+    if issubclass(base, dict):
+        return dict(base.items(value))
+    return (set if base is set else list)(base.__iter__(value))
 
 
 def _same(current: Any, saved: Any) -> bool:

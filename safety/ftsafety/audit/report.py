@@ -22,6 +22,8 @@ class Level(enum.StrEnum):
     """Nothing to fix, but good to know."""
 
 
+SYMPTOMS = frozenset({"results-differ", "exception", "hang", "crash"})
+"""Kinds of findings that say what went wrong, and not why."""
 VERSION = 1
 _TEXTS = dict.fromkeys(("kind", "level", "title", "where", "what", "remedy", "seen"), str)
 FORM = {
@@ -105,7 +107,7 @@ class Report:
         return f"{verdict}; {self.unjudged}" if self.unjudged else verdict
 
     def __str__(self) -> str:
-        order = sorted(self.findings, key=lambda finding: [*Level].index(finding.level))
+        order = sorted(self.findings, key=_rank)
         parts = [f"audit of {one_line(self.dataset)}\n{self.environment}; {self.seconds:.1f} s"]
         for number, finding in enumerate(order, 1):
             lines = [f"{number}. {finding.level.upper()}: {one_line(finding.title)}", _field("where", finding.where)]
@@ -117,6 +119,11 @@ class Report:
         parts.append("what this cannot say:\n" + _items(self.cannot))
         parts.append(f"verdict: {self.verdict}")
         return "\n\n".join(parts)
+
+
+def _rank(finding: Finding) -> tuple[bool, bool, int]:
+    """Return the place of a finding in the report: causes above symptoms, and notes last."""
+    return finding.level == Level.NOTE, finding.kind in SYMPTOMS, [*Level].index(finding.level)
 
 
 def _field(name: str, text: str) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from ftrun.configurations import gil_enabled
 from ftrun.target import is_factory
-from ftsafety.audit import findings, gil, kinds
+from ftsafety.audit import findings, gil, kinds, same_values
 from ftsafety.audit.at_once import AtOnce
 from ftsafety.audit.comparison import Raised
 from ftsafety.audit.concurrent_loads import Burst
@@ -67,22 +67,39 @@ def audit(
         report.tried.append(f"{len(loads.keys)} {loads.units} {how}")
         report.cannot.append(f"what else is unsafe: {why}")
     else:
-        first, second, nodes = observed
-        suspects = findings.from_observation(first, second, nodes)
-        scratch = findings.from_arrays(dataset, serial.overwritten_arrays, codes, suspects, second)
-        report.findings += [*suspects, *_of_one_thread(serial, say)]
-        report.findings += [*findings.from_changes(dataset, serial.changes, suspects, second), *scratch]
-        report.findings += gil.findings(turned_on)
-        say("loading from a dataset made again" if fresh else "loading from the dataset as it was at first")
-        serial.try_fresh()
-        at_once = AtOnce(serial, codes, seconds, seed, say)
-        report.findings += at_once.run(suspects + scratch)
-        report.unconfirmed += at_once.unconfirmed
-        watched = bool(first.instructions and second.instructions)
-        _say_what_was_tried(report, at_once.bursts + at_once.again, serial, len(codes), watched)
+        _judge(report, serial, codes, observed, gil.findings(turned_on), seconds, seed, say)
     serial.snapshot.restore()
     report.seconds = time.monotonic() - begin
     return report
+
+
+def _judge(
+    report: Report,
+    serial: Serial,
+    codes: set[types.CodeType],
+    observed: tuple[Observed, Observed, list[Node]],
+    of_gil: list[Finding],
+    seconds: float,
+    seed: int,
+    say: Callable[[str], None],
+) -> None:
+    """Load in threads, and fill in the report."""
+    first, second, nodes = observed
+    dataset = serial.loads.dataset
+    suspects = findings.from_observation(first, second, nodes)
+    scratch = findings.from_arrays(dataset, serial.overwritten_arrays, codes, suspects, second)
+    report.findings += [*suspects, *_of_one_thread(serial, say)]
+    report.findings += [*findings.from_changes(dataset, serial.changes, suspects, second), *scratch, *of_gil]
+    serial.try_fresh()
+    harmless = same_values.harmless(serial, codes, first.writes & second.writes)
+    at_once = AtOnce(serial, codes, seconds, seed, say)
+    failures = at_once.run(suspects + scratch)
+    report.unconfirmed += at_once.unconfirmed
+    if not failures and not report.unconfirmed:
+        report.findings = findings.softened(report.findings, harmless)
+    report.findings += failures
+    watched = bool(first.instructions and second.instructions)
+    _say_what_was_tried(report, at_once.bursts + at_once.again, serial, len(codes), watched)
 
 
 def _observe(

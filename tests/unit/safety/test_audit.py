@@ -1,8 +1,10 @@
 """``ftsafety.audit`` on datasets whose faults are known, and on datasets that have none."""
 
 import contextvars
+import http.client
 import importlib.util
 import sys
+import types
 from pathlib import Path
 
 import numpy as np
@@ -140,8 +142,11 @@ def test_a_sample_that_cannot_be_written_into_is_no_memory_of_the_dataset(suspec
 
 def test_global_randomness_is_distinguished_from_a_race(suspects):
     report = audit(suspects.GlobalDraw())
-    draws = {finding.title.split("(")[0] for finding in report.findings if finding.kind == "global-random"}
-    assert draws == {"torch.rand", "random.random"}
+    draws = {finding.title.split("(")[0]: finding for finding in report.findings if finding.kind == "global-random"}
+    assert set(draws) == {"torch.rand", "random.random"}
+    assert "suspects.py:" in draws["torch.rand"].remedy
+    assert "give rand() the argument generator=ftloader.sample_rng().torch" in draws["torch.rand"].remedy
+    assert "write ftloader.sample_rng().python.random(...)" in draws["random.random"].remedy
     assert "not-repeatable" in kinds(report)
     assert "results-differ" not in kinds(report)
 
@@ -189,7 +194,25 @@ def test_context_variables_and_modes_are_those_of_the_program(suspects):
 def test_a_connection_that_belongs_to_a_thread(suspects):
     finding = the(audit(suspects.SqliteShared()), "bound-to-thread")
     assert "self.connection.execute" in finding.where
-    assert "SQLite objects created in a thread" in finding.title
+    assert "SQLite objects created in a thread" in finding.title and "self.local.connection" in finding.remedy
+
+
+def test_connections_that_threads_may_not_share(monkeypatch):
+    class Rows(torch.utils.data.Dataset):
+        def __init__(self):
+            self.web, self.table = http.client.HTTPConnection("localhost"), Connection()
+
+        def __len__(self):
+            return 4
+
+        def __getitem__(self, index):
+            return index
+
+    Connection = type("Connection", (), {"__module__": "some_database"})
+    monkeypatch.setitem(sys.modules, "some_database", types.SimpleNamespace(threadsafety=1))
+    limits = [finding for finding in audit(Rows()).findings if finding.kind == "known-limit"]
+    assert {finding.title.partition(",")[0] for finding in limits} == {"http", "some_database"}
+    assert all("one connection per thread" in finding.remedy for finding in limits)
 
 
 def test_iterable_datasets(suspects):

@@ -1,0 +1,200 @@
+"""Writes that threads may repeat in any order, since each writes the same value: files mapped at first use, caches.
+
+A write is shown to be harmless only if all of this holds, in two passes in opposite orders:
+
+- the value for each attribute or key is equal whenever it is written, and whole when it is written;
+- the value holds no file position, lock or object of a class whose state cannot be compared;
+- of a container, the functions that ran use single items alone: none iterates, counts or removes items;
+- of attributes and global variables, there is one such write only, and its value is no flag.
+"""
+
+import ast
+import collections
+import contextlib
+import dis
+import functools
+import linecache
+import sys
+import threading
+import types
+from typing import Any
+
+import numpy as np
+import torch
+
+from ftsafety.audit.comparison import Frozen, freeze
+from ftsafety.audit.file_positions import has_position
+from ftsafety.audit.monitoring import events_in, monitoring
+from ftsafety.audit.observer import Write
+from ftsafety.audit.reachable import attributes_of, is_a, is_lock, walk
+from ftsafety.audit.report import Line
+from ftsafety.audit.serial import Serial
+from ftsafety.audit.writes import UNKNOWN, Store, stores_in
+
+_LARGEST = 64 << 20
+"""Bytes of the arrays of a value that is compared."""
+_LONGEST = 100_000
+"""Elements of a value that is compared."""
+_FLAGS = (bool, int, float, str, bytes, type(None))
+_WHOLE_ITEMS = (dict, list, np.ndarray)
+_INSTRUCTION = sys.monitoring.events.INSTRUCTION
+
+
+def harmless(serial: Serial, codes: set[types.CodeType], writes: set[Write]) -> set[Write]:
+    """Return those of *writes* that are shown to be harmless."""
+    kinds = {write for write in writes if write.kind in ("checked", "item", "attribute", "global")}
+    variables = {write.target for write in writes if not write.target.endswith("]") and write.kind != "call"}
+    others = _other_uses(codes)
+    candidates = set()
+    for write in kinds:
+        if not write.target.endswith("]"):
+            if len(variables) == 1:
+                candidates.add(write)
+        elif _container(write.target) not in others:
+            candidates.add(write)
+    if not candidates:
+        return set()
+    passes = _Passes(serial, codes, candidates)
+    for keys in (serial.loads.keys, serial.loads.keys[::-1]):
+        serial.snapshot.restore()
+        serial.alone(functools.partial(passes.load, keys))
+    serial.snapshot.restore()
+    return {write for write in candidates if (write.line, write.target) in passes.shown()}
+
+
+class _Passes:
+    """The values that stores write while one thread loads samples. Only that thread uses it."""
+
+    def __init__(self, serial: Serial, codes: set[types.CodeType], candidates: set[Write]) -> None:
+        self._serial = serial
+        self._names = {(write.line, write.target) for write in candidates}
+        self._stores: dict[types.CodeType, dict[int, Store]] = {}
+        self._next: dict[types.CodeType, set[int]] = {}  # offsets of the instructions that follow a store
+        for code in codes:
+            stores = {offset: store for offset, store in stores_in(code).items() if self._is_candidate(code, store)}
+            if stores:
+                offsets = [instruction.offset for instruction in dis.get_instructions(code)]
+                self._stores[code] = stores
+                self._next[code] = {after for before, after in zip(offsets, offsets[1:]) if before in stores}
+        self._written: dict[tuple, list[tuple[Any, Store, Any, Frozen | None]]] = collections.defaultdict(list)
+        """(owner, store, key, copy of the value) of each write, by (line, target) and the owner's and key's identity"""
+        self._pending: tuple | None = None
+        self._thread = 0
+
+    def _is_candidate(self, code: types.CodeType, store: Store) -> bool:
+        return any(line.filename == code.co_filename and target == store.target for line, target in self._names)
+
+    def load(self, keys: list) -> None:
+        """Load *keys*; at the end, all that was written must be as it was when it was written."""
+        self._thread = threading.get_ident()
+        with monitoring({_INSTRUCTION: self._on_instruction}) as tool:
+            sys.monitoring.restart_events()
+            with events_in(tool, set(self._stores), _INSTRUCTION):
+                for key in keys:
+                    self._serial.one(key)
+        for values in self._written.values():
+            owner, store, key, _ = values[-1]
+            values.append((owner, store, key, _copy(_value(owner, store, key))))
+
+    def shown(self) -> set[tuple[Line, str]]:
+        """Return (line, target) of the stores of which all values are equal, and one was written in both passes."""
+        bad, good = set(), set()
+        for (name, *_), values in self._written.items():
+            copies = [copy for *_, copy in values]
+            if copies[0] is None or any(copy != copies[0] for copy in copies):
+                bad.add(name)
+            if len(copies) >= 4:  # when written, and at the end, of each of two passes
+                good.add(name)
+        return good - bad
+
+    def _on_instruction(self, code: types.CodeType, offset: int) -> Any:
+        if threading.get_ident() != self._thread:
+            return None
+        frame = sys._getframe(1)
+        if self._pending and self._pending[0] is frame:
+            _, name, owner, store, key = self._pending
+            with contextlib.suppress(Exception):  # of a user's class
+                identity = key if is_a(key, collections.abc.Hashable) else id(key)
+                self._written[name, id(owner), identity].append((owner, store, key, _copy(_value(owner, store, key))))
+        self._pending = None
+        store = self._stores[code].get(offset)
+        if store is None:
+            return None if offset in self._next[code] else sys.monitoring.DISABLE
+        name = (Line(code.co_filename, frame.f_lineno), store.target)
+        owner = store.receiver(frame)
+        if name in self._names and owner is not UNKNOWN:
+            self._pending = frame, name, owner, store, store.key_value(frame)
+        return None
+
+
+def _value(owner: Any, store: Store, key: Any) -> Any:
+    """Return the value of what *store* writes in *owner*; UNKNOWN if it cannot be read without risk."""
+    if store.key is None:
+        value = (owner if store.is_global else attributes_of(owner)).get(store.target.rpartition(".")[2], UNKNOWN)
+        return UNKNOWN if is_a(value, _FLAGS) else value
+    if key is UNKNOWN or type(owner) not in _WHOLE_ITEMS or (type(owner) is not dict and type(key) is not int):
+        return UNKNOWN
+    with contextlib.suppress(Exception):
+        return owner[key]
+    return UNKNOWN
+
+
+def _copy(value: Any) -> Frozen | None:
+    """Return a copy of *value* that can be compared; None without."""
+    if value is UNKNOWN:
+        return None
+    if is_a(value, np.memmap) and value.mode == "r":
+        return Frozen("memmap", (str(value.filename), value.offset, value.dtype.str, value.shape))
+    nodes = walk(value)
+    if any(has_position(node.value) or is_lock(node.value) for node in nodes):
+        return None
+    arrays = [node.value for node in nodes if is_a(node.value, (np.ndarray, torch.Tensor))]
+    if sum(array.nbytes for array in arrays) > _LARGEST:
+        return None
+    if any(is_a(node.value, (list, tuple, dict, set)) and len(node.value) > _LONGEST for node in nodes):
+        return None
+    copy = freeze(value)
+    return copy if _is_comparable(copy) else None
+
+
+def _is_comparable(copy: Frozen) -> bool:
+    return copy.form not in (("opaque",), ("pickled",)) and all(map(_is_comparable, copy.parts))
+
+
+def _container(target: str) -> str:
+    """Return the text of the container: "self.cache" of "self.cache[key]"."""
+    tree = ast.parse(target, mode="eval").body
+    return ast.unparse(tree.value) if isinstance(tree, ast.Subscript) else target
+
+
+def _other_uses(codes: set[types.CodeType]) -> set[str]:
+    """Return the expressions that the functions *codes* use otherwise than for single items."""
+    firsts = collections.defaultdict(set)
+    for code in codes:
+        firsts[code.co_filename].add(code.co_firstlineno)
+    found: set[str] = set()
+    for file, lines in firsts.items():
+        try:
+            tree = ast.parse("".join(linecache.getlines(file)))
+        except (SyntaxError, ValueError):
+            continue
+        for function in ast.walk(tree):
+            if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                first = min([function.lineno, *(each.lineno for each in function.decorator_list)])
+                if first in lines and function.name != "__init__":
+                    found.update(_uses_in(function))
+    return found
+
+
+def _uses_in(function: ast.AST) -> set[str]:
+    single, all_uses = set(), {}
+    for node in ast.walk(function):
+        if isinstance(node, ast.Subscript):
+            single.add(id(node.value))
+        elif isinstance(node, ast.Compare) and len(node.ops) == 1 and isinstance(node.ops[0], (ast.In, ast.NotIn)):
+            single.add(id(node.comparators[0]))
+        elif isinstance(node, ast.Attribute) and node.attr in ("get", "setdefault"):
+            single.add(id(node.value))
+        if isinstance(node, (ast.Attribute, ast.Name)) and isinstance(node.ctx, ast.Load):
+            all_uses[id(node)] = ast.unparse(node)
+    return {text for identity, text in all_uses.items() if identity not in single}

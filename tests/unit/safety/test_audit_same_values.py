@@ -1,0 +1,157 @@
+"""Writes without a lock that are harmless, since each writes the same value; and some that only look so."""
+
+import itertools
+import tempfile
+
+import numpy as np
+import pytest
+import torch
+
+from ftsafety.audit import audit
+
+pytestmark = pytest.mark.thread_unsafe(reason="watches the whole process, and starts threads enough")
+
+
+class Sized:
+    def __len__(self):
+        return 24
+
+
+class Mapped(Sized):
+    """A memory map that the first sample opens."""
+
+    def __init__(self):
+        self.path = tempfile.mkdtemp() + "/rows.npy"
+        np.save(self.path, np.arange(24 * 8).reshape(24, 8))
+        self._map = None
+
+    def __getitem__(self, index):
+        rows = self._map
+        if rows is None:
+            rows = self._map = np.load(self.path, mmap_mode="r")
+        return rows[index] * 2
+
+
+class Cached(Sized):
+    def __init__(self):
+        self.cache = {}
+
+    def __getitem__(self, index):
+        if index not in self.cache:
+            self.cache[index] = np.full(8, index)
+        return self.cache[index] + 1
+
+
+@pytest.mark.parametrize("make", [Mapped, Cached])
+@pytest.mark.slow(cases=1)
+def test_the_same_value_from_each_thread_is_a_note(make):
+    report = audit(make, seconds=1, threads=4)
+    assert report.ok, str(report)
+    assert [finding.kind for finding in report.findings if finding.level == "note"] == ["same-value"]
+    assert "no thread got a wrong sample" in report.findings[0].seen
+
+
+class Counted(Cached):
+    """Empties the cache when it is full."""
+
+    def __getitem__(self, index):
+        if len(self.cache) > 100:
+            self.cache = {}
+        return super().__getitem__(index)
+
+
+class Opened(Sized):
+    """A file, which has a position."""
+
+    def __init__(self):
+        self.path = tempfile.mkdtemp() + "/rows.npy"
+        np.save(self.path, np.arange(24))
+        self.file = None
+
+    def __getitem__(self, index):
+        if self.file is None:
+            self.file = open(self.path, "rb")
+        return self.file.fileno() > 0
+
+
+class Flag(Sized):
+    """A flag that is raised before what it stands for is there."""
+
+    def __init__(self):
+        self.ready, self.table = False, None
+
+    def __getitem__(self, index):
+        if not self.ready:
+            self.ready = True
+            self.table = np.arange(24)
+        return int(self.table[index])
+
+
+class FilledLater(Sized):
+    """A table that is there for other threads before it is filled."""
+
+    def __init__(self):
+        self.table = None
+
+    def __getitem__(self, index):
+        if self.table is None:
+            self.table = {}
+            for number in range(24):
+                self.table[number] = number * 2
+        return self.table.get(index)
+
+
+class OfTheSample(Sized):
+    """An attribute that has the value of the sample."""
+
+    def __getitem__(self, index):
+        self.current = np.full(3, index)
+        return self.current + 1
+
+
+class Decoder:
+    def __init__(self):
+        self.state = 0
+
+    def decode(self, index):
+        return index
+
+
+class Stateful(Sized):
+    """An object whose state cannot be compared."""
+
+    decoder = None
+
+    def __getitem__(self, index):
+        if self.decoder is None:
+            self.decoder = Decoder()
+        return self.decoder.decode(index)
+
+
+@pytest.mark.parametrize("make", [Counted, Opened, Flag, FilledLater, OfTheSample, Stateful])
+@pytest.mark.slow(cases=2)
+def test_what_is_not_shown_to_be_harmless_stays_a_risk(make):
+    report = audit(make, seconds=0.2, threads=4)
+    assert not report.ok, str(report)
+    assert "unguarded-write" in {finding.kind for finding in report.findings}
+
+
+class Ring(Sized):
+    """Two buffers in turn, for all threads."""
+
+    def __init__(self):
+        self.buffers = itertools.cycle([torch.zeros(1000), torch.zeros(1000)])
+
+    def __getitem__(self, index):
+        buffer = next(self.buffers)
+        buffer.fill_(index)
+        return buffer.clone()
+
+
+def test_buffers_that_a_cycle_hands_out():
+    report = audit(Ring, seconds=1, threads=4)
+    finding = next(finding for finding in report.findings if "itertools.cycle" in finding.title)
+    assert finding.level == "risk" and "next(self.buffers)" in finding.where and "SimpleQueue" in finding.remedy
+    shown = str(report)
+    if "results-differ" in {finding.kind for finding in report.findings}:  # causes come first
+        assert shown.index("itertools.cycle") < shown.index("other results under threads")
