@@ -326,6 +326,24 @@ def test_hanging_and_ignoring_sigterm(project):
     assert "ignored SIGTERM" in done.stdout and "in stuck" in done.stdout
 
 
+def test_2000_idle_threads(project):
+    source = (
+        "import threading\ngo = threading.Event()\nts = [threading.Thread(target=go.wait) for _ in range(2000)]\n"
+        "for t in ts: t.start()\ngo.set()\nfor t in ts: t.join()\n"
+    )
+    done = project("--repeat", "1", "--timeout", "120", script=source)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_files_arguments_and_input_are_sent(project):
+    scripts = project.directory / "repro"
+    (scripts / "values.csv").write_text("1,2\n")
+    (scripts / "reads.py").write_text("import sys\nprint(sys.argv[1:], input(), open('values.csv').read())\n")
+    beside = "repro/values.csv"
+    done = project("repro/reads.py", "--repeat", "1", "--with", beside, "--stdin", beside, "--arg", "8")
+    assert done.returncode == 0 and "['8'] 1,2 1,2" in done.stdout, done.stdout + done.stderr
+
+
 def test_packages_that_are_not_there(project):
     done = project("--repeat", "1", script="# /// script\n# dependencies = ['h5py']\n# ///\nimport h5py\n")
     assert done.returncode == 14, done.stdout + done.stderr

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import tarfile
@@ -192,6 +193,69 @@ def test_no_wheel_for_one_twin(twins, wheels, tmp_path):
     said = done.stdout.replace("\\", "")
     assert "ft-gil, ft were not run: its packages cannot be installed there" in said and "onlygil" in said
     assert "Nothing is known of ft-gil, ft." in said
+
+
+def test_both_twins_get_the_same_versions(twins, wheels, tmp_path):
+    """The newest version has a wheel for the build with the GIL alone: both get the one before."""
+    tag = twins("exec", "gil", "python", "-c", "import sys; print('cp%d%d' % sys.version_info[:2])").stdout.strip()
+    directory = Path(wheels["UV_FIND_LINKS"])
+    wheel(directory, "partly", "1.0", "py3-none-any", "value = 1\n")
+    wheel(directory, "partly", "2.0", f"{tag}-{tag}-linux_{os.uname().machine}", "value = 2\n")
+    script = with_packages(tmp_path / "bug.py", "partly", code="import partly\nprint(partly.value)\n")
+    done = twins("repro", script, "--repeat", "1", timeout=300, **wheels)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("partly==1.0") >= 2 and "partly 1.0" in done.stdout
+    assert "partly==2.0" not in done.stdout and "partly 2.0" not in done.stdout
+    # The versions that ran are in the command for those who do not have these tools.
+    assert "uv run --no-project --python 3.1" in done.stdout and "--with partly==1.0" in done.stdout
+
+
+def test_a_package_of_the_command_line(twins, wheels, tmp_path):
+    (tmp_path / "bug.py").write_text("import anywhere\nassert anywhere.value == 1\n")
+    lacking = twins("repro", tmp_path / "bug.py", "--repeat", "1", **wheels)
+    assert lacking.returncode == 15 and "--package anywhere" in lacking.stdout, lacking.stdout + lacking.stderr
+    done = twins("repro", tmp_path / "bug.py", "--repeat", "1", "--package", "anywhere<2", timeout=300, **wheels)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def fence(report, heading):
+    """The lines of the first code block below a heading."""
+    return re.search(rf"## {heading}\n+```sh\n(.*?)```", report, re.S)[1].splitlines()
+
+
+def test_the_commands_of_a_report_run_as_pasted(twins, wheels, shell_environment, tmp_path):
+    script = with_packages(
+        tmp_path / "bug.py", "anywhere<2", code="import anywhere, sys\nsys.exit(anywhere.value + 2)\n"
+    )
+    done = twins("repro", script, "--repeat", "1", "--configs", "ft", timeout=300, **wheels)
+    every, single, any_cpython = [line for line in fence(done.stdout, "Repeat it") if line and not line.startswith("#")]
+    python = twins("exec", "ft", "python", "-c", "import sys; print(sys._base_executable)").stdout.strip()
+    cache = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "ft-twins" / "tools"
+    # The one that has just installed the package, and CPython where uv would find it.
+    path = ":".join([*map(str, cache.glob("uv==*/bin")), str(Path(python).parent), os.environ["PATH"]])
+    variables = {**shell_environment, **wheels, "PATH": path}
+    for line, status in ((every, 13), (single, 13), (any_cpython, 3)):
+        if line is any_cpython and shutil.which("uv", path=path) is None:
+            pytest.skip("there is no uv to paste the last command to")
+        ran = subprocess.run(line, shell=True, env=variables, cwd=CHECKOUT, capture_output=True, text=True, timeout=250)
+        if line is any_cpython and "No interpreter found" in ran.stderr:
+            pytest.skip("uv finds no such CPython and cannot download one")
+        assert ran.returncode == status, (line, ran.stdout + ran.stderr)
+
+
+def test_another_interpreter_is_a_column(twins, tmp_path):
+    python = twins("exec", "gil", "python", "-c", "import sys; print(sys._base_executable)").stdout.strip()
+    version = twins("exec", "gil", "python", "-c", "import platform; print(platform.python_version())").stdout.strip()
+    (tmp_path / "bug.py").write_text("import sys\nsys.exit(not sys.flags.isolated)\n")
+    done = twins("repro", tmp_path / "bug.py", "--repeat", "2", "--configs", "ft", "--interpreter", python)
+    assert done.returncode == 13, done.stdout + done.stderr
+    rows = table(done.stdout)
+    assert rows[version]["runs"] == rows["ft"]["runs"] == 2 and rows[version]["wrong result"] == 2
+    assert f"- {version}: CPython {version}" in done.stdout and f"{version}: 2 of 2 runs failed." in done.stdout
+    assert f"--interpreter={python}" in done.stdout
+    for path in ("/no/such/python", "/etc/passwd"):
+        refused = twins("repro", tmp_path / "bug.py", "--interpreter", path)
+        assert refused.returncode == 2 and "no executable file" in refused.stderr
 
 
 def test_metadata_runs_nothing_outside_of_the_runs(twins, wheels, tmp_path):
