@@ -100,16 +100,12 @@ def test_loader_gives_the_sample(root):
     assert np.array_equal(sample, np.array(Image.open(dataset.imgs[-1][0]).convert("RGB")))
 
 
-def test_is_valid_file_replaces_the_extensions(root):
+def test_files_can_be_chosen(root):
     dataset = ImageFolder(root, is_valid_file=lambda path: path.endswith(("f.bmp", "c.PNG")))
     assert [os.path.basename(path) for path, _ in dataset.samples] == ["f.bmp", "c.PNG"]
     assert dataset.extensions is None
-
-
-def test_extensions_can_be_chosen(root):
     dataset = ImageFolder(root, extensions=(".bmp",), allow_empty=True)
-    assert dataset.targets == [0]
-    assert dataset.classes == ["cat", "dog"]
+    assert (dataset.targets, dataset.classes) == ([0], ["cat", "dog"])
 
 
 @pytest.mark.thread_unsafe(reason="changes the folder")
@@ -121,25 +117,24 @@ def test_classes_without_files(root):
     assert ImageFolder(root, allow_empty=True).classes == ["ant", "bird", "cat", "dog"]
 
 
-def test_no_class_folder(tmp_path):
-    with pytest.raises(FileNotFoundError, match="Couldn't find any class folder"):
-        ImageFolder(tmp_path)
+@pytest.mark.parametrize(("name", "match"), [("", "Couldn't find any class folder"), ("missing", "missing")])
+def test_no_class_folder(tmp_path, name, match):
+    with pytest.raises(FileNotFoundError, match=match):
+        ImageFolder(tmp_path / name)
 
 
-def test_no_root(tmp_path):
-    with pytest.raises(FileNotFoundError):
-        ImageFolder(tmp_path / "missing")
-
-
-def test_extensions_or_is_valid_file(root):
-    with pytest.raises(ValueError, match="at the same time"):
-        make_dataset(root)
-    with pytest.raises(ValueError, match="at the same time"):
-        make_dataset(root, extensions=".png", is_valid_file=bool)
-    with pytest.raises(ValueError, match="at least one entry"):
-        make_dataset(root, {}, extensions=".png")
-    with pytest.raises(ValueError, match="cannot be None"):
-        ImageFolder.make_dataset(root, None, extensions=".png")
+@pytest.mark.parametrize(
+    ("make", "match"),
+    [
+        (make_dataset, "at the same time"),
+        (functools.partial(make_dataset, extensions=".png", is_valid_file=bool), "at the same time"),
+        (functools.partial(make_dataset, class_to_idx={}, extensions=".png"), "at least one entry"),
+        (functools.partial(ImageFolder.make_dataset, class_to_idx=None, extensions=".png"), "cannot be None"),
+    ],
+)
+def test_extensions_or_is_valid_file(root, make, match):
+    with pytest.raises(ValueError, match=match):
+        make(root)
 
 
 def test_find_classes_can_be_overridden(root):
