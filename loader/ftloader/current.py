@@ -90,11 +90,9 @@ def leave_sample() -> None:
 
 
 class _Temporarily:
-    """Context manager that sets an attribute of ``this_thread`` for a block.
+    """Context manager that sets an attribute of ``this_thread`` for a block."""
 
-    contextlib's would set ``__traceback__`` of an exception in the block, which the exception's class may refuse.
-    """
-
+    # contextlib's would set ``__traceback__`` of an exception in the block, which the exception's class may refuse.
     __slots__ = ("_name", "_outer", "_value")
 
     def __init__(self, name: str, value: Any) -> None:

@@ -41,19 +41,17 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
             dataset, that has this method. None, the default, means after each batch for an iterable-style dataset;
             else once, at the start of the epoch, so that later changes of a sampler or of a map-style dataset in
             worker processes are not saved. A number N makes large states of iterable-style datasets cheaper:
-            ``load_state_dict`` loads the samples since the latest snapshot again. It also saves later changes of
-            samplers, and of map-style datasets in worker processes as they were at most N batches ago. Without
-            workers, and with threads, a map-style dataset is asked only when the loader's ``state_dict()`` is called.
+            ``load_state_dict`` loads the samples since the latest snapshot again. It also saves those later changes, at
+            most N batches old. Without workers, and with threads, a map-style dataset is asked only when the loader's
+            ``state_dict()`` is called.
 
     With threads, ``multiprocessing_context`` must be None and ``prefetch_factor`` at least 1. docs/loader.md lists all
     differences from processes. The most important ones:
 
     - All workers share one map-style dataset and its ``collate_fn``, which must be thread-safe (PEP 703). Each worker
       has its own copy of an iterable-style dataset and of its functions.
-    - Workers do not seed ``random``, ``numpy.random`` and torch's default generator, which belong to the program. Draw
-      from ``ftloader.sample_rng()``, whose numbers belong to the sample.
-    - With ``batch_size=None``, or a ``collate_fn`` that copies nothing, a batch consists of the dataset's own objects:
-      writing into the batch changes the dataset.
+    - Workers do not seed the program's generators. Draw from ``ftloader.sample_rng()``.
+    - With ``batch_size=None``, or a ``collate_fn`` that copies nothing, a batch consists of the dataset's own objects.
     - A worker's exception is raised as the same object, with notes. The epoch can be continued after it.
 
     Raises:
@@ -115,16 +113,14 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Make the next ``iter()`` continue where *state_dict* was taken. Later iterators make whole epochs.
 
-        The remaining batches are those that the saved loader had left. ``num_workers``, ``worker_method`` and
-        ``prefetch_factor`` may differ. Only for an iterable-style dataset the number of workers must be the same (0
-        counts as 1), since the workers divide the data among themselves. An empty dictionary means no state.
+        ``num_workers``, ``worker_method`` and ``prefetch_factor`` may differ from the saved loader's. Only for an
+        iterable-style dataset the number of workers must be the same (0 counts as 1), since the workers divide the data
+        among themselves. An empty dictionary means no state.
 
         An explicit ``generator``, and those of the samplers, are put into their saved states at once. Loaders that
         share a generator continue together if their states were taken at the same moment; else load the states in the
-        order in which they were taken. The program's global generators are left as they are.
-
-        An iterable-style dataset with ``state_dict()`` and ``load_state_dict()`` is used as torchdata does it. Between
-        two epochs its state is loaded here, so the program may change it afterwards, with ``set_epoch`` for example.
+        order in which they were taken. The program's global generators are left as they are. Between two epochs the
+        state of an iterable-style dataset is loaded here too, so the program may change it afterwards.
 
         Raises:
             ValueError: if the state is not from a loader like this one, or cannot be continued. Nothing has changed

@@ -249,8 +249,7 @@ class DatasetFolder(torch.utils.data.Dataset):
         samples: ``(path, class index)`` of each sample.
         targets: the class index of each sample.
 
-    As in torchvision, ``find_classes`` and ``make_dataset`` may be overridden. ``make_dataset`` may also return a list
-    of ``(path, class index)`` pairs.
+    As in torchvision, ``find_classes`` and ``make_dataset`` may be overridden, the latter also to return a list.
     """
 
     def __init__(

@@ -120,8 +120,7 @@ class Slots:
     """The slots and columns of one batch of *size* samples.
 
     Each position is written by the worker that claimed it, and read once all workers have finished; hence no lock.
-    ``batch()`` makes the tensors in the thread that will own them: without the GIL only its creator frees an object at
-    once.
+    ``batch()`` is for the thread that will own the tensors: without the GIL only its creator frees an object at once.
     """
 
     __slots__ = ("_arrays", "_collated", "_columns", "_pin_device", "layout")

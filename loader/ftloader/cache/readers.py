@@ -22,13 +22,12 @@ class WebReader:
     """Reader of web servers over kept connections. fsspec's takes three times the CPU time, or more.
 
     The server is not trusted. An answer is refused if it has more than *largest* bytes, or no end, or takes longer than
-    *timeout* seconds, redirects included. No redirect leads out of the web, or from https to http.
-
-    Errors leave out the query of an address (after ``?``), which may be a signature.
-
-    obstore, which reads s3, cannot replace this: it quotes the ``?`` of a key, refuses an answer without a length,
-    accepts an encoded one, and shows the query in its errors.
+    *timeout* seconds, redirects included. No redirect leads out of the web, or from https to http. Errors leave out the
+    query of an address (after ``?``), which may be a signature.
     """
+
+    # obstore, which reads s3, cannot replace this: it quotes the ``?`` of a key, refuses an answer without a length,
+    # accepts an encoded one, and shows the query in its errors.
 
     def __init__(self, timeout: float, largest: int) -> None:
         self._timeout, self._largest = timeout, largest
@@ -110,11 +109,9 @@ class WebReader:
 
 
 class _InTime(io.RawIOBase):
-    """Stream of what comes from a socket before *deadline*, which ``HTTPResponse`` uses as its socket.
+    """Stream of what comes from a socket before *deadline*, which ``HTTPResponse`` uses as its socket."""
 
-    A socket's own time-out does not do: it starts again with each byte.
-    """
-
+    # A socket's own time-out does not do: it starts again with each byte.
     def __init__(self, sock: socket.socket, deadline: float, late: str) -> None:
         self._socket, self._deadline, self._late = sock, deadline, late
         self._raw = sock.makefile("rb", buffering=0)

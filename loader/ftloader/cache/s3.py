@@ -59,9 +59,8 @@ class ObjectReader(LoopReader):
     """Reader of one thread for the objects of one bucket.
 
     The server is not trusted: an object larger than *largest* bytes and an answer later than *timeout* seconds are
-    refused. s3fs reads the keys that obstore has no form for and the objects that obstore may not read. It also reads
-    whatever fails before obstore has read a first object: the bucket may be in another region, or its certificate known
-    to s3fs alone.
+    refused. s3fs reads what obstore may not read or has no key for, and whatever fails before obstore has read a first
+    object: the bucket may be in another region, or its certificate known to s3fs alone.
     """
 
     def __init__(self, like: AsyncFileSystem, bucket: Any, timeout: float, largest: int) -> None:

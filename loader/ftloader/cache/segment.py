@@ -31,8 +31,7 @@ _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 class Segment:
     """Sealed segment, immutable but for ``used``, so any number of threads may read it.
 
-    ``used`` is the time at which this process last read a sample of it. Readers write it without a lock: which of two
-    nearby times remains does not matter.
+    ``used`` is the time of this process's last read. No lock: which of two nearby times remains does not matter.
     """
 
     __slots__ = ("_rows", "directory", "keys", "name", "number", "size", "used", "version")
@@ -116,8 +115,8 @@ class Segment:
 class SegmentWriter:
     """New segment. The store's lock guards everything but ``write``, which several threads may run at a time.
 
-    ``size`` bytes of the disk are taken at the start, those for rows and trailer included. So a full disk is noticed
-    here, not after samples have been written. ``users`` is the number of unfinished writes.
+    ``size`` bytes of the disk, rows and trailer included, are taken at the start, where a full disk is noticed.
+    ``users`` is the number of unfinished writes.
     """
 
     def __init__(self, directory: str, number: int, size: int, version: int = 1) -> None:

@@ -34,8 +34,7 @@ class Store:
     ``changed`` guards everything that is not constant, and is notified of every change. Its lock is reentrant, since a
     finalizer may call ``stop`` in the middle of any other call.
 
-    Raises ``CacheError`` if another process, or another object of this process, writes there; ``OSError`` if the
-    directory cannot be written.
+    Raises ``CacheError`` if another writer is there; ``OSError`` if the directory cannot be written.
     """
 
     def __init__(self, directory: str, max_bytes: int, evict: str, version: int = 1) -> None:

@@ -9,9 +9,8 @@ from typing import Any
 class DecodeError(OSError, ValueError):
     """Error for an image that cannot be read or decoded: missing, unreadable, truncated, corrupt or unknown.
 
-    It is an ``OSError``, as most of Pillow's errors are, so code that catches those still works; and a ``ValueError``.
-    The message names the image and the reason. Pickling, as by a process worker, keeps the path, the cause and the
-    notes.
+    Code that catches ``OSError``, as most of Pillow's errors are, still works. The message names the image and the
+    reason. Pickling, as by a process worker, keeps the path, the cause and the notes.
 
     Attributes:
         path: the file as given (``str``). None for an image in memory, and for an error that was rebuilt from its

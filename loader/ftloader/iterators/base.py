@@ -58,11 +58,9 @@ class Shared:
 
 
 class _Quiet:
-    """Stand-in for a loader whose base seed is saved, so that torch's ``__init__`` must draw none from its generator.
+    """Stand-in for a loader whose base seed is saved: torch's ``__init__`` must draw none."""
 
-    In the middle of an epoch ``__init__`` must not call ``iter(sampler)`` either: ``IndexStream`` does.
-    """
-
+    # In the middle of an epoch ``__init__`` must not call ``iter(sampler)`` either: ``IndexStream`` does.
     def __init__(self, loader: Any, mid_epoch: bool) -> None:
         self._loader = loader
         self.generator = torch.Generator()

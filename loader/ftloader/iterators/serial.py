@@ -19,9 +19,8 @@ from ftloader.iterators.base import ResumableDataLoaderIter
 class SerialDataLoaderIter(SingleProcessDataLoaderIter, ResumableDataLoaderIter):
     """Iterator over a loader's batches, built in the calling thread.
 
-    Like torch's own iterators it is for one thread at a time. ``__next__`` passes on exceptions of the dataset, the
-    sampler and collate_fn, with a note that names the sample; ``StopIteration`` becomes a ``RuntimeError`` (PEP 479).
-    The epoch can be continued after an exception.
+    For one thread at a time, as torch's. ``__next__`` passes on exceptions of user code, with a note that names the
+    sample; ``StopIteration`` becomes a ``RuntimeError`` (PEP 479). The epoch can be continued after an exception.
     """
 
     def __init__(self, loader: Any) -> None:

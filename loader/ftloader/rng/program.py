@@ -95,9 +95,8 @@ class GlobalDrawCheck:
     """The check of one loader: do its worker threads use a generator of the program?
 
     The generators' states before and after a wait of the consumer for its workers are compared. A wait does not count
-    if any other Python thread has moved in it. Only the first waits are looked at, so the check costs nothing later.
-
-    No lock: two consumers at once may look at one wait more, or warn twice.
+    if any other Python thread has moved in it. Only the first waits are looked at, so the check costs nothing later. No
+    lock: two consumers at once may look at one wait more, or warn twice.
     """
 
     def __init__(self) -> None:

@@ -101,11 +101,9 @@ class OwnGenerators:
 
 
 class _Standing:
-    """Context manager that loads states of generators and restores their *own*, also if an interruption comes.
+    """Context manager that loads states of generators and restores their *own*, also if an interruption comes."""
 
-    A class, since contextlib's managers change the exceptions that pass through.
-    """
-
+    # A class, since contextlib's managers change the exceptions that pass through.
     def __init__(self, saved: list[tuple[Any, State]], own: list[tuple[Any, State]]) -> None:
         self._saved, self._own = saved, own
 
