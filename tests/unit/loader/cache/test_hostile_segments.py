@@ -1,6 +1,7 @@
 """Segments with changed bytes, whose checksums do not fit or were made to fit: only documented errors."""
 
 import errno
+import functools
 import os
 import random
 import shutil
@@ -12,13 +13,13 @@ import numpy as np
 import pytest
 
 from ftloader.cache import CacheError, CorruptSampleError, record, segment
-from tests.unit.loader.cache import test_segment, test_tfrecord
+from tests.unit.loader.cache import test_segment
 from tests.unit.loader.cache.sources import Numbered, check, content, keys_of
 from tests.unit.loader.cache.test_store import on_disk
 
 CASES = 40
 NUMBERS = [0, 1, 5, 1 << 31, 1 << 32, 1 << 40, (1 << 63) - 1, 1 << 63, (1 << 64) - 1]
-WRITTEN = {"segment": test_segment.written, "tfrecord": test_tfrecord.written}
+WRITTEN = {name: functools.partial(test_segment.written, version=version) for name, version in record.FORMATS.items()}
 
 
 def changed(data, chance):

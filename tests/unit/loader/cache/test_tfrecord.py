@@ -1,19 +1,17 @@
 """Samples in TFRecord files; TensorFlow's own reader is in tests/libraries/with_tensorflow.py."""
 
 import os
-import random
-import shutil
 import sys
 
 import numpy as np
 import pytest
 
-from ftloader.cache import CacheError, CorruptSampleError, GrowingCache, record, segment, tfrecord
+from ftloader.cache import CacheError, CorruptSampleError, GrowingCache, tfrecord
 from ftloader.cache.record import FORMATS, checksum
 from ftloader.cache.segment import SegmentWriter
 from ftloader.cache.store import Store
 from tests.unit.loader.cache.sources import Numbered, check, content, keys_of
-from tests.unit.loader.cache.test_segment import SIZES, intact
+from tests.unit.loader.cache.test_segment import written
 from tests.unit.loader.cache.test_store import on_disk
 
 VERSION = FORMATS["tfrecord"]
@@ -34,22 +32,6 @@ def test_without_the_library_the_error_names_it(tmp_path, monkeypatch):
 def test_an_unknown_format(tmp_path):
     with pytest.raises(ValueError, match="format must be one of segment, tfrecord"):
         GrowingCache(Numbered(3), tmp_path, 4 << 20, format="zip")
-
-
-def written(directory, count=20, missing=(), seal=True):
-    """Write a segment of *count* samples. Those in *missing* are started and not written."""
-    writer = SegmentWriter(str(directory), 3, 1 << 20, VERSION)
-    for number in range(count):
-        key = f"key {number} \udcff"
-        data = content(key, SIZES[number % len(SIZES)])
-        row = writer.begin(record.encoded(key), len(data), checksum(VERSION, data))
-        if number not in missing:
-            writer.write(row, memoryview(data))
-            writer.complete(row, key)
-    if seal:
-        return writer.seal()
-    writer.close()
-    return writer
 
 
 class TestFiles:
@@ -80,19 +62,6 @@ class TestFiles:
                 with pytest.raises(CorruptSampleError, match=r"damaged|in the middle of a record"):
                     list(tfrecord.records(path))
 
-    def test_a_segment_is_read_as_it_was_written(self, tmp_path):
-        sealed = written(tmp_path)
-        loaded = segment.load(str(tmp_path), sealed.name)
-        assert intact(sealed) == intact(loaded) and len(sealed) == 20
-        assert list(tfrecord.records(sealed.data_path)) == list(intact(sealed).values())
-        assert loaded.size == sealed.size == on_disk(tmp_path)
-
-    def test_nothing_but_complete_samples_is_in_a_file(self, tmp_path):
-        sealed = written(tmp_path, missing={0, 4, 5, 19})
-        samples = list(intact(sealed).values())
-        assert len(samples) == 16 and list(tfrecord.records(sealed.data_path)) == samples
-        assert intact(segment.load(str(tmp_path), sealed.name)) == intact(sealed)
-
     def test_a_segment_never_takes_more_than_it_began_with(self, tmp_path):
         for number, (key, length) in enumerate([(b"k" * 50, 100), (b"k", 30000), (b"k" * 5000, 1), (b"k", 10**6)]):
             size = -(-SegmentWriter.size_for(key, length, VERSION) // 4096) * 4096
@@ -107,44 +76,8 @@ class TestFiles:
                 writer.complete(row, key.decode())
             assert writer.seal().size == on_disk(directory) <= size
 
-    def test_what_a_crash_left_is_found(self, tmp_path):
-        writer = written(tmp_path, missing={7, 19}, seal=False)
-        recovered = segment.recover(str(tmp_path), writer.name)
-        assert len(intact(recovered)) == 18
-        assert list(tfrecord.records(recovered.data_path)) == list(intact(recovered).values())
-
-    @pytest.mark.parametrize("seal", [True, False])
-    @pytest.mark.parametrize("which", ["segment", "tfrecord"])
-    def test_damage_never_gives_another_sample(self, tmp_path, seal, which):
-        (tmp_path / "whole").mkdir()
-        name = written(tmp_path / "whole", seal=seal).name
-        victim = name.removesuffix("segment") + which
-        whole = (tmp_path / "whole" / victim).read_bytes()
-        chance = random.Random(1)
-        kept = []
-        for number in range(40):
-            directory = tmp_path / str(number)
-            shutil.copytree(tmp_path / "whole", directory)
-            data = bytearray(whole)
-            at = chance.randrange(16, len(whole.rstrip(b"\0")))
-            if number % 3 == 0:
-                del data[at:]
-            elif number % 3 == 1:
-                page = slice(at // 4096 * 4096, at // 4096 * 4096 + 4096)
-                data[page] = bytes(len(data[page]))
-            else:
-                data[at] ^= 1 << chance.randrange(8)
-            (directory / victim).write_bytes(data)
-            recovered = segment.recover(str(directory), name)
-            samples = {} if recovered is None else intact(recovered)
-            kept.append(len(samples))
-            if recovered is not None:
-                assert intact(segment.load(str(directory), name)) == samples
-                assert list(tfrecord.records(recovered.data_path)) == list(samples.values())
-        assert min(kept) < 12 and max(kept) >= 18
-
     def test_a_damaged_record_is_not_read(self, tmp_path):
-        sealed = written(tmp_path)
+        sealed = written(tmp_path, version=VERSION)
         rows = [sealed._rows["offset"][2].item() + at for at in (-12, -1, 0, 700, 703)]
         whole = open(sealed.data_path, "rb").read()
         for at in rows:  # the length, its checksum, the data, the data's checksum
@@ -182,7 +115,7 @@ class TestCache:
             assert len(source.reads) == 20 and sum(len(list(tfrecord.records(p))) for p in cache.files()) == 20
 
     def test_strays_are_removed(self, tmp_path):
-        sealed = written(tmp_path)
+        sealed = written(tmp_path, version=VERSION)
         (tmp_path / "0000000009-0123abcd.tfrecord").write_bytes(b"left")
         os.rename(sealed.data_path, tmp_path / "0000000008-0123abcd.tfrecord")
         store = Store(str(tmp_path), 4 << 20, "oldest", VERSION)
