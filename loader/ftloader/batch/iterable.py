@@ -1,7 +1,7 @@
 """Fetching from an iterable-style dataset, and from a map-style one in a worker process, with the dataset's state.
 
 As in torchdata, the state of the dataset is loaded before ``iter(dataset)``, and that of the iterator after it. Within
-an epoch, only the latter is used for a dataset that is its own iterator. ``state.shares`` describes the states, which
+an epoch, only the latter is used for a dataset that is its own iterator. ``state.format`` describes the states, which
 travel with the batches (``Fetched.state``).
 """
 
@@ -15,8 +15,7 @@ from ftloader.batch.fetch import EMPTY, BatchSettings, Cancelled, Epoch, Fetched
 from ftloader.current import enter_sample, sample_scope
 from ftloader.diagnosis.exceptions import annotate, text_of
 from ftloader.protocols import is_stateful
-from ftloader.state.format import FailedState, dataset_state, require_stateful, state_of
-from ftloader.state.shares import WorkerState, fresh_share
+from ftloader.state.format import FailedState, WorkerState, dataset_state, fresh_share, require_stateful, state_of
 
 
 class Exhausted(Exception):
@@ -43,7 +42,7 @@ class IterableFetcher:
         snapshot = share["snapshot"] or {"states": {}, "position": 0}
         _load(dataset, "dataset", snapshot["states"])
         if self._after and share["snapshot"] is not None:
-            iter(dataset)  # for the pass that has ended: see state.shares
+            iter(dataset)  # for the pass that has ended: see state.format
         self._iterator: Iterator = iter(dataset)
         _load(self._iterator, "iterator", snapshot["states"])
         self._position = snapshot["position"]  # number of samples that the iterator was asked for

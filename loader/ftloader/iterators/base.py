@@ -26,10 +26,9 @@ from ftloader.compat.torch_private import BaseDataLoaderIter, DatasetKind
 from ftloader.diagnosis.shared_handles import SharedHandles
 from ftloader.protocols import is_iterable, is_stateful
 from ftloader.rng.program import GlobalDrawCheck
-from ftloader.state.format import NOTHING, SavedState, check_workers, dataset_state, describe_loader, lives_on
+from ftloader.state import format as states
 from ftloader.state.order import IndexStream
 from ftloader.state.progress import EpochProgress
-from ftloader.state.shares import Share, WorkerState, fresh_share
 from ftloader.state.store import StateStore, load_iterable
 
 
@@ -90,13 +89,13 @@ class ResumableDataLoaderIter(BaseDataLoaderIter):
         self._states = self._shared.states
         with self._states.starting:
             resume = self._states.saved
-            check_workers(resume, loader)
+            states.check_workers(resume, loader)
             self._load_dataset(loader, resume)
             self._resume = resume
-            self._lives_on = lives_on(loader)
+            self._lives_on = states.lives_on(loader)
             self._epoch_number = resume.epoch
             self._every = loader.snapshot_every_n_steps
-            self._description = describe_loader(loader)
+            self._description = states.describe_loader(loader)
             self._order = None if is_iterable(loader) else IndexStream(loader, resume)
             quiet = resume.base_seed is not None
             super().__init__(_Quiet(loader, resume.mid_epoch) if quiet else loader)
@@ -108,7 +107,7 @@ class ResumableDataLoaderIter(BaseDataLoaderIter):
                 apply_random_seed(self._dataset, torch.Generator().manual_seed(resume.shared_seed))
             self._begin_progress(resume, self._first_shares(resume))
 
-    def _load_dataset(self, loader: Any, resume: SavedState) -> None:
+    def _load_dataset(self, loader: Any, resume: states.SavedState) -> None:
         """Restore the loader's own dataset. Threads and iterators without workers use it, processes copy it."""
         state = resume.dataset
         if not self._copies_dataset and resume.datasets is not None:
@@ -120,9 +119,9 @@ class ResumableDataLoaderIter(BaseDataLoaderIter):
         elif resume.mid_epoch:  # else loader.load_state_dict() has done it
             load_iterable(loader.dataset, state)
 
-    def _begin_progress(self, resume: SavedState, shares: Sequence[Share], dataset: Any = None) -> None:
+    def _begin_progress(self, resume: states.SavedState, shares: Sequence[states.Share], dataset: Any = None) -> None:
         if dataset is None and self._order is None:
-            dataset = dataset_state(self._dataset)
+            dataset = states.dataset_state(self._dataset)
         fixed = {"base_seed": self._base_seed, "epoch": self._epoch_number, "shared_seed": self._shared_seed}
         fixed["dataset"] = dataset
         copies = self._num_workers if self._copies_dataset and is_stateful(self._dataset) else 0
@@ -132,14 +131,14 @@ class ResumableDataLoaderIter(BaseDataLoaderIter):
             self._order.report_to(self._progress)
         self._states.began(self._progress)
 
-    def _first_shares(self, resume: SavedState) -> Sequence[Share]:
+    def _first_shares(self, resume: states.SavedState) -> Sequence[states.Share]:
         if self._dataset_kind != DatasetKind.Iterable:
             return ()
         if resume.workers is not None and (resume.mid_epoch or self._lives_on):
             return resume.workers
         latest = self._states.latest if self._num_workers == 0 else None  # None if a state was loaded since
         shares = [] if latest is None else latest.next_shares()  # of the same dataset
-        return shares if len(shares) == 1 else [fresh_share()] * max(1, self._num_workers)
+        return shares if len(shares) == 1 else [states.fresh_share()] * max(1, self._num_workers)
 
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
         if first_iter:  # called by torch's __init__ for processes
@@ -154,15 +153,15 @@ class ResumableDataLoaderIter(BaseDataLoaderIter):
                 self._order.report_to(self._progress)
             return
         self._epoch_number += 1
-        self._resume = NOTHING
+        self._resume = states.NOTHING
         with self._states.starting:
-            self._order = None if self._order is None else IndexStream(loader, NOTHING)
+            self._order = None if self._order is None else IndexStream(loader, states.NOTHING)
             super()._reset(loader, first_iter)
-            self._begin_progress(NOTHING, self._progress.next_shares(), self._progress.fixed["dataset"])
+            self._begin_progress(states.NOTHING, self._progress.next_shares(), self._progress.fixed["dataset"])
 
     def _next_index(self) -> Any:
         if self._resume.mid_epoch:
-            resume, self._resume = self._resume, NOTHING
+            resume, self._resume = self._resume, states.NOTHING
             self._num_yielded = resume.handed_over + sum(w["batches"] for w in resume.workers or ())
             for _ in range(resume.next_worker % max(1, self._num_workers)):
                 next(self._worker_queue_idx_cycle)
@@ -183,15 +182,15 @@ class ResumableDataLoaderIter(BaseDataLoaderIter):
         self._progress.finished = True
         raise StopIteration
 
-    def worker_states(self) -> list[WorkerState]:
+    def worker_states(self) -> list[states.WorkerState]:
         """Return the starting point of each worker (of worker 0 if there are none)."""
         resume = self._resume
-        common = WorkerState(every=self._every, lives_on=self._lives_on)
+        common = states.WorkerState(every=self._every, lives_on=self._lives_on)
         if self._dataset_kind == DatasetKind.Iterable:
             shares = self._progress.shares()
             if self._num_workers == 0 and not resume.mid_epoch:
                 # The dataset is as it was left, or loader.load_state_dict() has loaded it.
-                shares = (fresh_share(after=0 if resume is NOTHING else shares[0]["after"]),)
+                shares = (states.fresh_share(after=0 if resume is states.NOTHING else shares[0]["after"]),)
             return [replace(common, share=share) for share in shares]
         workers = max(1, self._num_workers)
         copies = range(workers) if self._copies_dataset else ()

@@ -13,9 +13,8 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ftloader.state.format import NOTHING, SavedState, make_state
+from ftloader.state.format import NOTHING, SavedState, Share, fresh_share, make_state
 from ftloader.state.samplers import digest
-from ftloader.state.shares import Share, fresh_share
 
 # Plain tuples: making one for each batch costs a third of a named tuple.
 Drawn = tuple[int, int, Any]

@@ -67,7 +67,7 @@ class StateStore:
             elif loader.num_workers == 0 and resume.workers is not None:
                 if (snapshot := resume.workers[0]["snapshot"]) is not None:
                     if load_iterable(loader.dataset, snapshot["states"]["dataset"]):
-                        iter(loader.dataset)  # see ``ftloader.state.shares``
+                        iter(loader.dataset)  # see ``ftloader.state.format``
             elif resume.dataset is not None:
                 load_iterable(loader.dataset, resume.dataset)
 

@@ -26,8 +26,7 @@ from ftloader.batch.memory import keep_freed_memory
 from ftloader.compat.torch_private import DatasetKind, ExceptionWrapper
 from ftloader.compat.torch_private import worker as _torch_worker
 from ftloader.diagnosis.exceptions import annotate, format_error, notes_of, set_traceback, text_of
-from ftloader.state.format import FailedState
-from ftloader.state.shares import WorkerState
+from ftloader.state.format import FailedState, WorkerState
 
 Task = tuple[int, int, Any]  # base seed, epoch number, index
 

@@ -23,7 +23,7 @@ from ftloader.batch.memory import keep_freed_memory
 from ftloader.compat.torch_private import LIBRARY, DatasetKind, pinned
 from ftloader.current import this_thread
 from ftloader.diagnosis.exceptions import annotate, drop_first_frame
-from ftloader.state.shares import WorkerState, fresh_share
+from ftloader.state.format import WorkerState, fresh_share
 from ftloader.workers.consumer_modes import ConsumerModes, own_context
 from ftloader.workers.copies import UserObjects
 from ftloader.workers.info import acting_as, describe_worker
