@@ -12,7 +12,7 @@ import torch
 import torch.utils.data
 
 import ftloader
-from ftloader import DataLoader
+from ftloader import DataLoader, cache, datasets, decode
 from ftloader.iterators.processes import ProcessDataLoaderIter
 from ftloader.iterators.serial import SerialDataLoaderIter
 from ftloader.iterators.threads import ThreadDataLoaderIter
@@ -32,6 +32,8 @@ def test_is_a_torch_dataloader_with_all_its_arguments():
 def test_version_and_names():
     assert ftloader.__version__ == "0.1.0"
     assert ftloader.get_worker_info is torch.utils.data.get_worker_info
+    for module in (ftloader, cache, datasets, decode):
+        assert module.__all__ and all(hasattr(module, name) for name in module.__all__)
 
 
 @pytest.mark.parametrize("bad", ["threads", "", None, 1])

@@ -110,12 +110,9 @@ def campaign(lives, directory, kills, seed, format="segment"):
     assert (directory / "last").read_text()
 
 
-def test_kills(lives, tmp_path):
-    campaign(lives, tmp_path, 24, 0)
-
-
-def test_kills_with_tfrecords(lives, tmp_path):
-    campaign(lives, tmp_path, 24, 2, "tfrecord")
+@pytest.mark.parametrize(("seed", "format"), [(0, "segment"), (2, "tfrecord")])
+def test_kills(lives, tmp_path, seed, format):
+    campaign(lives, tmp_path, 24, seed, format)
 
 
 @pytest.mark.long(reason="1,000 kills")

@@ -15,28 +15,34 @@ from tests.datasets import Rows
 from tests.unit.loader.state.resuming import EACH_WAY, SIZE, WAYS, Noisy, contents, plain, resume, shuffling
 
 
-@pytest.mark.parametrize("way", EACH_WAY)
-def test_states_taken_by_another_thread_are_whole(way):
-    loader = shuffling(way)
-    batches, states = [], []
-    ready, stop = threading.Event(), threading.Event()
+@contextlib.contextmanager
+def asked_by_another_thread(loader, note):
+    """Call *note* with the loader's states all the time."""
+    stop = threading.Event()
 
     def watch():
         while not stop.is_set():
-            states.append(loader.state_dict())
-            ready.set()
+            note(loader.state_dict())
 
     watcher = threading.Thread(target=watch)
     watcher.start()
     try:
+        yield
+    finally:
+        stop.set()
+        watcher.join()
+
+
+@pytest.mark.parametrize("way", EACH_WAY)
+def test_states_taken_by_another_thread_are_whole(way):
+    loader = shuffling(way)
+    batches, states, ready = [], [], threading.Event()
+    with asked_by_another_thread(loader, lambda state: (states.append(state), ready.set())):
         assert ready.wait(60)
         for batch in loader:
             batches.append(plain(batch))
             ready.clear()
             assert ready.wait(60)
-    finally:
-        stop.set()
-        watcher.join()
     seen = {state["handed_over"]: state for state in states if state["phase"] == "middle"}
     assert len(seen) >= 5
     for handed_over, state in seen.items():
@@ -47,21 +53,9 @@ def test_states_taken_by_another_thread_are_whole(way):
 def test_states_taken_by_another_thread_between_epochs_are_whole(way):
     loader = shuffling(way)
     epochs, states = [], {}
-    stop = threading.Event()
-
-    def watch():
-        while not stop.is_set():
-            state = loader.state_dict()
-            states[json.dumps(state)] = state
-
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    try:
+    with asked_by_another_thread(loader, lambda state: states.setdefault(json.dumps(state), state)):
         for _ in range(5):
             epochs.append(contents(loader))
-    finally:
-        stop.set()
-        watcher.join()
     epochs.append(contents(loader))
     for state in states.values():
         rest = resume(shuffling("serial"), state)
