@@ -10,7 +10,6 @@ from typing import Any
 
 from ftloader.cache.errors import CacheError, PartlyListedError
 from ftloader.cache.store import Store
-from ftloader.workers import exit as program_exit
 from ftloader.workers.exit import ThreadGroup, WorkerThread
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 30.0
@@ -27,6 +26,8 @@ class Fetchers(ThreadGroup):
     The store's ``changed`` guards the counts and the state of the listing. ``_listing`` is taken before it, and guards
     the iterator of keys; a thread holds it for as long as the source takes for the next key.
     """
+
+    consequence = "It ends when that call returns; its sample is thrown away."
 
     def __init__(self, source: Any, store: Store, count: int, retries: int) -> None:
         self._source, self._store, self._retries = source, store, retries
@@ -51,11 +52,6 @@ class Fetchers(ThreadGroup):
         self.failures_in_a_row = 0
         self.used_by_this_thread()
         self.threads = tuple(WorkerThread(target=self._run, name=f"cache-fetcher-{number}") for number in range(count))
-
-    def start(self) -> None:
-        program_exit.register(self)
-        for thread in self.threads:
-            thread.start()
 
     def look_again(self) -> None:
         """List the source again after the end of this listing: it may have grown, or answer again."""
@@ -85,7 +81,7 @@ class Fetchers(ThreadGroup):
 
     def stop(self) -> None:
         self._store.stop()
-        program_exit.unregister(self)
+        super().stop()
 
     # In the threads
 

@@ -315,7 +315,7 @@ class GrowingCache(Dataset):
         try:
             if self._fetchers is not None:
                 self._fetchers.stop()
-                if self._fetchers.wait("It ends when that call returns; its sample is thrown away."):
+                if self._fetchers.join():
                     close_source(self._source)
         finally:
             if self._store is not None:

@@ -98,6 +98,8 @@ class ThreadGroup:
     """
 
     threads: tuple[WorkerThread, ...]
+    consequence: str
+    """Sentence for the warning of threads that do not end, about what happens to them."""
 
     def used_by_this_thread(self) -> None:
         self.consumer = weakref.ref(threading.current_thread())
@@ -108,26 +110,34 @@ class ThreadGroup:
         is_main = thread is None or thread is threading.main_thread()
         return not is_main and not thread.daemon and thread.is_alive()  # type: ignore[union-attr]
 
-    def stop(self) -> None:
-        """Tell the threads to end, and return at once."""
-        raise NotImplementedError
+    def start(self) -> None:
+        """Start the threads. Raise ``RuntimeError``, and leave none, if the system refuses one or the program ends."""
+        _live.add(self)
+        try:
+            if _closed:  # asked after adding: no later step would end a new thread
+                raise RuntimeError(
+                    "worker threads cannot be started any more: the interpreter exits, and functions "
+                    "registered with atexit before the loader was imported are too late for it. Import "
+                    "the loader before such a function is registered, or use num_workers=0 in it"
+                )
+            for thread in self.threads:
+                thread.start()
+        except BaseException as error:
+            self.stop()
+            if isinstance(error, Exception):  # else an interruption: no waiting
+                self.join()
+            raise
 
-    def wait(self, consequence: str) -> bool:
+    def stop(self) -> None:
+        """Tell the threads to end, and return at once. The end of the program has nothing to do with them any more."""
+        _live.discard(self)
+
+    def join(self) -> bool:
         """Wait for the threads, after ``stop``. Return False, and warn, if user code holds some up."""
         limit = JOIN_LIMIT
         if stuck := join_all(self.threads, limit):
-            report_stuck(stuck, limit, consequence)
+            report_stuck(stuck, limit, self.consequence.format(limit=limit))
         return not stuck
-
-
-def register(group: ThreadGroup) -> None:
-    """Stop *group* at the end of the program and wait for it; in a forked child it is forgotten."""
-    _live.add(group)
-
-
-def unregister(group: ThreadGroup) -> None:
-    """Forget *group*, which has been told to end."""
-    _live.discard(group)
 
 
 def needs_no_error() -> bool:
@@ -136,11 +146,6 @@ def needs_no_error() -> bool:
         return False
     main = threading.main_thread()
     return all(each.daemon or each is main or isinstance(each, WorkerThread) for each in threading.enumerate())
-
-
-def is_too_late() -> bool:
-    """True if the last step has begun: no later one would end a new thread. To be asked after ``register``."""
-    return _closed
 
 
 # Groups not told to end. No lock, which a finalizer could not take: adding, discarding and

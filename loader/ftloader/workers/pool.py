@@ -32,6 +32,8 @@ class WorkerPool(ThreadGroup):
     are read without a lock: every reader copes with a value that is a moment old.
     """
 
+    consequence = "It ends as soon as it can; the interpreter's exit waits for it no longer than {limit:g} s."
+
     def __init__(self, contexts: tuple[WorkerContext, ...], private_queues: bool, results: SimpleQueue) -> None:
         self._results = weakref.ref(results)
         self.epoch = Epoch()
@@ -50,23 +52,8 @@ class WorkerPool(ThreadGroup):
         )
 
     def start(self) -> None:
-        """Start the threads. Raise ``RuntimeError``, and leave none, if the system refuses one or the program ends."""
         fork.renewed(self)
-        program_exit.register(self)
-        try:
-            if program_exit.is_too_late():
-                raise RuntimeError(
-                    "worker threads cannot be started any more: the interpreter exits, and functions "
-                    "registered with atexit before the loader was imported are too late for it. Import "
-                    "the loader before such a function is registered, or use num_workers=0 in it"
-                )
-            for thread in self.threads:
-                thread.start()
-        except BaseException as error:
-            self.stop()
-            if isinstance(error, Exception):  # else an interruption: no waiting
-                self.join()
-            raise
+        super().start()
 
     def wait_until_started(self) -> None:
         """Wait until all workers have run ``worker_init_fn``; warn if some have not in time."""
@@ -123,15 +110,12 @@ class WorkerPool(ThreadGroup):
         self.epoch.cancelled = True
         if self.orphaned:
             return
-        program_exit.unregister(self)
+        super().stop()
         self._tell(Command.END)
         send(self._results, None)  # wakes a consumer that waits in another thread
 
-    def join(self) -> None:
-        """Wait for the workers to end, after ``stop()``. A ``RuntimeWarning`` names workers that have not ended."""
-        if not self.orphaned:
-            limit = f"{program_exit.JOIN_LIMIT:g} s"
-            self.wait(f"It ends as soon as it can; the interpreter's exit waits for it no longer than {limit}.")
+    def join(self) -> bool:
+        return self.orphaned or super().join()
 
     def dispose(self) -> None:
         """Stop the workers for the iterator's finalizer. Wait for them where that is safe, unless stopped before."""
