@@ -44,46 +44,32 @@ class UserObjects(NamedTuple):
 
 
 def copies_for_workers(original: UserObjects, dataset_kind: int, count: int) -> list[UserObjects]:
-    """Return the objects that each of *count* worker threads uses."""
+    """Return the objects that each of *count* worker threads uses. Raise ``TypeError`` if they cannot be copied."""
     # The workers of a map-style dataset share the original. Those of an iterable-style dataset get a deep copy each, as
-    # processes do; raise ``TypeError`` if that is impossible.
+    # processes do.
     if dataset_kind == DatasetKind.Map:
         return [original] * count
-    template = Template(*original)
-    return [UserObjects(*template.copy()) for _ in range(count)]
-
-
-class Template:
-    """A dataset and functions, pickled once and copied together any number of times; else ``TypeError``."""
-
-    def __init__(self, dataset: Any, *functions: Callable | None) -> None:
-        self._names = type(dataset).__name__, "worker_init_fn or collate_fn"
-        file = io.BytesIO()
-        pickler = _Pickler(file)
-        for part, name in zip((dataset, functions), self._names, strict=True):
-            try:
-                pickler.dump(part)  # the second refers to what is in the first
-            except Exception as error:
-                raise _refusal(name, error) from error
-        self._pickled, self._apart = file.getvalue(), pickler.apart
-
-    def copy(self) -> tuple[Any, ...]:
-        """Return new copies of all objects. Raise ``TypeError`` if they cannot be rebuilt."""
-        unpickler, parts = _Unpickler(io.BytesIO(self._pickled), self._apart), []
-        for name in self._names:
-            try:
-                parts.append(unpickler.load())
-            except Exception as error:
-                raise _refusal(name, error) from error
-        return parts[0], *parts[1]
-
-
-def _refusal(name: str, error: Exception) -> TypeError:
-    return TypeError(
-        f"{name} cannot be copied ({text_of(error)}), and each worker thread needs its own copy of an "
-        "iterable-style dataset and of the functions that come with it. Open files, connections and generators in "
-        "__iter__, give what holds them a __getstate__ that leaves them out, or use worker_method='process'"
-    )
+    parts = {type(original.dataset).__name__: original.dataset, "worker_init_fn or collate_fn": original[1:]}
+    file = io.BytesIO()
+    pickler = _Pickler(file)
+    try:
+        for name in parts:
+            pickler.dump(parts[name])  # the functions refer to what is in the dataset
+        copies = []
+        for _ in range(count):
+            unpickler = _Unpickler(io.BytesIO(file.getvalue()), pickler.apart)
+            loaded = {}
+            for name in parts:
+                loaded[name] = unpickler.load()
+            dataset, functions = loaded.values()
+            copies.append(UserObjects(dataset, *functions))
+    except Exception as error:
+        raise TypeError(
+            f"{name} cannot be copied ({text_of(error)}), and each worker thread needs its own copy of an "
+            "iterable-style dataset and of the functions that come with it. Open files, connections and generators in "
+            "__iter__, give what holds them a __getstate__ that leaves them out, or use worker_method='process'"
+        ) from error
+    return copies
 
 
 class _Shared:

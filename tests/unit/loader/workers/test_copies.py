@@ -11,7 +11,8 @@ import torch
 from torch.utils.data import IterableDataset
 
 from ftloader import DataLoader
-from ftloader.workers.copies import Template
+from ftloader.compat.torch_private import DatasetKind
+from ftloader.workers.copies import UserObjects, copies_for_workers
 
 
 class Holder:
@@ -19,13 +20,18 @@ class Holder:
         self.__dict__.update(values)
 
 
+def copies(count, **values):
+    original = UserObjects(Holder(**values), None, None)
+    return [one.dataset for one in copies_for_workers(original, DatasetKind.Iterable, count)]
+
+
 def copied(**values):
-    return Template(Holder(**values)).copy()[0]
+    return copies(1, **values)[0]
 
 
 def test_members_are_copied_in_depth_and_keep_their_identity():
     shard = {"done": [1, 2]}
-    one, other = (Template(Holder(a=shard, b=shard)).copy()[0] for _ in range(2))
+    one, other = copies(2, a=shard, b=shard)
     assert one.a is one.b and one.a == shard
     one.a["done"].append(3)
     assert shard == other.a == {"done": [1, 2]}
