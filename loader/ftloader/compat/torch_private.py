@@ -39,6 +39,17 @@ def collation_name(function: Any) -> str | None:
     return function.__code__.co_name
 
 
+class StandIn:
+    """Object that torch is given in place of *original*, with other *attributes*. The rest is read when asked for."""
+
+    def __init__(self, original: Any, **attributes: Any) -> None:
+        self._original = original
+        vars(self).update(attributes)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._original, name)
+
+
 def pinned(data: Any, device_type: str | None) -> Any:
     """Return *data* in page-locked memory for a device of this type, or unchanged for None."""
     return data if device_type is None else pin_memory(data, device_type)

@@ -15,7 +15,7 @@ import sys
 import threading
 import types
 from collections.abc import Iterator
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -61,14 +61,6 @@ _LOCKS: Final = (
 )
 
 
-class Handle(NamedTuple):
-    """An object that threads should not share: its path ("dataset.archive"), its class, and the trouble with it."""
-
-    path: str
-    kind: str
-    trouble: str
-
-
 class SharedHandles:
     """Warning about the handles of one loader's dataset, given once. No lock: two consumers may only warn twice."""
 
@@ -83,18 +75,18 @@ class SharedHandles:
         if not found:
             return
         self._warned = True
-        first, *more = found
-        likewise = f"Likewise {', '.join(handle.path for handle in more[:5])}. " if more else ""
+        (path, kind, trouble), *more = found
+        likewise = f"Likewise {', '.join(path for path, *_ in more[:5])}. " if more else ""
         warn_user(
-            f"{first.path} is a {first.kind} that all workers of this DataLoader share, since they are threads "
-            f"(worker_method='auto' chose so): {first.trouble}. {likewise}{'' if first.trouble is _TURNS else _REMEDY}"
+            f"{path} is a {kind} that all workers of this DataLoader share, since they are threads "
+            f"(worker_method='auto' chose so): {trouble}. {likewise}{'' if trouble is _TURNS else _REMEDY}"
             "`./twins audit FILE.py:NAME` shows which lines use it. worker_method='process' gives each worker a copy "
             "of the dataset; worker_method='thread' leaves this warning out."
         )
 
 
-def handles_of(dataset: Any) -> Iterator[Handle]:
-    """Yield the handles that *dataset* refers to, nearest first."""
+def handles_of(dataset: Any) -> Iterator[tuple[str, str, str]]:
+    """Yield the path ("dataset.archive"), the class and the trouble of each handle in *dataset*, nearest first."""
     queue = collections.deque([("dataset", dataset)])
     seen = {id(dataset)}
     while queue:
@@ -105,7 +97,7 @@ def handles_of(dataset: Any) -> Iterator[Handle]:
             continue
         if trouble is not None:
             kind = f"{type(value).__module__}.{type(value).__qualname__}".removeprefix("builtins.")
-            yield Handle(path, kind, trouble)
+            yield path, kind, trouble
             continue
         for name, child in _children(value):
             if type(child) not in _LEAVES and id(child) not in seen and len(seen) < _OBJECTS:

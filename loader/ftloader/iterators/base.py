@@ -22,7 +22,7 @@ from torch.utils.data.graph_settings import apply_random_seed
 from ftloader.batch.errors import ErrorPolicy
 from ftloader.batch.fetch import EMPTY, BatchSettings, Fetched
 from ftloader.batch.memory import BufferPool
-from ftloader.compat.torch_private import BaseDataLoaderIter, DatasetKind
+from ftloader.compat.torch_private import BaseDataLoaderIter, DatasetKind, StandIn
 from ftloader.diagnosis.shared_handles import SharedHandles
 from ftloader.protocols import is_iterable, is_stateful
 from ftloader.rng.program import GlobalDrawCheck
@@ -56,18 +56,10 @@ class Shared:
         return self._memory[1]
 
 
-class _Quiet:
-    """Stand-in for a loader whose base seed is saved: torch's ``__init__`` must draw none."""
-
+def _quiet(loader: Any, mid_epoch: bool) -> StandIn:
+    """Return a stand-in for a loader whose base seed is saved: torch's ``__init__`` must draw none."""
     # In the middle of an epoch ``__init__`` must not call ``iter(sampler)`` either: ``IndexStream`` does.
-    def __init__(self, loader: Any, mid_epoch: bool) -> None:
-        self._loader = loader
-        self.generator = torch.Generator()
-        if mid_epoch:
-            self._index_sampler = ()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._loader, name)
+    return StandIn(loader, generator=torch.Generator(), **({"_index_sampler": ()} if mid_epoch else {}))
 
 
 class ResumableDataLoaderIter(BaseDataLoaderIter):
@@ -97,8 +89,7 @@ class ResumableDataLoaderIter(BaseDataLoaderIter):
             self._every = loader.snapshot_every_n_steps
             self._description = states.describe_loader(loader)
             self._order = None if is_iterable(loader) else IndexStream(loader, resume)
-            quiet = resume.base_seed is not None
-            super().__init__(_Quiet(loader, resume.mid_epoch) if quiet else loader)
+            super().__init__(loader if resume.base_seed is None else _quiet(loader, resume.mid_epoch))
             self._index_sampler = loader._index_sampler
             if resume.base_seed is not None:
                 self._base_seed = resume.base_seed
@@ -144,7 +135,7 @@ class ResumableDataLoaderIter(BaseDataLoaderIter):
         if first_iter:  # called by torch's __init__ for processes
             shared_seed, sampler = self._shared_seed, self._index_sampler
             if self._resume.mid_epoch:
-                loader, self._index_sampler = _Quiet(loader, True), ()
+                loader, self._index_sampler = _quiet(loader, True), ()
             elif self._order is not None:
                 self._order.iterating()
             super()._reset(loader, first_iter)

@@ -22,7 +22,7 @@ from ftloader.iterators.prefetch import Prefetch, most_dispatched, most_in_memor
 from ftloader.protocols import has_getitems
 from ftloader.rng import program as global_generators
 from ftloader.workers import exit as program_exit
-from ftloader.workers.consumer_modes import ConsumerModes
+from ftloader.workers.consumer_modes import consumer_modes
 from ftloader.workers.copies import UserObjects, copies_for_workers
 from ftloader.workers.exit import WorkerThread
 from ftloader.workers.pool import WorkerPool
@@ -63,7 +63,7 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
             num_workers=self._num_workers,
             base_seed=self._base_seed,
             epoch_number=self._epoch_number,
-            modes=ConsumerModes(),
+            adopt_modes=consumer_modes(),
             states=self.worker_states(),
             pin_memory_device=self._pin_memory_device if self._pin_memory else None,
             pin_memory_device_index=(torch.accelerator.current_device_index() if self._pin_memory else None),

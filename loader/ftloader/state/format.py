@@ -191,8 +191,14 @@ def parse(state: Any) -> SavedState:
     """Return a copy of *state*, a result of ``state_dict()``, or raise ``ValueError`` if it is none of this version."""
     if not isinstance(state, Mapping):
         raise ValueError(f"the state must be a dictionary from state_dict(), not {type(state)}")
+    if "_snapshot" in state or "_sampler_iter_yielded" in state:
+        raise ValueError(
+            "this is a state of torchdata's StatefulDataLoader, which counts differently: "
+            "finish that epoch with StatefulDataLoader and save ftloader.DataLoader's from then on"
+        )
     if state.get("format") != FORMAT:
-        raise ValueError(_foreign(state))
+        first = ", ".join(map(repr, list(state)[:5]))
+        raise ValueError(f"this is not a state of ftloader.DataLoader (it has the keys {first or 'of no state'})")
     if state.get("version") != VERSION:
         raise ValueError(
             f"the state has version {state.get('version')!r}, and this loader reads version "
@@ -248,13 +254,3 @@ def check_workers(resume: SavedState, loader: Any) -> None:
             "on: where it was then is not known. Ask for the state once each worker has given a batch, go through "
             "epochs to their end, or use workers without persistent_workers"
         )
-
-
-def _foreign(state: Mapping[str, Any]) -> str:
-    if "_snapshot" in state or "_sampler_iter_yielded" in state:
-        return (
-            "this is a state of torchdata's StatefulDataLoader, which counts differently: "
-            "finish that epoch with StatefulDataLoader and save ftloader.DataLoader's from then on"
-        )
-    keys = ", ".join(map(repr, list(state)[:5]))
-    return f"this is not a state of ftloader.DataLoader (it has the keys {keys or 'of no state'})"

@@ -12,21 +12,12 @@ import numpy as np
 import torch
 from torch.utils.data import BatchSampler, RandomSampler
 
+from ftloader.compat.torch_private import StandIn
 from ftloader.protocols import has_getitems, is_stateful
 from ftloader.rng import generators
 from ftloader.state import samplers
 from ftloader.state.format import SavedState
 from ftloader.state.progress import EpochProgress
-
-
-class _Around:
-    """Stand-in for torch's ``BatchSampler`` *outer* over another sampler. Reads ``batch_size`` live: it may change."""
-
-    def __init__(self, samples: Iterator, outer: BatchSampler) -> None:
-        self.sampler, self._outer = samples, outer
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._outer, name)
 
 
 class IndexStream:
@@ -58,13 +49,16 @@ class IndexStream:
 
     def _load_samplers(self, snapshot: Mapping[str, Any]) -> None:
         """Load the samplers' states from before or after an epoch, at whose end only samplers know what these mean."""
-        with self._generators.standing_at({}):
+        own = self._generators.now()
+        try:
             samplers.load(self._index_sampler, snapshot["states"])
             if self._resume.phase == "end":
                 self._open(iter(self._index_sampler), {})
                 self._load_iterator(snapshot)
                 for _ in self._batches:  # type: ignore[union-attr]  # made by _open()
                     pass
+        finally:
+            generators.load(own)
         self._batches, self._drawn = None, 0
 
     def iterating(self) -> None:
@@ -137,17 +131,9 @@ class IndexStream:
                 generators.load([(sampler.generator, order["default"])])
         if type(outer) is BatchSampler:
             self._samples = iter(sampler)
-            self._batches = BatchSampler.__iter__(_Around(self._samples, outer))
+            self._batches = BatchSampler.__iter__(StandIn(outer, sampler=self._samples))
         else:
             self._samples = self._batches = iter(sampler) if own else torchs
-
-    def _take_snapshot(self) -> None:
-        parts = samplers.stateful_samplers(self._index_sampler)
-        if is_stateful(self._samples):
-            parts[samplers.ITERATOR] = self._samples
-        if parts:
-            new = {"drawn": self._drawn, "states": samplers.states_of(parts)}
-            self._progress.snapshots = (*self._progress.snapshots, new)
 
     def _load_iterator(self, snapshot: Mapping[str, Any]) -> None:
         self._drawn = snapshot["drawn"]
@@ -161,7 +147,9 @@ class IndexStream:
         order, left = resume.order, None
         samplers.set_epochs(self._index_sampler, order["epochs"], distributed=True)
         nothing = resume.drawn == 0 and not resume.ended
-        with self._generators.standing_at(order.get("generators_at_iter", order["generators"])):
+        own = self._generators.now()
+        try:
+            self._generators.load(order.get("generators_at_iter", order["generators"]))
             if resume.sampler is not None:
                 # Before their iterators are made, which start where the samplers stand.
                 samplers.load(self._index_sampler, resume.sampler["states"])
@@ -177,6 +165,8 @@ class IndexStream:
                 ended, last = self._draw_again(resume)
                 if resume.generators is None:  # the saved state does not know them
                     left = self._generators.save()
+        finally:
+            generators.load(own)
         if nothing:  # the order starts from the generators as they are now, if the saved state knew them
             if resume.generators is None:
                 self._generators.load(order["generators"])
@@ -227,7 +217,12 @@ class IndexStream:
             raise
         self._drawn += 1
         if self._every and self._drawn % self._every == 0:
-            self._take_snapshot()
+            parts = samplers.stateful_samplers(self._index_sampler)
+            if is_stateful(self._samples):
+                parts[samplers.ITERATOR] = self._samples
+            if parts:
+                new = {"drawn": self._drawn, "states": samplers.states_of(parts)}
+                self._progress.snapshots = (*self._progress.snapshots, new)
         # The sampler may reuse its object for the next batch while this one is still on its way to a worker thread, or
         # in a queue that pickles it later.
         return _copied(index) if self._copies else index

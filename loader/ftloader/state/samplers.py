@@ -66,6 +66,10 @@ class OwnGenerators:
     def __init__(self, loader: Any) -> None:
         self._index_sampler, self._loaders = sampler_of(loader), loader.generator
 
+    def now(self) -> list[tuple[Any, State]]:
+        """Return each generator with its present state."""
+        return self.at(self.save())
+
     def save(self) -> dict[str, State]:
         return {path: generators.save(generator) for path, generator in self._found().items()}
 
@@ -84,10 +88,6 @@ class OwnGenerators:
         """Put the generators into the states *saved*."""
         generators.load(self.at(saved))
 
-    def standing_at(self, saved: Mapping[str, State]) -> "_Standing":
-        """Return a context manager in which the generators have the states *saved*."""
-        return _Standing(self.at(saved), self.at(self.save()))
-
     def _found(self) -> dict[str, Any]:
         found = {LOADER: self._loaders}  # torch has checked its type
         for position, sampler in enumerate(chain(self._index_sampler)):
@@ -98,24 +98,6 @@ class OwnGenerators:
             for path, value in found.items()
             if isinstance(value, generators.KINDS) and value is not torch.default_generator
         }
-
-
-class _Standing:
-    """Context manager that loads states of generators and restores their *own*, also if an interruption comes."""
-
-    # A class, since contextlib's managers change the exceptions that pass through.
-    def __init__(self, saved: list[tuple[Any, State]], own: list[tuple[Any, State]]) -> None:
-        self._saved, self._own = saved, own
-
-    def __enter__(self) -> None:
-        try:
-            generators.load(self._saved)
-        except BaseException:
-            self.__exit__()
-            raise
-
-    def __exit__(self, *exc_info: object) -> None:
-        generators.load(self._own)
 
 
 def draws_from_default(sampler: Any) -> bool:

@@ -7,33 +7,29 @@ and the CPU as default device. Context variables, such as NumPy's ``errstate``, 
 
 import contextvars
 import sys
+from collections.abc import Callable
 
 import torch
 
-_AUTOCAST = ("cpu", "cuda")
 
+def consumer_modes() -> Callable[[], None]:
+    """Return a function that sets torch's modes of this thread, as they are now, in a new thread for good."""
+    # ``inference_mode`` becomes ``no_grad``, so that batches are ordinary tensors.
+    gradients = torch.is_grad_enabled() and not torch.is_inference_mode_enabled()
+    autocast = [(name, torch.is_autocast_enabled(name), torch.get_autocast_dtype(name)) for name in ("cpu", "cuda")]
+    device = torch.get_default_device()
 
-class ConsumerModes:
-    """torch's modes in the thread that makes this object, at that time. Immutable, so workers share it.
-
-    ``inference_mode`` becomes ``no_grad``, so that batches are ordinary tensors.
-    """
-
-    def __init__(self) -> None:
-        self._gradients = torch.is_grad_enabled() and not torch.is_inference_mode_enabled()
-        self._autocast = [(name, torch.is_autocast_enabled(name), torch.get_autocast_dtype(name)) for name in _AUTOCAST]
-        self._device = torch.get_default_device()
-
-    def adopt(self) -> None:
-        """Set the modes in the calling thread, a new one, for its whole life."""
-        torch.set_grad_enabled(self._gradients)
-        for name, enabled, dtype in self._autocast:
+    def adopt() -> None:
+        torch.set_grad_enabled(gradients)
+        for name, enabled, dtype in autocast:
             torch.set_autocast_enabled(name, enabled)
             torch.set_autocast_dtype(name, dtype)
         # The cache of cast weights belongs to the process and is emptied on leaving autocast, which workers never do.
         torch.set_autocast_cache_enabled(False)
-        if self._device.type != "cpu":
-            self._device.__enter__()
+        if device.type != "cpu":
+            device.__enter__()
+
+    return adopt
 
 
 def own_context() -> contextvars.Context:

@@ -10,6 +10,7 @@ import enum
 import os
 import sys
 import weakref
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from queue import SimpleQueue
 from typing import Any
@@ -24,7 +25,7 @@ from ftloader.compat.torch_private import LIBRARY, DatasetKind, pinned
 from ftloader.current import this_thread
 from ftloader.diagnosis.exceptions import annotate, drop_first_frame
 from ftloader.state.format import WorkerState, fresh_share
-from ftloader.workers.consumer_modes import ConsumerModes, own_context
+from ftloader.workers.consumer_modes import own_context
 from ftloader.workers.copies import UserObjects
 from ftloader.workers.info import acting_as, describe_worker
 
@@ -77,7 +78,7 @@ class WorkerConfig:
     num_workers: int
     base_seed: int
     epoch_number: int
-    modes: ConsumerModes
+    adopt_modes: Callable[[], None]  # those of the consumer: see consumer_modes
     states: list[WorkerState]  # starting point of each worker
     pin_memory_device: str | None  # device type to pin batches for, or None to leave them unpinned
     pin_memory_device_index: int | None
@@ -169,7 +170,7 @@ def run_worker(
         _limit_intra_op_threads()
         context = start.pop()
         try:
-            context.config.modes.adopt()
+            context.config.adopt_modes()
             context.within(context.start_up)
         finally:
             _end_if_forked(process)

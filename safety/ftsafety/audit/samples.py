@@ -15,7 +15,7 @@ from torch.utils.data.datapipes.datapipe import IterDataPipe
 from ftloader.compat.torch_private import DatasetKind
 from ftloader.current import enter_sample, sample_scope
 from ftloader.diagnosis.call_site import is_user_code, treat_as_engine
-from ftloader.workers.consumer_modes import ConsumerModes, own_context
+from ftloader.workers.consumer_modes import consumer_modes, own_context
 from ftloader.workers.copies import UserObjects, copies_for_workers
 from ftloader.workers.info import acting_as, describe_worker
 from ftsafety.audit.comparison import Frozen, Raised, freeze
@@ -150,10 +150,10 @@ def raised(error: BaseException) -> Raised:
 
 def thread(name: str, target: Callable[..., None], *args: Any) -> threading.Thread:
     """Return a daemon thread that starts as the loader's workers do: with this one's modes and context variables."""
-    modes, context = ConsumerModes(), own_context()
+    adopt_modes, context = consumer_modes(), own_context()
 
     def run() -> None:
-        modes.adopt()
+        adopt_modes()
         context.run(target, *args)
 
     return threading.Thread(target=run, name=name, daemon=True)

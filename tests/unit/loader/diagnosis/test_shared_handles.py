@@ -77,7 +77,7 @@ def gil_is_off(monkeypatch):
 
 
 def paths_in(dataset):
-    return [handle.path for handle in handles_of(dataset)]
+    return [path for path, *_ in handles_of(dataset)]
 
 
 def archive(path, kind):
