@@ -20,9 +20,9 @@ class Holder:
         self.__dict__.update(values)
 
 
-def copies(count, **values):
+def copies(number, /, **values):
     original = UserObjects(Holder(**values), None, None)
-    return [one.dataset for one in copies_for_workers(original, DatasetKind.Iterable, count)]
+    return [one.dataset for one in copies_for_workers(original, DatasetKind.Iterable, number)]
 
 
 def copied(**values):
