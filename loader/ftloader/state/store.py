@@ -47,6 +47,11 @@ class StateStore:
 
     # For the loader
 
+    @property
+    def is_loaded(self) -> bool:
+        """True if the next iterator continues from a loaded state."""
+        return self._now[0] is not None
+
     def load(self, state: Mapping[str, Any], loader: Any) -> None:
         """Check *state* and keep it for the next iterator. If it raises ``ValueError``, nothing has changed."""
         if state == {}:
