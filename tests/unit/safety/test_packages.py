@@ -1,0 +1,35 @@
+"""A resolver's reason in a few words, and versions that differ."""
+
+from __future__ import annotations
+
+import pytest
+
+from ftsafety.repro.packages import NO_WHEEL, differences
+
+MSGPACK = (
+    "... Because all of: msgpack<=1.0.4 msgpack>=1.0.5 have no usable wheels and only the following versions of "
+    "msgpack are available: msgpack<=1.0.4 we can conclude that all of: msgpack<1.0.5rc1 cannot be used."
+)
+
+
+@pytest.mark.parametrize(
+    ("said", "package"),
+    [
+        (MSGPACK, "msgpack"),
+        ("Because lxml<=4.9.4 has no usable wheels and only the following versions", "lxml"),
+        ("Because only-gil==1.0 has no wheels with a matching Python ABI tag (e.g., `cp313t`)", "only-gil"),
+        ("Because zope.interface was not found in the package registry", None),
+    ],
+)
+def test_the_package_without_a_wheel_is_found(said, package):
+    match = NO_WHEEL.search(said)
+    assert (match and match[1]) == package
+
+
+def test_versions_that_differ():
+    versions = {
+        "ft": {"pillow": "13", "numpy": "2"},
+        "gil": {"pillow": "12", "numpy": "2"},
+        "3.14.1t": {"pillow": "13"},
+    }
+    assert differences(versions) == "pillow 13 (ft, 3.14.1t), 12 (gil)"
