@@ -105,8 +105,8 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
         left out count too. A batch that raised an exception counts once a later one is handed over. Before the first
         iterator, and after the end of one, the state stands for the whole next epoch.
 
-        May be called at any time, in any thread, also when the iterator is gone. It draws nothing. The dictionary is
-        small and survives ``pickle`` and ``torch.save``.
+        May be called at any time, in any thread, also when the iterator is gone. It draws nothing. The size of the
+        dictionary does not depend on the length of the dataset. The dictionary survives ``pickle`` and ``torch.save``.
         """
         return self._shared.states.state(self)
 

@@ -268,8 +268,13 @@ class DatasetFolder(torch.utils.data.Dataset):
         self.loader = loader
         self.extensions = extensions
         self.classes, self.class_to_idx = self.find_classes(self.root)
-        chosen: dict[str, Any] = {"extensions": extensions, "is_valid_file": is_valid_file, "allow_empty": allow_empty}
-        samples = self.make_dataset(self.root, class_to_idx=self.class_to_idx, **chosen)
+        samples = self.make_dataset(
+            self.root,
+            class_to_idx=self.class_to_idx,
+            extensions=extensions,
+            is_valid_file=is_valid_file,
+            allow_empty=allow_empty,
+        )
         self.samples: Sequence[tuple[str, int]] = samples
         self.targets: Sequence[int] = (
             Targets(samples.table) if isinstance(samples, Samples) else [s[1] for s in samples]
@@ -277,12 +282,16 @@ class DatasetFolder(torch.utils.data.Dataset):
 
     @staticmethod
     def make_dataset(
-        directory: str | Path, class_to_idx: dict[str, int], *args: Any, **kwargs: Any
+        directory: str | Path,
+        class_to_idx: dict[str, int],
+        extensions: tuple[str, ...] | None = None,
+        is_valid_file: Callable[[str], bool] | None = None,
+        allow_empty: bool = False,
     ) -> Sequence[tuple[str, int]]:
         """Return the samples of *directory*. See the function of this name."""
         if class_to_idx is None:
             raise ValueError("The class_to_idx parameter cannot be None.")
-        return make_dataset(directory, class_to_idx, *args, **kwargs)
+        return make_dataset(directory, class_to_idx, extensions, is_valid_file, allow_empty)
 
     def find_classes(self, directory: str | Path) -> tuple[list[str], dict[str, int]]:
         """Return the classes in *directory*. See the function of this name."""
@@ -362,7 +371,8 @@ def _files(top: str) -> Iterator[str]:
     found: list[tuple[str, list[str]]] = []
     # Each folder with the identities of the folders around it.
     pending: list[tuple[str, frozenset]] = [(top, frozenset())] if os.path.isdir(top) else []
-    for folder, outer in pending:
+    while pending:
+        folder, outer = pending.pop()
         status = os.stat(folder)
         identity = status.st_dev, status.st_ino
         if identity in outer:

@@ -44,6 +44,7 @@ class Fetchers(ThreadGroup):
         self._listings_failed = 0  # in a row
         self.failed_listings = 0
         self.unlisted: BaseException | None = None
+        self._listing_error: BaseException | None = None  # the same, until a listing ends well
         """Why the source could not be listed, or (``PartlyListedError``) not all of it; None if it could."""
         self._warned = False
         self.fetched = self.fetched_bytes = self.retried = self.failed = 0
@@ -122,8 +123,7 @@ class Fetchers(ThreadGroup):
                     if self._store.claim(key):
                         with self._changed:
                             self._busy += 1
-                            if self._listings_failed:  # the source gives new keys again
-                                self._note_listing(None)
+                            self.unlisted, self._listings_failed = None, 0  # the source gives new keys again
                         yield key
                         pauses = _pauses()
             except GeneratorExit:
@@ -144,13 +144,13 @@ class Fetchers(ThreadGroup):
     def _note_listing(self, error: BaseException | None) -> None:
         """Note why the source, or a part of it, cannot be listed; None if it can. The caller holds the lock."""
         if error is None or isinstance(error, PartlyListedError):
-            if self.trouble is self.unlisted:
+            if self.trouble is self._listing_error:
                 self.trouble, self.failures_in_a_row = None, 0
             self._listings_failed = 0
         else:  # set_epoch warns
             self._listings_failed += 1
             self.failures_in_a_row += 1
-        self.unlisted = error
+        self.unlisted = self._listing_error = error
         if error is not None:
             self.trouble = error
         self._changed.notify_all()

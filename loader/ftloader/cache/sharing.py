@@ -77,7 +77,7 @@ class WriterLock(LockedFile):
     ``earlier`` has the segments of the last snapshot of the writer before.
     """
 
-    _turn: LockedFile | None = None  # until __init__ sets it: a fork may come earlier
+    _turn: LockedFile | None = None
 
     def __init__(self, directory: str) -> None:
         self._directory = directory

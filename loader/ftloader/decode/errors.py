@@ -37,7 +37,8 @@ class DecodeError(OSError, ValueError):
     def __reduce__(self) -> tuple:
         state: dict[str, Any] = dict(self.__dict__)
         with contextlib.suppress(Exception):  # causes that cannot be pickled, or not rebuilt
-            state["__cause__"] = pickle.loads(pickle.dumps(self.__cause__))
+            pickle.loads(pickle.dumps(self.__cause__))
+            state["__cause__"] = self.__cause__
         return type(self), (str(self), self.path), (self.errno, state)
 
     # The state is that of __reduce__, not a dictionary as BaseException's is.

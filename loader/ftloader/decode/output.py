@@ -26,7 +26,7 @@ def put(pixels: np.ndarray, out: Out) -> np.ndarray:
     """Return *pixels*, copied to *out* unless that is None."""
     if out is None:
         return pixels
-    array = array_for(out, pixels.shape, pixels.dtype)
+    array = array_for(out, pixels.shape, pixels.dtype.type)
     array[...] = pixels
     return array
 

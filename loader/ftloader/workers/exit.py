@@ -118,7 +118,7 @@ class ThreadGroup:
                 raise RuntimeError(
                     "worker threads cannot be started any more: the interpreter exits, and functions "
                     "registered with atexit before the loader was imported are too late for it. Import "
-                    "the loader before such a function is registered, or use num_workers=0 in it"
+                    "the loader before such a function is registered, or use num_workers=0, and no cache, in it"
                 )
             for thread in self.threads:
                 thread.start()

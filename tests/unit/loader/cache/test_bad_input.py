@@ -55,6 +55,18 @@ def test_a_source_that_always_fails_is_an_error(opened, count, error):
 
 
 @pytest.mark.filterwarnings("ignore:the cache:RuntimeWarning")
+def test_a_source_that_gives_keys_and_then_fails_whatever_is_asked(opened):
+    class Half(Failing):
+        def keys(self):
+            yield from super().keys()
+            raise ConnectionError("half a listing")
+
+    cache = opened(Half(5, lambda *_: ConnectionError("no route")), fetchers=1)
+    with pytest.raises(CacheError, match="fetching fails: (no route|half a listing)"):
+        cache.set_epoch(0)
+
+
+@pytest.mark.filterwarnings("ignore:the cache:RuntimeWarning")
 @pytest.mark.parametrize("given", [None, "text", 7, [1, 2], memoryview(b"abcd")[::2]])
 def test_a_source_that_gives_no_bytes(opened, given):
     class Odd(Numbered):
