@@ -153,9 +153,13 @@ def _signatures(kind: Kind, detail: str, raised: list[dict], stacks: str) -> Ite
 
 
 def _frames(stacks: str, which: str = "") -> list[str]:
-    """Return the frames of the first thread of this kind, innermost first."""
+    """Return the frames of the first thread of this kind, innermost first, without those of the import system."""
     thread = next((match[2] for match in THREAD.finditer(stacks) if match[1].startswith(which)), "")
-    return [f"{os.path.basename(name)}:{line} in {function}" for name, line, function in FRAME.findall(thread)]
+    return [
+        f"{os.path.basename(name)}:{line} in {function}"
+        for name, line, function in FRAME.findall(thread)
+        if name[:8] != "<frozen "
+    ]
 
 
 def _stopper(kind: Kind, raised: list[dict]) -> Stopper | None:

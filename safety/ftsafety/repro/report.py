@@ -10,7 +10,7 @@ from types import MappingProxyType
 from ftrun.configurations import CONFIGURATIONS
 from ftrun.escape import fenced, markdown, terminal
 from ftrun.project import normalise
-from ftsafety.repro.campaign import Runs, twin_of
+from ftsafety.repro.campaign import Runs
 from ftsafety.repro.look import in_mib, in_seconds, memory, observations, seconds
 from ftsafety.repro.outcome import Kind, Outcome
 from ftsafety.repro.phrases import named, others, rate, remarks, sentence
@@ -112,10 +112,10 @@ def packages_that_ran(
 ) -> dict[str, dict[str, str]]:
     """Return the versions of the packages that the script imported, by twin. *added*: those of the script itself."""
     owners = importlib.metadata.packages_distributions()  # both twins have the same ones as this process
+    # Of all configurations: a run that crashed could not say what it had imported.
+    modules = {module for each in runs.values() for outcome in each.outcomes for module in outcome.modules}
     found = {}
     for twin, described in descriptions.items():
-        outcomes = [outcome for config, each in runs.items() if twin_of(config) == twin for outcome in each.outcomes]
-        modules = {module for outcome in outcomes for module in outcome.modules}
         # A distribution that was added has the name of its module, or is counted as imported.
         own = added.get(twin, {})
         names = {normalise(name) for module in modules for name in (*owners.get(module, ()), module)}
