@@ -1,5 +1,5 @@
-"""`./twins`: builds the twins without Docker, with the scripts that the images use, and runs commands in them.
+"""`./twins`: builds the twins on this machine, without Docker, and runs commands in them.
 
-This package needs Python 3.9 or newer and nothing but the standard library, because it makes the environments that
-hold everything else.
+The twins are two builds of CPython, free-threaded (ft) and with the GIL (gil), that have the same packages. This
+package runs on Python 3.9 with the standard library alone, since all other packages are installed by its builds.
 """

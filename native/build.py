@@ -1,4 +1,4 @@
-"""The steps that build both twins, and the check which of them are missing.
+"""Build of both twins. Steps whose results are in the cache are skipped.
 
     packages -> source -> interpreter ft  -+
                        -> interpreter gil -+-> environment ft, environment gil
@@ -49,7 +49,7 @@ class Twin:
 
     @property
     def label(self) -> str:
-        """Return the version and how it was built, for people."""
+        """Return the version and the kind of build, as shown to users."""
         return f"CPython {self.version}" + ("" if self.pgo else ", plain build (no PGO)")
 
 
@@ -104,7 +104,7 @@ class Plan:
     def interpreter(self, twin: str) -> Path:
         """Return the directory of `twin`'s interpreter.
 
-        Before the source is fetched, its version is "unknown", a directory that is never built.
+        Until the source is fetched, the CPython version in this path is "unknown". No such directory is ever built.
         """
         source = cache.finished(self.source) or {"version": "unknown", "patches": "unknown"}
         quality = "pgo" if self.pgo else "plain"
@@ -113,7 +113,7 @@ class Plan:
         return self.root / "interpreters" / name
 
     def environment(self, twin: str) -> Path:
-        """Return the directory of `twin`'s environment, whose name contains the interpreter's."""
+        """Return the directory of `twin`'s environment. Its name contains the name of the interpreter's directory."""
         own = self.own[twin]
         if own:
             return self.root / "environments" / f"own-{own['version']}-{twin}-{own['identity']}-{self.packages}"
@@ -149,8 +149,8 @@ def twins(
     """Return the twins `names`, after building those that are missing.
 
     Args:
-        quality: "pgo" for optimised builds, "plain" for plain ones, "any" for those that exist. Where none exist, "any"
-            builds optimised twins if optimised interpreters of another source or other packages exist, else plain ones.
+        quality: "pgo" for optimised builds, "plain" for plain ones, "any" for finished builds of either kind. If there
+            are none, "any" builds optimised twins if an earlier source or lock had optimised ones, else plain twins.
         agreed: True if missing system packages may be installed without asking.
     """
     machine.check_platform()
@@ -184,7 +184,7 @@ def _interrupt(signal_number, frame) -> None:
 
 
 class _Builder:
-    """Builder of the parts that `plan` lacks. One thread owns it; its steps run in threads of a pool."""
+    """Builder of the missing parts of a plan. Owned by one thread; the build steps run in threads of a pool."""
 
     def __init__(self, plan: Plan, names: Collection[str], lock: int) -> None:
         self._plan = plan

@@ -1,4 +1,4 @@
-"""The cache of native twins: its place, and which parts of it are finished.
+"""The cache that holds the native twins: its location, its lock and its finished parts.
 
 Each part (source, interpreter, CUDA libraries, environment) is a directory. A part is finished when it holds
 `finished.json`, which is written last, in one step. A directory without that file was left by an interrupted or
@@ -38,7 +38,7 @@ def finished(directory: Path) -> dict | None:
 
 
 def start(directory: Path) -> None:
-    """Make `directory` empty; whatever an earlier try left in it is deleted."""
+    """Create `directory`, after deleting it if an earlier build left it behind."""
     if directory.exists():
         # The stamp is deleted first, so that an interrupted removal leaves nothing that looks finished.
         (directory / STAMP).unlink(missing_ok=True)
@@ -58,7 +58,7 @@ def finish(directory: Path, record: dict) -> None:
 
 @contextmanager
 def locked(say) -> Iterator[int]:
-    """Hold the cache's lock; wait for another build first, and report that through `say`.
+    """Context manager: hold the cache's lock. If another build holds it, call `say` with a message and wait.
 
     Yields the lock's file descriptor. Build processes inherit it: a build process that outlives a killed `./twins`
     still holds the lock, so no other build writes to its directory.

@@ -1,4 +1,4 @@
-"""Format, lint and types, by pre-commit: the first run of `./twins test` (.pre-commit-config.yaml)."""
+"""The pre-commit hooks (format, lint and types) that `./twins test` runs first."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ PRE_COMMIT = "pre-commit==4.7.0"
 def command(twin: Twin) -> list[str]:
     """Return the command that runs all hooks over all files.
 
-    If pre-commit's environment is missing, it is made first, with the Python of `twin`. Raises TwinsError if
-    pre-commit cannot be installed.
+    Installs pre-commit first if it is missing, with the Python of `twin`. Raises TwinsError if that fails.
     """
     directory = cache.root() / "tools" / f"{PRE_COMMIT}-{twin.directory.name}"
     if cache.finished(directory) is None:
@@ -42,7 +41,7 @@ def _install(twin: Twin, directory: Path) -> None:
 
 
 def variables() -> dict[str, str]:
-    """Return the environment variables for the hooks: a cache of our own, and none that control Python."""
+    """Return the environment variables for the hooks: no PYTHON* variables, and pre-commit's cache in ours."""
     own = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     return {**own, "PRE_COMMIT_HOME": str(cache.root() / "tools" / "pre-commit")}
 

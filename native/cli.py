@@ -153,7 +153,7 @@ def _exec(options, rest) -> int:
 
 
 def _check(verb: str, arguments: list[str]) -> None:
-    """Print the help, or refuse wrong usage, before anything is built; ends the program then."""
+    """Check the arguments of a verb before anything is built; for --help or wrong usage, end the program."""
     sys.path += SOURCES
     # Imported only here, because importing takes time and most verbs do without.
     importlib.import_module(ARGUMENTS[verb]).check(arguments, f"./twins {verb}")
@@ -184,7 +184,7 @@ def _repro(_, rest) -> int:
 
 
 def _twin_options(ready: dict[str, Twin]) -> list[str]:
-    """Return the options by which ftbench and ftsafety.repro are given the interpreters."""
+    """Return the `--twin NAME=PATH` options for ftbench and ftsafety.repro."""
     return [part for name, twin in ready.items() for part in ("--twin", f"{name}={twin.python}")]
 
 

@@ -27,12 +27,12 @@ print(json.dumps({
 
 
 def brought(twin: str, series: str) -> dict | None:
-    """Check and return the interpreter that the user named for `twin`, or None if the variable is not set.
+    """Return the interpreter that the user named for `twin`, or None if the environment variable is not set.
 
-    Returns `executable`, `version`, `pgo` and `identity` (a short hash of the build and its path).
+    The dictionary has `executable`, `version`, `pgo` and `identity` (a short hash of the build and its path).
 
     Raises:
-        TwinsError: the interpreter cannot be run, or has another version or build than the twin needs.
+        TwinsError: the interpreter cannot be run, or has the wrong version or build for the twin.
     """
     variable = VARIABLE[twin]
     named = os.environ.get(variable)

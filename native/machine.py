@@ -31,7 +31,7 @@ def check_platform() -> None:
 
 
 def check_space(directory: Path, needed_gb: float) -> None:
-    """Raise TwinsError if less than `needed_gb` GB is free in the place of `directory`, which may not exist yet."""
+    """Raise TwinsError if the disk of `directory`, which may not exist yet, has less than `needed_gb` GB free."""
     existing = directory
     while not existing.exists():
         existing = existing.parent
@@ -44,7 +44,7 @@ def check_space(directory: Path, needed_gb: float) -> None:
 
 
 def missing_packages(wanted: list[str]) -> list[str]:
-    """Return those of the Debian packages `wanted` that are not installed."""
+    """Return the Debian packages of `wanted` that are not installed."""
     answer = subprocess.run(
         ["dpkg-query", "--show", "--showformat", "${Package} ${db:Status-Status}\n", *wanted],
         stdout=subprocess.PIPE,
@@ -57,13 +57,12 @@ def missing_packages(wanted: list[str]) -> list[str]:
 
 
 def install_command(wanted: list[str], agreed: bool) -> list[str] | None:
-    """Return the command that installs the missing packages of `wanted` as root, or None if none is missing.
+    """Return the command that installs the missing packages of `wanted`, or None if none is missing.
 
-    At a terminal, root is asked first, unless `agreed` or in continuous integration (CI is set). Without a terminal,
-    the packages are printed and then installed.
+    A user at a terminal must agree first, unless `agreed` or CI is set. Without a terminal, nothing is asked.
 
     Raises:
-        TwinsError: this machine has no apt, or the user is not root, or the user said no. The message has the command.
+        TwinsError: this machine has no apt, or the user is not root or refused. The message has the command to run.
     """
     if not (shutil.which("apt-get") and shutil.which("dpkg-query")):
         raise TwinsError(
@@ -96,7 +95,7 @@ def can_ask() -> bool:
 
 
 def _agrees(missing: list[str]) -> bool:
-    """Ask whether to install these packages; return True for yes, or if there is no terminal to ask at."""
+    """Ask the user to allow the installation. True if the user says yes, or if there is no terminal."""
     print(f"The build needs these system packages: {' '.join(missing)}", file=sys.stderr)
     if not can_ask():
         print("They are installed now: there is no terminal to ask at.", file=sys.stderr)

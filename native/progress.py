@@ -28,7 +28,7 @@ def clock(seconds: float) -> str:
 
 
 class Progress:
-    """Display of build steps, and owner of their processes. Several threads may run steps at the same time.
+    """Display of the build steps, and owner of the steps' processes. Several threads may run steps concurrently.
 
     One lock owns all state: the running steps, the processes and the flag that stops everything.
     """

@@ -1,4 +1,4 @@
-"""`./twins test`: the checks and several runs of pytest, three at a time, each run's output shown when it has ended."""
+"""`./twins test`: runs the checks and several pytest commands, three at a time. Prints a run's output at its end."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class TestRun:
     output: IO[str] = field(default_factory=lambda: tempfile.TemporaryFile("w+", errors="replace"))
 
     def start(self) -> int:
-        """Start the command in a session of its own, so that Ctrl-C reaches only ./twins; return its process id."""
+        """Start the command and return its process id. It gets its own session, so Ctrl-C reaches only ./twins."""
         print(f"== {self.title}: started", flush=True)
         self.started = time.monotonic()
         self.process = subprocess.Popen(
@@ -56,7 +56,7 @@ class TestRun:
         return self.process.pid
 
     def finish(self, selection: bool) -> bool:
-        """Show the output of the command, which has ended; return True if it passed."""
+        """Print the output of the ended command; return True if it passed. See `run` for *selection*."""
         assert self.process
         code = self.process.wait()
         passed = code == 0 or (code == NOTHING_SELECTED and selection)
@@ -70,14 +70,14 @@ class TestRun:
 def _pytest(
     title: str, twin: Twin, folders: list[str], arguments: list[str], variables: dict[str, str] | None = None
 ) -> TestRun:
-    """Return a run of pytest in a twin over folders of tests/."""
+    """Return a test run: pytest in `twin`, over these folders of tests/."""
     paths = [str(CHECKOUT / "tests" / folder) for folder in folders]
     command = [str(twin.python), "-m", "pytest", *paths, *arguments]
     return TestRun(title, command, {**environment(twin), **(variables or {})})
 
 
 def all_runs(ready: dict[str, Twin], arguments: list[str]) -> list[TestRun]:
-    """Return every run of checks and tests, the longest first; only tests if there are arguments for pytest."""
+    """Return all test runs, the longest first. With arguments for pytest, format, lint and types are not checked."""
     first = next(iter(ready.values()))
     runs = []
     if not arguments:
@@ -111,13 +111,13 @@ QUICK = {
 
 
 def quick_runs(twin: Twin, arguments: list[str]) -> list[TestRun]:
-    """Return the runs of --quick, in one twin: no images, no browser and no programs."""
+    """Return the test runs of --quick: one twin, and only tests that start no container, browser or program."""
     return [_pytest(title, twin, folders, ["--quick", *arguments]) for title, folders in QUICK.items()]
 
 
 @contextlib.contextmanager
 def _ctrl_c_afterwards():
-    """Let a Ctrl-C during the block take effect at the end of the block."""
+    """Context manager: delay a Ctrl-C that comes during the block until its end."""
     if not callable(signal.getsignal(signal.SIGINT)):  # ignored, as in the background of a script
         yield
         return
@@ -135,7 +135,7 @@ def run(runs: list[TestRun], selection: bool) -> int:
     """Run all of `runs`; return the exit status, 0 if all passed.
 
     Args:
-        selection: True if pytest was given arguments, which may leave some runs nothing to do.
+        selection: True if pytest gets arguments. A run for which they select no test then counts as passed.
     """
     waiting, running, failed = deque(runs), dict[int, TestRun](), list[str]()
     try:

@@ -1,4 +1,4 @@
-"""Running something in a twin: child processes, a protocol between containers with its servers, machine facts.
+"""Code shared by `ftbench` and `ftsafety`: child processes, client and server for containers, facts of the machine.
 
-`ftbench` and `ftsafety` use it; it imports none of the project's other packages.
+This package imports no other package of the project.
 """

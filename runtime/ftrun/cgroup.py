@@ -56,7 +56,7 @@ def _groups(controller: str, proc: Path) -> Iterator[tuple[Path, bool]]:
 
 
 def cpu_quota(proc: Path = Path("/proc")) -> float | None:
-    """Return the CPUs that the tightest quota allows (1.5 is one and a half), None if unlimited."""
+    """Return the number of CPUs, such as 1.5, that the tightest quota allows; None if unlimited."""
     quotas = []
     for group, is_v2 in _groups("cpu", proc):
         if is_v2:
@@ -70,7 +70,7 @@ def cpu_quota(proc: Path = Path("/proc")) -> float | None:
 
 
 def throttled_seconds(proc: Path = Path("/proc")) -> float | None:
-    """Return the seconds for which a CPU quota has stopped this process's group or an ancestor; None if not counted."""
+    """Return the seconds for which a CPU quota has stopped this process's group; None if the kernel does not count."""
     found = []
     for group, is_v2 in _groups("cpu", proc):
         unit, name = (1e6, "throttled_usec") if is_v2 else (1e9, "throttled_time")
@@ -105,14 +105,14 @@ def memory_left(proc: Path = Path("/proc")) -> tuple[int | None, int | None]:
 
 
 def kills(proc: Path = Path("/proc")) -> int:
-    """Return the number of processes that the kernel has killed for want of memory, here and on the machine."""
+    """Return the kernel's count of out-of-memory kills: this group, its ancestors and the machine, added up."""
     files = [group / ("memory.events" if is_v2 else "memory.oom_control") for group, is_v2 in _groups("memory", proc)]
     text = "\n".join(read(path) or "" for path in [*files, proc / "vmstat"])
     return sum(map(int, re.findall(r"^oom_kill (\d+)$", text, re.MULTILINE)))
 
 
 def usable_cpus() -> int:
-    """Return the CPUs this process can keep busy: affinity mask and quota, rounded down, at least 1."""
+    """Return the number of CPUs this process can keep busy, by affinity mask and quota: rounded down, at least 1."""
     allowed = len(os.sched_getaffinity(0))
     quota = cpu_quota()
     return allowed if quota is None else max(1, min(allowed, math.floor(quota + 1e-6)))

@@ -1,4 +1,4 @@
-"""The three configurations, their words in every report, and how a module runs in one of them."""
+"""The three configurations, their names in reports, and commands that run a module in one of them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ftrun.project import SOURCE_PATHS
 
 @dataclass(frozen=True)
 class Configuration:
-    """A way to run Python: a build, and the state of its GIL. Reports word it by these fields only."""
+    """A way to run Python: a build, and the state of its GIL. Reports take all names of it from these fields."""
 
     name: str
     twin: str
@@ -71,17 +71,17 @@ def gil_enabled() -> bool:
 
 
 def command(python: str | Path, module: str) -> list[str]:
-    """Return the command that runs a module with `python`, without the working directory on its path."""
+    """Return the command that runs a module with `python`, without the working directory on `sys.path`."""
     return [str(python), "-P", "-m", module]
 
 
 def child_environment(
     config: str | None = None, base: Mapping[str, str] = os.environ, paths: Iterable[str] = ()
 ) -> dict[str, str]:
-    """Return the environment variables of a child process in a configuration; with None, without PYTHON_GIL.
+    """Return the environment variables for a child process. If `config` is None, PYTHON_GIL is not set.
 
     Args:
-        paths: more folders for the child to import from.
+        paths: further folders for the child's PYTHONPATH.
     """
     environment = {name: value for name, value in base.items() if name != "PYTHON_GIL"}
     forced = None if config is None else CONFIGURATIONS[config].python_gil
@@ -97,6 +97,6 @@ def child_environment(
 
 
 def last_lines(stderr: bytes, count: int = 12) -> str:
-    """Return the last lines that a process wrote to stderr, indented."""
+    """Return the last `count` lines of `stderr`, indented and with a line break before each."""
     lines = stderr.decode(errors="replace").rstrip().splitlines()[-count:]
     return "".join(f"\n    {line}" for line in lines)

@@ -1,7 +1,7 @@
 """The environment of a measurement: interpreter, packages, processor, memory, revision.
 
-Nothing is guessed: what cannot be read is None, or a text that says why. ``python -m ftrun.environment``, which
-controllers run in each twin, prints all of it as one JSON object.
+Nothing is guessed: a value that cannot be read is None, or a string that gives the reason.
+``python -m ftrun.environment`` prints the description as one JSON object. ftbench and ftsafety run it in each twin.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ def gpu() -> dict:
 
 
 def revision(root: Path = ROOT) -> dict:
-    """Return the source's git commit, or the content of an image's file REVISION, or 'unknown'."""
+    """Return the git commit of the source, else the commit in the file REVISION of an image, else 'unknown'."""
 
     def git(*arguments: str) -> str | None:
         try:
@@ -162,7 +162,7 @@ def revision(root: Path = ROOT) -> dict:
 
 
 def source_hash(folders: Sequence[Path] | None = None) -> str:
-    """Return the SHA-256 of names and contents of the source files of the project's packages, or of `folders`."""
+    """Return a SHA-256 over the source files (names and contents) in `folders`, by default the project's packages."""
     digest = hashlib.sha256()
     for folder in source_folders() if folders is None else folders:
         for path in sorted(folder.rglob("*")):
@@ -173,7 +173,7 @@ def source_hash(folders: Sequence[Path] | None = None) -> str:
 
 
 def describe() -> dict:
-    """Describe this interpreter and machine, as a controller needs it of each twin."""
+    """Return the description of this interpreter and machine."""
     return {
         "interpreter": interpreter(),
         "packages": packages(),

@@ -1,7 +1,7 @@
-"""Text from elsewhere, for the two places where it is shown: a terminal and Markdown.
+"""Escaping of untrusted text before it is shown on a terminal or in Markdown.
 
-Such text may hold sequences that write the clipboard or repaint the screen, characters that hide or turn text, names
-that call people. Whatever shows it passes it through the function for that place.
+Untrusted text may hold escape sequences that write the clipboard or repaint the screen, invisible or right-to-left
+characters, and mentions of GitHub users.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ _CALLS = re.compile(r"[@#](?=\w)|\bgh(?=-\d)|:(?=//)|\bwww(?=\.)", re.IGNORECASE
 
 
 def terminal(text: str) -> str:
-    r"""Return text that a terminal shows in full and never obeys: an escape character becomes \x1b. Lines stay."""
+    r"""Return *text* with unprintable characters escaped, such as \x1b. Line breaks and tabs are kept."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in text)
 
 
 def one_line(text: str) -> str:
-    """Return the text of `terminal`, on one line."""
+    """Return *text* as one line that is safe on a terminal: spaces replace line breaks and tabs."""
     return terminal(text.translate({ord("\n"): " ", ord("\t"): " ", ord("\r"): " "}))
 
 
 def markdown(text: str) -> str:
-    """Return one line of Markdown that shows the text as it is: no markup, no HTML, no link, no mention of people."""
+    """Return one line of Markdown that renders as *text*, without markup, HTML, links or mentions of users."""
     marked = _MARKS.sub(r"\\\g<0>", " ".join(one_line(text).split()))
     # An empty comment breaks the word.
     return _CALLS.sub(r"\g<0><!-- -->", marked)
 
 
 def fenced(text: str, language: str = "") -> str:
-    """Return a code block of Markdown, whose fence is longer than any row of backticks in it."""
+    """Return *text* as a Markdown code block, with a fence longer than any row of backticks in *text*."""
     text = terminal(text)
     longest = max(map(len, re.findall(r"`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
@@ -44,12 +44,12 @@ def fenced(text: str, language: str = "") -> str:
 
 
 def any_locale() -> None:
-    """Let stdout take all text: a character that the locale lacks is escaped, and does not end the program."""
+    """Make stdout escape characters that the locale's encoding lacks, instead of raising UnicodeEncodeError."""
     sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # as stderr is from the start
 
 
 def print_report(text: str) -> None:
-    """Print, and go on if that fails: the reader of stdout may have gone (| head), or the terminal."""
+    """Print *text*; ignore an OSError, since the reader of stdout (| head) or the terminal may have gone."""
     try:
         print(text, flush=True)
     except OSError:

@@ -4,8 +4,8 @@ A free-threaded interpreter turns its GIL back on, with a RuntimeWarning, when a
 declare itself safe is imported (PEP 703). A child process imports one package after the other and reports after each.
 It ends after a package that turned the GIL on, or with one that crashes; another child goes on with the rest.
 
-What is imported of a distribution: its top-level packages and modules (one level down where the top level is a
-namespace package, such as ``nvidia``), then each of its extension modules: ``import PIL`` alone loads none.
+The child imports a distribution's top-level packages and modules, then its extension modules, since ``import PIL``
+alone loads none. In a namespace package, such as ``nvidia``, it imports the packages one level down.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def read_lock(path: Path) -> dict[str, str]:
 
 
 def modules_of(distribution: importlib.metadata.Distribution) -> tuple[list[str], list[str]]:
-    """Return the (importable modules, extension modules) that a distribution ships."""
+    """Return a distribution's top-level packages and modules, and its extension modules, by dotted name."""
     # The interpreter's own tag and the stable ABI; a plain .so is a library, not a module.
     endings = (f".{sysconfig.get_config_var('SOABI')}.so", ".abi3.so")
     top, extensions = set(), set()
@@ -101,9 +101,9 @@ def modules_of(distribution: importlib.metadata.Distribution) -> tuple[list[str]
 
 
 def judge(names: Iterable[str]) -> Iterator[Verdict]:
-    """Import the named distributions in child processes; yield a verdict for each.
+    """Import the named distributions in child processes; yield a verdict for each distribution.
 
-    Raises importlib.metadata.PackageNotFoundError for one that is not installed.
+    Raises importlib.metadata.PackageNotFoundError if a distribution is not installed.
     """
     distributions = [(name, importlib.metadata.distribution(name)) for name in names]
     return judge_modules([(name, each.version, *modules_of(each)) for name, each in distributions])
@@ -112,9 +112,13 @@ def judge(names: Iterable[str]) -> Iterator[Verdict]:
 def judge_modules(
     waiting: list[tuple[str, str, list[str], list[str]]], timeout: float | None = None, folders: Iterable[str] = ()
 ) -> Iterator[Verdict]:
-    """Do the same for (name, version, modules, extension modules) of each, which are also looked for in *folders*.
+    """Import modules in child processes; yield a verdict for each distribution.
 
     Raises subprocess.TimeoutExpired if the children take longer than *timeout* seconds together.
+
+    Args:
+        waiting: (name, version, modules, extension modules) of each distribution. The list is consumed.
+        folders: further folders for the children's PYTHONPATH.
     """
     deadline = None if timeout is None else time.monotonic() + timeout
     while waiting:
@@ -138,7 +142,7 @@ def judge_modules(
 
 
 def _import_one(name: str) -> tuple[str | None, list[str]]:
-    """Import a module; return (error, lines it wrote to stderr, from C code too)."""
+    """Import a module; return the error, if any, and the lines written to stderr by Python or C code."""
     # In memory, since there may be no writable folder here.
     with open(os.memfd_create("stderr"), "w+b") as captured:
         sys.stderr.flush()
@@ -158,7 +162,7 @@ def _import_one(name: str) -> tuple[str | None, list[str]]:
 
 
 def _child() -> None:
-    """Import the distributions that stdin names; write what each did to the GIL to stdout, one JSON object a line."""
+    """Import the distributions listed on stdin; write one verdict a line to stdout, as JSON."""
     # Modules may print. Their output goes to stderr, and only the answers go to the real stdout.
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)

@@ -1,4 +1,4 @@
-"""``python -m ftrun.info``: describe this environment, and check that it is as it should be."""
+"""``python -m ftrun.info``: describe this environment, and check its packages and GIL against the lock file."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def collect(lock: Path | None) -> dict:
-    """Describe this environment; raises imports.LockError if the lock file `lock` cannot be read."""
+    """Return the description of this environment and its faults; raises imports.LockError if `lock` is unreadable."""
     cuda = subprocess.Popen(
         [sys.executable, "-P", "-c", TORCH_CUDA], text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     )
@@ -78,7 +78,7 @@ def collect(lock: Path | None) -> dict:
 
 
 def check_twin(info: dict, expect: str | None) -> list[str]:
-    """Return the faults of the twin's interpreter: another build than expected, or the GIL on."""
+    """Return messages about faults of this interpreter: the wrong build, or a GIL that is on in the ft twin."""
     found = info["interpreter"]["twin"]
     if expect and found != expect:
         is_now = f"this interpreter is the {found!r} twin (Py_GIL_DISABLED={int(found == 'ft')})"
@@ -91,7 +91,7 @@ def check_twin(info: dict, expect: str | None) -> list[str]:
 
 
 def show(info: dict) -> None:
-    """Print the description for a person."""
+    """Print the description that `collect` returned, as tables."""
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table

@@ -51,7 +51,7 @@ def _read(text: str) -> dict:
 
 
 def _blocks(lines: list[str]) -> Iterator[list[str]]:
-    """Yield the lines of each block of the type "script", without its marks; raises MetadataError if one has no end."""
+    """Yield the lines between the markers of each "script" block; raises MetadataError if a block has no end."""
     position = 0
     while position < len(lines):
         begin = BEGIN.fullmatch(lines[position])

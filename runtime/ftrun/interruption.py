@@ -2,7 +2,7 @@
 
 An exception from a signal handler can come between starting a child and recording that it runs. So the handler only
 records the signal and makes `fileno()` readable. Code that waits for it, or calls `check()` in a loop, decides what to
-do. A second signal ends the process at once; no trial runs any more by then.
+do. A second signal ends the process at once.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Interruption:
             raise Interrupted(self.signum)
 
     def checked(self, progress: Callable[[int, int], None]) -> Callable[[int, int], None]:
-        """Return the callback `progress(done, total)`, made to raise Interrupted once a signal has arrived."""
+        """Return a wrapper of `progress(done, total)` that raises Interrupted once a signal has arrived."""
 
         def update(done: int, total: int) -> None:
             self.check()

@@ -1,4 +1,4 @@
-"""An event loop over file descriptors, in which this project waits for child processes and peers."""
+"""An event loop over file descriptors, used to wait for child processes, clients and servers."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ class Loop:
         self._selector.close()
 
     def add(self, fd: int, handler: Callable[[], None], events: int = selectors.EVENT_READ) -> None:
-        """Have `handler` called whenever the descriptor is ready."""
+        """Call `handler` whenever the descriptor is ready."""
         self._selector.register(fd, events, handler)
 
     def remove(self, fd: int) -> None:
-        """Handle no events of the descriptor any more."""
+        """Stop handling events of the descriptor."""
         self._selector.unregister(fd)
 
     def run(self, done: Callable[[], bool], until: float | None = None, look: Callable[[], None] | None = None) -> bool:
-        """Handle events until `done()`; return False if the time `until` (time.monotonic) comes first.
+        """Handle events until `done()` is true; return False if time.monotonic() reaches `until` first.
 
-        `look` is called after each wait, and every LOOK_SECONDS. Raises Stopped if a watched callback asked for it.
+        `look` is called after each wait, at least every LOOK_SECONDS. Raises Stopped if a watched callback is true.
         """
         while not done():
             # Not only when there are no events: a writer that never pauses must not outlive its time.

@@ -13,13 +13,13 @@ Option = tuple[str, Callable[[str], Any], Any, str, str]
 
 
 def add_all(group: argparse._ActionsContainer, options: Iterable[Option]) -> None:
-    """Add options that name their default in the help."""
+    """Add the options to an argparse group. Each option's help ends with its default."""
     for name, parse, default, metavar, text in options:
         group.add_argument(name, type=parse, default=default, metavar=metavar, help=f"{text} (default: {default:g})")
 
 
 def number(what: str, least: float, most: float, kind: type = float) -> Callable[[str], Any]:
-    """Return a parser of numbers within these bounds; it says of any other text that it is not `what`."""
+    """Return an argparse type for numbers from `least` to `most`. Its error message is "... is not `what`"."""
 
     def parse(text: str) -> Any:
         try:
@@ -34,12 +34,12 @@ def number(what: str, least: float, most: float, kind: type = float) -> Callable
 
 
 def whole(least: int, most: int) -> Callable[[str], int]:
-    """Return a parser of whole numbers within these bounds."""
+    """Return an argparse type for whole numbers from `least` to `most`."""
     return number(f"a whole number from {least} to {most}", least, most, int)
 
 
 def configurations(text: str) -> tuple[str, ...]:
-    """Parse names of configurations, separated by commas; return them in the order of every table."""
+    """Return the configurations named in a comma-separated list, in the order of CONFIGURATIONS."""
     names = text.split(",")
     if unknown := [name for name in names if name not in CONFIGURATIONS]:
         raise argparse.ArgumentTypeError(
@@ -49,7 +49,7 @@ def configurations(text: str) -> tuple[str, ...]:
 
 
 def endpoint(text: str) -> tuple[str, str]:
-    """Parse ft=ENDPOINT or gil=ENDPOINT; return both parts."""
+    """Parse ft=ENDPOINT or gil=ENDPOINT; return (twin, endpoint)."""
     name, _, where = text.partition("=")
     if name not in ("ft", "gil") or not where:
         raise argparse.ArgumentTypeError(f"{text!r} is not ft=ENDPOINT or gil=ENDPOINT")

@@ -44,15 +44,17 @@ def install(
     build: Iterable[str] = (),
     never: Iterable[str] = (),
 ) -> list[str]:
-    """Install into the new `folder` what `requirements` need beyond `installed`; return the pinned versions of it.
+    """Install the packages that `requirements` need and the twin lacks; return them as NAME==VERSION.
 
-    Uses *python*, the twin's interpreter, and uv from PATH, or else the pinned uv, which is kept in `cache`.
+    Uses uv from PATH, or else the pinned uv, which is kept in `cache`.
 
     Args:
-        installed: versions by normalised name; kept where the requirements allow it.
-        constraints: pins that hold, before those of `installed`: the versions of another twin.
-        build: distributions to build from source after all.
-        never: distributions to leave out, whatever requires them.
+        folder: the folder to create and install into.
+        python: the twin's interpreter.
+        installed: the twin's versions by normalised name; preferred where the requirements allow it.
+        constraints: versions (NAME==VERSION) that are binding, such as those chosen for another twin.
+        build: distributions that may be built from source.
+        never: distributions to leave out even if a package requires them.
 
     Raises:
         OverlayError: a requirement is malformed, or no wheels fit this interpreter.
@@ -90,7 +92,7 @@ def install(
 
 
 def has_wheel(requirement: str, series: str, free_threaded: bool, cache: Path, interruption: Interruption) -> bool:
-    """True if pip finds a wheel for another series of CPython on a machine like this one."""
+    """True if pip finds a wheel of `requirement` for CPython `series`, on a machine like this one."""
     abi = f"cp{series.replace('.', '')}{'t' if free_threaded else ''}"
     platform = ("manylinux_2_28_", "manylinux2014_", "manylinux_2_17_")
     pip = [sys.executable, "-I", "-m", "pip", "install", "--quiet", "--dry-run", "--ignore-installed", "--no-deps"]
@@ -103,7 +105,7 @@ def has_wheel(requirement: str, series: str, free_threaded: bool, cache: Path, i
 
 
 def _find_uv(cache: Path, interruption: Interruption) -> str:
-    """Return the program uv, which is installed into *cache* where PATH has none."""
+    """Return the path of uv. If PATH has no uv, install the pinned version into *cache*."""
     if found := shutil.which("uv"):
         return found
     version = next((line.split()[0] for line in UV_LOCK.read_text().splitlines() if line.startswith("uv==")), "uv")
@@ -142,7 +144,7 @@ def _run(command: list[str], cache: Path, interruption: Interruption) -> Complet
 
 
 def absent(requirement: str, installed: Mapping[str, str]) -> bool:
-    """True if `installed` (versions by normalised name) lacks `requirement`, or it cannot be parsed."""
+    """True if `installed` (versions by normalised name) does not meet `requirement`, or it cannot be parsed."""
     from packaging.markers import UndefinedComparison, UndefinedEnvironmentName
     from packaging.requirements import Requirement
 
@@ -158,7 +160,10 @@ def absent(requirement: str, installed: Mapping[str, str]) -> bool:
 
 
 def _checked(requirement: str) -> str:
-    """Return a requirement as `packaging` prints it, which is no option of uv; raises OverlayError for an address."""
+    """Return a requirement, normalised so that uv cannot mistake it for an option.
+
+    Raises OverlayError if it is malformed or names a URL.
+    """
     from packaging.requirements import InvalidRequirement, Requirement
 
     try:

@@ -10,9 +10,9 @@ PR_SET_PDEATHSIG = 1
 
 
 def die_with_parent(parent: int | None = None) -> None:
-    """Have the kernel kill this process when its parent dies, however that happens.
+    """Ask the kernel to kill this process when its parent dies (PR_SET_PDEATHSIG in prctl(2)). Linux only.
 
-    Linux only (prctl(2)). If `parent` is given and is not the parent any more, this process ends now.
+    If the parent is not the process `parent` any more, this process ends now.
     """
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if parent is not None and os.getppid() != parent:
@@ -20,5 +20,5 @@ def die_with_parent(parent: int | None = None) -> None:
 
 
 def worker_init(_worker: int) -> None:
-    """Make a worker process end with its trial, even if the trial is killed."""
+    """Make a worker process die with the process that started it; used as a DataLoader's worker_init_fn."""
     die_with_parent()

@@ -1,7 +1,7 @@
-"""The processes that a run has started, including those that tried to leave it.
+"""Finding, measuring and killing all descendants of a process, daemons included.
 
 This process becomes the parent of orphans among its descendants. So a process that forks twice or starts a session of
-its own stays a descendant, and can be found and ended.
+its own remains a descendant, and can be found and killed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def become_reaper() -> None:
 
 
 def children(pid: int) -> list[int]:
-    """Return the children of all threads of a process, zombies included."""
+    """Return the ids of a process's children, zombies included."""
     found: list[int] = []
     with contextlib.suppress(OSError):
         for task in os.listdir(f"/proc/{pid}/task"):
@@ -38,7 +38,7 @@ def children(pid: int) -> list[int]:
 
 
 def below(pid: int, without: frozenset[int] = frozenset(), most: int = 1 << 30) -> list[int]:
-    """Return at most `most` descendants of `pid`, parents first, without those in `without` and their descendants."""
+    """Return the ids of about `most` descendants of `pid`, parents first. Skips `without` and their descendants."""
     found: list[int] = []
     seen = set(without)
     waiting = [pid]
@@ -53,7 +53,7 @@ def below(pid: int, without: frozenset[int] = frozenset(), most: int = 1 << 30) 
 
 
 def resident(pid: int) -> int:
-    """Return the bytes of a process in memory, shared pages included; 0 if it has gone."""
+    """Return the resident set size (RSS) of a process in bytes; 0 if the process has gone."""
     try:
         return int(_read(f"/proc/{pid}/statm").split()[1]) * PAGE
     except (OSError, IndexError, ValueError):
@@ -61,7 +61,7 @@ def resident(pid: int) -> int:
 
 
 def memory(pids: Iterable[int], enough: int) -> int:
-    """Return the bytes that processes have in memory: shared pages once, as far as that matters to pass `enough`."""
+    """Return the bytes of memory that processes use: the sum of RSS, or of PSS if RSS exceeds `enough`."""
     pids = list(pids)
     total = sum(map(resident, pids))
     # The proportional size (PSS) counts a page that N forked processes share once. It takes longer to find.
@@ -77,9 +77,9 @@ def _proportional(pid: int) -> int:
 
 
 def end_all(without: frozenset[int], leader: int) -> int:
-    """Kill and reap the descendants of this process, except those in `without`; return how many hang in the kernel.
+    """Kill and reap all descendants of this process except `without`; return the number that SIGKILL did not end.
 
-    The child `leader` is killed and not reaped: its owner wants its status.
+    The child `leader` is killed but not reaped: its owner reads the exit status.
     """
     here = os.getpid()
     deadline = time.monotonic() + PATIENCE_SECONDS

@@ -1,5 +1,6 @@
-"""Paths of the project's files that belong to no package, such as its locks and tests: in a checkout next to the
-packages, or where packages are installed, as in the images, in the folder that FT_ENV_PROJECT names.
+"""Paths of the project: its packages, and files outside of them, such as lock files and tests.
+
+In a checkout, these files are next to the packages. In the images, they are in the folder that FT_ENV_PROJECT names.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ SOURCE_PATHS = tuple(str(ROOT / folder) for folder in PACKAGES.values()) if IS_C
 
 
 def source_folders() -> list[Path]:
-    """Return the folders of the packages, as this interpreter imports them, without packages that it lacks."""
+    """Return the folders of the project's packages that this interpreter can import."""
     found = (importlib.util.find_spec(name) for name in PACKAGES)
     return [Path(folder) for spec in found if spec for folder in spec.submodule_search_locations or ()]
 

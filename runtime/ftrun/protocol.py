@@ -4,9 +4,9 @@ Client to server, one request at a time: {"op": "describe"}; {"op": "start", "re
 of the benchmark; {"op": "go on", "process": number}, which lets the process go on to its next answer; {"op": "end",
 "process": number}, which ends it; and {"op": "reproduce", ...} with the fields of repro's Request.
 
-Server to client: when it connects, {"hello": PROTOCOL} or {"busy": text}. Then, for each request, {"result": ...} or
-{"error": text}; the result of "go on" is null from a trial that waits while others have their turns. When a client
-closes the connection, what runs for it is ended.
+Server to client: {"hello": PROTOCOL} or {"busy": text} after the connection, then {"result": ...} or {"error": text}
+for each request. The result of "go on" is null if the trial paused to let other trials run. When a client closes the
+connection, the server kills the client's processes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SEND_SECONDS = 120.0
 
 
 class Disconnected(Exception):
-    """The other side has gone, or does not speak the protocol."""
+    """The peer has closed the connection, or does not speak the protocol."""
 
 
 def decode(text: str | bytes | bytearray) -> object:
@@ -38,8 +38,10 @@ def decode(text: str | bytes | bytearray) -> object:
 
 
 def conforms(value: object, form: object) -> bool:
-    """True if an untrusted value has a form: a type, types, [form of every element], {key: form, ...}, or
-    {str: form of every value}. A dictionary may have more keys; a number may not be huge.
+    """True if an untrusted JSON value matches a schema. Numbers must be below 2**63 in absolute value.
+
+    A schema is a type, a tuple of types, [schema of all elements], {str: schema of all values}, or {key: schema, ...}.
+    A value for the last one may have further keys.
     """
     if isinstance(form, dict):
         if not isinstance(value, dict):
@@ -54,7 +56,7 @@ def conforms(value: object, form: object) -> bool:
 
 
 class Channel:
-    """Messages over a connected socket, which `close` closes. Owned by one thread."""
+    """Connected socket that sends and receives messages. Owned by one thread."""
 
     def __init__(self, connection: socket.socket):
         self.connection = connection
@@ -73,9 +75,9 @@ class Channel:
             raise Disconnected(str(error)) from error
 
     def receive(self, watch: Watch, timeout: float | None = None) -> dict | None:
-        """Return the next message; None if none came within `timeout` seconds or a watched callback said True.
+        """Return the next message; None after `timeout` seconds, or if a watched callback returns True.
 
-        Raises Disconnected at the end of the stream, or if the line is not a message.
+        Raises Disconnected at the end of the stream, or if a line is not a message.
         """
         with Loop(watch) as loop:
             loop.add(self.fileno(), self._read)

@@ -29,8 +29,8 @@ class ServerError(Exception):
 def listening(path: Path, anyone: bool = False) -> Iterator[socket.socket]:
     """Context manager: a listening socket at `path`, removed at the end; with `anyone`, every user may connect.
 
-    The socket gets this name when it listens already. A socket that a killed server left behind is replaced. Raises
-    ServerError if it cannot be made.
+    The socket appears at `path` once it accepts connections. It replaces a socket that a killed server left behind.
+    Raises ServerError if the socket cannot be created.
     """
     with socket.socket(socket.AF_UNIX) as probe, contextlib.suppress(OSError):
         probe.connect(str(path))
@@ -65,14 +65,14 @@ class Server:
         self._interruption = interruption
 
     def _answer(self, request: dict, watch: Watch) -> dict:
-        """Answer a request; raises Stopped if a watched callback says that the client has gone."""
+        """Return the answer to a request; raises Stopped if a watched callback returns True."""
         raise NotImplementedError
 
     def _client_gone(self) -> None:
-        """End everything that still waits for a client that has gone."""
+        """End the processes that still run for a client that has gone."""
 
     def _refuse(self) -> bool:
-        """Refuse a client that comes while another is served; return False, since the running request goes on."""
+        """Refuse a second client; return False so that the request of the first goes on."""
         with contextlib.suppress(OSError, Disconnected):
             channel = Channel(self._listener.accept()[0])
             channel.send({"busy": "it serves another client"})

@@ -30,7 +30,7 @@ __all__ = ["Child", "Completed", "Stopped", "Stream", "TimedOut", "Watch", "sign
 
 
 class TimedOut(Exception):
-    """The child exceeded its time limit and has been killed. `stderr` is what it wrote there."""
+    """The child exceeded its time limit and has been killed. `stderr` is the child's stderr output."""
 
     def __init__(self, seconds: float, stderr: bytes):
         super().__init__(f"did not end within {seconds:.0f} s")
@@ -39,7 +39,7 @@ class TimedOut(Exception):
 
 @dataclass(frozen=True)
 class Completed:
-    """How a child ended."""
+    """Exit status, output and duration of an ended child."""
 
     returncode: int
     stdout: bytes
@@ -49,18 +49,18 @@ class Completed:
 
 @dataclass
 class Stream:
-    """The output of a pipe: all of it, or of a long one the start, the end and the number of bytes."""
+    """Bytes read from a pipe: all of them, or with `keep` the start, the end and the total number."""
 
     keep: int | None = None
     """Bytes to keep at the start, and again at the end. Default: all."""
     take: Callable[[bytes], None] | None = None
-    """Called with the bytes as they come, which are then not kept."""
+    """If set, called with the bytes as they come. No bytes are kept then."""
     head: bytearray = field(default_factory=bytearray)
     tail: bytearray = field(default_factory=bytearray)
     total: int = 0
 
     def add(self, data: bytes) -> None:
-        """Take up bytes that were read."""
+        """Append bytes that were read."""
         self.total += len(data)
         if self.take is not None:
             self.take(data)
@@ -74,7 +74,7 @@ class Stream:
                 del self.tail[: -self.keep]
 
     def text(self) -> bytes:
-        """Return the bytes that were kept, with a note where some were dropped."""
+        """Return the kept bytes, with a note in place of dropped bytes."""
         tail = bytes(self.tail[-self.keep :]) if self.keep else b""
         dropped = self.total - len(self.head) - len(tail)
         note = f"\n[... {dropped} bytes left out ...]\n".encode() if dropped else b""
@@ -97,10 +97,10 @@ def supervise(
     timeout: float,
     take: Callable[[bytes], None] | None = None,
 ) -> Completed:
-    """Run a command with `stdin` to its end. `take` gets its stdout as it comes, which is then not kept.
+    """Run a command with `stdin` to its end. If given, `take` is called with its stdout, which is then not kept.
 
-    Raises Stopped, TimedOut or what `take` raises, after killing the child's process group, and OSError if the command
-    cannot be started.
+    Raises OSError if the command cannot be started. If Stopped, TimedOut or an exception of `take` is raised, the
+    child's process group has been killed.
     """
     with contextlib.closing(Child(arguments, environment)) as child:
         child.stdout.take = take
@@ -122,10 +122,11 @@ class Child:
         """Start the child; raises OSError.
 
         Args:
-            arguments: the command, or a function that returns it, given a descriptor for each of the `pipes`.
-            pipes: number of further pipes that the child inherits, to write to.
+            arguments: the command, or a function that returns it for the descriptors of the `pipes`.
+            pipes: number of further pipes for the child to write to.
             keep: bytes to keep of each stream (`Stream.keep`).
-            tree: kill all descendants; adopt orphans. This process must have one thread, and no other grandchildren.
+            tree: also kill descendants outside of the child's process group. This process must then have one thread,
+                and no other grandchildren.
             options: arguments of subprocess.Popen: stdin, stdout and stderr (pipes by default), cwd, user, ...
         """
         self.started = time.monotonic()
@@ -171,7 +172,7 @@ class Child:
 
     @property
     def returncode(self) -> int:
-        """The exit status, or minus the signal. Only after the child's end, or `kill`."""
+        """The exit status, or minus the number of the signal. Valid after the child's end or `kill`."""
         return -signal.SIGKILL if self.ended_at is None else self._process.wait()
 
     @property
@@ -192,7 +193,10 @@ class Child:
         return bytes(answer)
 
     def finish(self, stdin: bytes, watch: Watch, timeout: float) -> Completed:
-        """Send the rest of its stdin and wait for its end. Raises Stopped or TimedOut, after killing the child."""
+        """Send the rest of the child's stdin, and wait for the child's end.
+
+        Raises Stopped or TimedOut, after killing the child.
+        """
         self._last = True
         self._send(stdin, watch, timeout, lambda: False)
         return Completed(self.returncode, bytes(self.stdout.head), bytes(self.stderr.head), self.seconds)
@@ -204,10 +208,10 @@ class Child:
         done: Callable[[], bool] = lambda: False,
         look: Callable[[], None] | None = None,
     ) -> bool:
-        """Read what the child writes until `done()` or its end; return False if `seconds` pass first.
+        """Read the child's output until `done()` is true or the child ends; return False after `seconds`.
 
-        At the child's end, what it left behind is killed and what is in the pipes is read. `look` checks limits, a few
-        times a second; what it raises ends the wait. Raises Stopped, after killing the child.
+        At the child's end, its descendants are killed and the rest of its output is read. `look` is called a few times
+        a second and may raise to end the wait. Raises Stopped, after killing the child.
         """
         until = time.monotonic() + seconds
         with Loop(watch) as loop:
@@ -229,7 +233,7 @@ class Child:
         return True
 
     def read_stacks(self, number: int, stacks: Stream, watch: Watch, look: Callable[[], None] | None = None) -> bool:
-        """Send the signal for which the child writes the stacks of its threads, and read them; True if it ended."""
+        """Send the signal on which the child dumps its threads' stacks, and read them. True if the child has ended."""
         self.signal(number)
         until = time.monotonic() + DUMP_MOST_SECONDS
         pause, before = DUMP_SECONDS, stacks.total
@@ -241,17 +245,17 @@ class Child:
         return self.ended_at is not None
 
     def descendants(self, most: int) -> list[int]:
-        """With `tree`: return the ids of the child and its descendants, at most `most`."""
+        """Return the ids of the child and its descendants, about `most`. Only for a child with `tree`."""
         return process_tree.below(os.getpid(), self._excluded or frozenset(), most)
 
     def signal(self, number: int, group: bool = False) -> None:
-        """Send a signal to the child, or to its group."""
+        """Send a signal to the child, or to its process group."""
         if self.ended_at is None:
             with contextlib.suppress(ProcessLookupError):
                 (os.killpg if group else os.kill)(self._process.pid, number)
 
     def kill(self) -> None:
-        """Kill the child and what it started."""
+        """Kill the child's process group, or with `tree` all of its descendants."""
         # Not after wait(): another process may then have the child's id, which is also its group's.
         if self._process.returncode is None:
             if self._excluded is not None:
@@ -261,7 +265,7 @@ class Child:
                     os.killpg(self._process.pid, signal.SIGKILL)
 
     def close(self) -> None:
-        """Kill the child and what it started, if they still run. A second call does nothing."""
+        """Kill the child as `kill` does, wait for its end and close its pipes. A second call does nothing."""
         self._resources.close()
 
     def _send(self, data: bytes, watch: Watch, timeout: float, done: Callable[[], bool]) -> None:

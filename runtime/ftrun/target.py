@@ -1,4 +1,4 @@
-"""MODULE:OBJECT, the name of a dataset or another object, and how it is looked up."""
+"""Lookup of the dataset, or another object, that MODULE:OBJECT on a command line names."""
 
 import contextlib
 import importlib
@@ -13,24 +13,27 @@ import torch.utils.data
 
 
 class TargetError(Exception):
-    """MODULE:OBJECT gives no dataset; the text says why."""
+    """MODULE:OBJECT gives no dataset; the message says why."""
 
 
 def load(target: str) -> Any:
-    """Import the module of *target*, look the object up and call it if it is callable; return the dataset.
+    """Import the module of *target* (MODULE:OBJECT) and return the dataset that the object is or makes (see `make`).
 
-    Raises TargetError, with the user's own traceback where their code failed.
+    Raises TargetError. If user code failed, the message has the traceback.
     """
     return make(find(target), target)
 
 
 def is_factory(value: Any) -> bool:
-    """True if *value* is a function or class that makes a dataset, and no dataset itself."""
+    """True if *value* is a class, or a callable that is not a dataset: calling it may make one."""
     return issubclass(type(value), type) or (callable(value) and not _is_dataset(value))
 
 
 def make(value: Any, target: str) -> Any:
-    """Return the dataset of *value*, the object that *target* names: made by it, of a loader, or itself."""
+    """Return the dataset that *value* makes if it is a factory, its dataset if it is a DataLoader, or *value* itself.
+
+    Raises TargetError, which names *target*, if there is no dataset.
+    """
     if is_factory(value):
         value = _guarded(f"calling {target.rpartition(':')[2]}()", value)
     loader, depth = value, 0
@@ -60,7 +63,7 @@ def find(target: str) -> Any:
 
 
 def native_attribute(value: Any, name: str) -> Any:
-    """Return the attribute *name* that *value* has by a slot or C code, or None; runs no Python code of *value*."""
+    """Return a slot or C attribute of *value*, or None without one. Runs no Python code of *value*."""
     with contextlib.suppress(Exception):
         for cls in type.__getattribute__(type(value), "__mro__"):
             member = type.__getattribute__(cls, "__dict__").get(name)

@@ -1,7 +1,7 @@
-"""A twin that runs something for this process: an interpreter of this machine, or a server in another container.
+"""Access to a twin: an interpreter on this machine, or a server in another container.
 
-Both kinds are owned by one thread and watch the interruption while they wait; they raise Interrupted with
-nothing left running.
+Both classes are owned by one thread. They raise Interrupted when a signal arrives during a wait; the processes that
+they started are killed first.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ class TwinError(Exception):
 
 
 class TwinLost(TwinError):
-    """The twin has gone while it was in use."""
+    """The server has gone or does not answer any more."""
 
 
 class LocalTwin:
-    """An interpreter of this machine, whose runs are child processes of this one."""
+    """A twin on this machine. Its runs are child processes of this process."""
 
     def __init__(self, python: Path, interruption: Interruption):
         self.name = self.python = str(python)
@@ -77,14 +77,14 @@ class LocalTwin:
 
 
 class RemoteTwin:
-    """An interpreter behind a server's Unix socket (ftrun.server)."""
+    """A twin in another container, reached through the Unix socket of its server (ftrun.server)."""
 
     python = None
 
     def __init__(self, path: Path, interruption: Interruption):
         self.name = f"unix:{path}"
         self.closed = False
-        """True if the connection has ended, and everything that ran behind it."""
+        """True if the connection has ended. The server then kills the processes that it runs for this client."""
         self._interruption = interruption
         self._watch = {interruption.fileno(): interruption.wanted}
         self._channel = Channel(self._connect(path))
@@ -142,7 +142,10 @@ class RemoteTwin:
         return self.ask({"op": "describe"}, DESCRIBE_SECONDS, DESCRIPTION)
 
     def ask(self, request: dict, timeout: float, form: object) -> dict:
-        """Return the result of a request, of the form `form` (conforms); raises TwinError or Interrupted."""
+        """Send a request and return its result; raises Interrupted, or TwinError if the result breaks `form`.
+
+        `form` is a schema for `ftrun.protocol.conforms`.
+        """
         answer = self.exchange(request, timeout)
         if not conforms(answer, {"result": form}):
             self.close()
