@@ -1,26 +1,27 @@
 """Paired measurement of data loading with and without Python's global interpreter lock.
 
-``python -m ftbench`` runs the comparison, ``python -m ftrun.info`` describes the environment, ``python -m
-ftbench.trial.server`` offers this interpreter to a benchmark that runs in another container. Importing this package is
-free: it imports nothing.
+``python -m ftbench`` runs the benchmark, ``python -m ftrun.info`` describes the environment, ``python -m
+ftbench.trial.server`` offers this interpreter to a benchmark that runs in another container. Importing this package
+imports nothing else.
 
-The words of this package, each for one thing:
+The words of this package:
 
-- scenario: a kind of data loading work; case: one condition that it is measured under;
-- candidate: what is measured, that is a configuration, a variant of loading, a number of workers and a case;
+- scenario: a kind of data loading work; case: one of its conditions, such as a sample size;
 - variant: a way of loading, such as this loader's threads or torch's processes;
-- comparison: two sides whose ratio is of interest; pair: two candidates that a comparison is made of;
-- waterfall: the steps from what people run today to threads without the GIL, one change at a time;
+- twin: one of two interpreters, free-threaded ("ft") or not ("gil"); configuration: a twin with its GIL on or off;
+- candidate: a combination that is measured: a configuration, a variant, a number of workers and a case;
+- comparison: two sides whose ratio is reported; pair: two candidates, one for each side;
+- waterfall: the steps from torch's DataLoader to threads without the GIL, one change each; chain: its candidates;
 - trial: a process that measures one candidate, in short turns; round: a trial of every candidate.
 
-| room | what is in it |
+| directory | contents |
 |---|---|
-| plan | who is measured, on how much work, and what is compared |
+| plan | candidates, comparisons and amounts of work |
 | scenarios | the kinds of work, one file each |
-| rounds | a run: twins, rounds, trials, and what disturbed them |
-| trial | a trial's request, its process, and the endpoints that start it |
-| measure, data | what happens inside a trial, and what it reads |
-| machine | its load and page cache, and what processes use of it |
+| rounds | a run: its twins, rounds and trials |
+| trial | a trial's request, its process, and the endpoints that start the process |
+| measure, data | the measurement inside a trial, and the files that it reads |
+| machine | load, page cache, CPU time and memory |
 | stats | from figures to ratios, intervals and waterfalls |
 | document | results.json: its records, schema, checks and files |
 | report | all words and charts: terminal, page, summary, comparison of runs |

@@ -1,7 +1,7 @@
-"""The command line of a run, checked as far as it can be without measuring.
+"""The command line of a run: its parsers, and the checks that need no measurement.
 
-Imports nothing but the standard library and runs on Python 3.9: `./twins bench` imports it before
-it builds anything, so that a typo does not cost ten minutes.
+This module needs only the standard library and Python 3.9, since `./twins bench` imports it before
+it builds anything: a typo must not cost ten minutes.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ input, 130 or 143 when interrupted (finished rounds are reported, marked incompl
 
 
 class UsageError(Exception):
-    """Raised if the command line asks for what cannot be done."""
+    """Raised if the command line is invalid or asks for something impossible."""
 
 
 HELP = {
@@ -81,7 +81,7 @@ HELP = {
 
 
 def parser(program: str = PROGRAM, both: bool = False) -> argparse.ArgumentParser:
-    """Return the parser of a run's command line; with `both`, the caller gives both twins."""
+    """Return the argument parser of a run. With `both`, the caller names both twins, so --help leaves --twin out."""
     result = argparse.ArgumentParser(
         prog=program,
         description=DESCRIPTION,
@@ -116,7 +116,7 @@ def parser(program: str = PROGRAM, both: bool = False) -> argparse.ArgumentParse
 
 
 def report_parser(program: str = PROGRAM) -> argparse.ArgumentParser:
-    """Return the parser of `report`."""
+    """Return the argument parser of the command `report`."""
     result = argparse.ArgumentParser(
         prog=f"{program} report", description="Make the report again from a results.json, beside it, and print it."
     )
@@ -136,7 +136,7 @@ is more than 1%.
 
 
 def compare_parser(program: str = PROGRAM) -> argparse.ArgumentParser:
-    """Return the parser of `compare`."""
+    """Return the argument parser of the command `compare`."""
     result = argparse.ArgumentParser(
         prog=f"{program} compare",
         description=COMPARE,
@@ -152,7 +152,7 @@ def compare_parser(program: str = PROGRAM) -> argparse.ArgumentParser:
 
 
 def check(arguments: list[str], program: str) -> None:
-    """Check the arguments of a program that gives both twins, and the place of its results; raises SystemExit."""
+    """Check the arguments of `./twins bench`, and that it can write to --out; raises SystemExit (2) if not."""
     try:
         if arguments[:1] in (["report"], ["compare"]):
             (report_parser if arguments[0] == "report" else compare_parser)(program).parse_args(arguments[1:])
@@ -180,7 +180,7 @@ def _workers(text: str) -> list[int]:
 
 
 def choose_scenarios(names: list[str]) -> tuple:
-    """Return the scenarios of these names and groups, each once, or the default; raises UsageError."""
+    """Return the scenarios with these names or in these groups, or those of DEFAULT; raises UsageError."""
     known = [*SCENARIOS, *GROUPS, "all"]
     for name in names:
         if name not in known:
@@ -192,7 +192,7 @@ def choose_scenarios(names: list[str]) -> tuple:
 
 
 def _own(target: str, collate_fn: str | None) -> Scenario:
-    """Return the scenario of the user-supplied dataset; raises UsageError."""
+    """Return the scenario for --dataset FILE.py:NAME; raises UsageError if the file or the name does not exist."""
     file, _, name = target.rpartition(":")
     if not file or not name:
         raise UsageError(f"--dataset {target}: FILE.py:NAME is wanted, such as train.py:train_set")
@@ -228,7 +228,7 @@ the least important first. On a slow or busy machine three rounds of the most im
 
 
 def listing() -> str:
-    """Return the scenarios with their questions and how long they take, those of a group below it, and all."""
+    """Return the text of --list: the name, times and question of each scenario, by group."""
     width = max(len(name) + 2 for name in [*SCENARIOS, *GROUPS])
 
     def line(name: str, text: str, of: list, indent: str = "") -> str:
@@ -246,9 +246,10 @@ def listing() -> str:
 
 
 def parse(arguments: list[str], program: str = PROGRAM, both: bool = False) -> argparse.Namespace:
-    """Return the options of a run; scenarios as a tuple of Scenario.
+    """Parse and check the command line of a run; `scenarios` of the result is a tuple of Scenario.
 
-    Raises UsageError for what cannot be measured, and SystemExit for --help, --list (0) and what argparse refuses (2).
+    Raises UsageError if the options cannot be measured. Raises SystemExit after --help and --list (0), and for
+    arguments that argparse refuses (2).
     """
     command = parser(program, both)
     # Scenarios may stand before and after options.

@@ -23,7 +23,7 @@ from ftrun.twin import TwinError, TwinLost
 
 
 def _read(path: Path) -> Results:
-    """Return the results.json that was named on the command line; raises UsageError."""
+    """Load the results.json that the command line names; raises UsageError if it cannot be read."""
     try:
         return load(path)
     except ResultsError as error:
@@ -31,7 +31,7 @@ def _read(path: Path) -> Results:
 
 
 def report_main(arguments: list[str]) -> int:
-    """Make PNG, page and tables again from results.json (``python -m ftbench report PATH``)."""
+    """Write the report of an earlier run again, from its results.json (``python -m ftbench report PATH``)."""
     options = report_parser().parse_args(arguments)
     from ftbench.report import markdown, page, terminal
 
@@ -66,7 +66,7 @@ def compare_main(arguments: list[str]) -> int:
 
 
 def _requirements(file: Path | None, dataset: str | None) -> list[str]:
-    """Return the lines of a requirements file, or the dataset file's inline dependencies. Raises UsageError."""
+    """Return the packages that a requirements file or a dataset file's inline metadata lists; raises UsageError."""
     source = Path((dataset or "").rpartition(":")[0])
     try:
         if file is not None:
@@ -80,7 +80,10 @@ def _requirements(file: Path | None, dataset: str | None) -> list[str]:
 
 
 def _record(given: Namespace) -> Results:
-    """Return the record of a run before its start: options, and configurations without a twin. Raises UsageError."""
+    """Return the record of a run before its start: the options, and the configurations that have no twin.
+
+    Raises UsageError if no configuration has a twin, or a requirements file cannot be read.
+    """
     from ftbench.rounds.twins import split_configs
 
     twins = dict(given.twin)
@@ -108,7 +111,7 @@ def _record(given: Namespace) -> Results:
 
 
 def _report(run: Analysis, directory: RunDirectory) -> None:
-    """Write a run's report and show it, whether or not a file could be written; raises ResultsError."""
+    """Write the files of a run's report and print the report, even if writing fails; raises ResultsError."""
     from ftbench.report import page, terminal
 
     assert directory.directory, "made by saving"
@@ -125,9 +128,9 @@ def _report(run: Analysis, directory: RunDirectory) -> None:
 
 
 def run_main(arguments: list[str]) -> int:
-    """Measure and report; return the exit status."""
+    """Run the benchmark and write its report; return the exit status."""
     given = parse(arguments)
-    # Their imports (rich, numpy, psutil) take too long for --help.
+    # These modules import rich, numpy and psutil, which takes too long for --help.
     from ftbench.rounds import run
     from ftbench.rounds.controller import WorkDiffers
     from ftbench.rounds.progress import Display
@@ -184,9 +187,9 @@ def main(arguments: list[str] | None = None) -> int:
     except (UsageError, ImageError, DoesNotFit, ResultsError) as error:
         print(f"bench: {escape.terminal(str(error))}", file=sys.stderr)
         return 1 if isinstance(error, ResultsError) else 2
-    except KeyboardInterrupt:  # before anything was begun: see Interruption
+    except KeyboardInterrupt:  # before the run began: see Interruption
         return 130
     except BrokenPipeError:
         # The reader of the output has gone (| head); the rest must not fail again at the exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 141  # as a shell says it of what SIGPIPE ended
+        return 141  # the status that a shell reports for a process that SIGPIPE ended

@@ -1,1 +1,1 @@
-"""The data that scenarios read: generated once, or the user's."""
+"""The data that scenarios read: generated once, or supplied by the user."""

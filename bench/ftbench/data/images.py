@@ -1,7 +1,7 @@
-"""The images a scenario decodes: generated once into a cache, or the user's.
+"""Images for scenarios to decode: generated once into a cache, or supplied by the user.
 
-A set of images appears in the cache by one rename of a finished directory, so an interrupted generation leaves nothing
-that looks finished. Of two processes that generate a set at once, the first rename wins.
+A set of images is generated in a temporary directory, which is then renamed. So an interrupted generation leaves no set
+that looks complete. If two processes generate a set at the same time, the first rename wins.
 """
 
 import os
@@ -28,11 +28,11 @@ Progress = Callable[[int, int], None]
 
 
 class ImageError(Exception):
-    """Raised if images cannot be used; the message names them and says what to do."""
+    """Raised if images or generated files cannot be used; the message names the files and says what to do."""
 
 
 def cache_directory() -> Path:
-    """Return the directory of generated files: $FT_BENCH_CACHE, or in the user's cache directory."""
+    """Return the directory for generated files: $FT_BENCH_CACHE, or ft-twins/images in the user's cache directory."""
     if chosen := os.environ.get("FT_BENCH_CACHE"):
         return Path(chosen)
     named = os.environ.get("XDG_CACHE_HOME", "")
@@ -40,7 +40,7 @@ def cache_directory() -> Path:
 
 
 def default_images(progress: Progress, count: int = COUNT) -> list[Path]:
-    """Return the generated JPEGs (synthesis.photograph), made now if the cache has none; raises as `cached`."""
+    """Return the paths of the generated JPEGs; generate them first if the cache lacks them. Raises ImageError."""
 
     def write(path: Path, index: int) -> None:
         synthesis.photograph(SEED + index).save(path, "JPEG", **synthesis.JPEG_SETTINGS)
@@ -52,9 +52,10 @@ def default_images(progress: Progress, count: int = COUNT) -> list[Path]:
 def cached(
     name: str, suffix: str, count: int, size: int, write: Callable[[Path, int], None], progress: Progress
 ) -> list[Path]:
-    """Return the `count` files of the set `name` in the cache, made by write(path, index) if it has none.
+    """Return the paths of the `count` files of a set in the cache; generate a missing set with write(path, index).
 
-    `size` is about the bytes of one file. Raises ImageError if the cache cannot be written or the set is incomplete.
+    `size` is the approximate size of a file in bytes. Raises ImageError if the cache cannot be written or the set is
+    incomplete.
     """
     finished = cache_directory() / name
     if not finished.is_dir():
@@ -84,7 +85,7 @@ def cached(
 
 
 def _in_threads(work: Callable, items: Sequence, progress: Progress) -> list:
-    """Return the results of work(item) in order; after an exception no further item is started."""
+    """Call work(item) for all items in threads; return the results in order. An exception stops the remaining items."""
     results = []
     pool = ThreadPoolExecutor(cgroup.usable_cpus())
     try:
@@ -98,7 +99,7 @@ def _in_threads(work: Callable, items: Sequence, progress: Progress) -> list:
 
 
 def own_images(directory: Path) -> tuple[list[Path], int]:
-    """Return the first LIMIT_OF_OWN images below `directory`, sorted, and the number of all; raises ImageError."""
+    """Return (sorted paths of up to LIMIT_OF_OWN images below `directory`, number of images); raises ImageError."""
 
     def unreadable(error: OSError) -> None:
         raise ImageError(f"--data: cannot read {error.filename}: {error.strerror}") from error
@@ -114,10 +115,10 @@ def own_images(directory: Path) -> tuple[list[Path], int]:
 
 
 def validate(paths: list[Path], progress: Progress) -> int:
-    """Decode every image; return how many have to be resized. Raises ImageError that names those that are broken."""
+    """Decode every image; return the number of images to resize. Raises ImageError, which lists the broken images."""
 
     def check(path: Path) -> bool | str:
-        """Return True if the image has to be resized, or why it cannot be used."""
+        """Return True if the image has to be resized, or an error message if it cannot be decoded."""
         try:
             with Image.open(path) as image:
                 image.convert("RGB")

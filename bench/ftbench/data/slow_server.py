@@ -1,10 +1,10 @@
-"""A web server that answers late, in a process of its own: remote storage without a network.
+"""A web server that delays every response, in a process of its own: it imitates remote storage.
 
 ``python -m ftbench.data.slow_server 0.05 100000`` listens on a free port of 127.0.0.1, prints the port, and serves
-``/samples/I``: 100,000 bytes that depend on I alone. The first byte of every answer leaves 0.05 s after the request
-came, however many connections wait, as with a store that is far away and never busy. It speaks what fsspec uses:
-HTTP/1.1 with GET, one request at a time on a persistent connection. (aiohttp's server takes 1.5 times the CPU time,
-and five times without the GIL.)
+``/samples/I``: 100,000 bytes that depend only on I. The first byte of a response is sent 0.05 s after the request, for
+any number of connections, as by a distant store with capacity to spare. The server implements the part of HTTP/1.1 that
+fsspec uses: GET, one request at a time on a persistent connection. (aiohttp's server takes 1.5 times the CPU time, and
+five times without the GIL.)
 """
 
 import asyncio
@@ -25,7 +25,7 @@ _REQUEST = re.compile(rb"GET /samples/(\d{1,9}) ")
 
 
 def content(number: int, size: int) -> bytes:
-    """Return sample `number`: `size` incompressible bytes, the same everywhere."""
+    """Return sample `number`: `size` incompressible bytes that depend only on `number`."""
     return hashlib.shake_128(f"sample {number}".encode()).digest(size)
 
 
@@ -54,9 +54,9 @@ async def _serve(delay: float, size: int) -> None:
 
 @contextlib.contextmanager
 def slow_server(delay: float, size: int) -> Iterator[str]:
-    """Run a server that answers `delay` seconds late with samples of `size` bytes, and give its address.
+    """Context manager: a server that sends samples of `size` bytes after `delay` seconds; its value is the URL.
 
-    Raises RuntimeError if the server does not start. It has written the reason to stderr, which it shares.
+    Raises RuntimeError if the server does not start. The server has then written the reason to stderr.
     """
     command = [sys.executable, "-P", "-m", "ftbench.data.slow_server", str(delay), str(size)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:

@@ -1,9 +1,8 @@
-"""The files that scenarios read: generated once into a cache, or the user's.
+"""The files that scenarios read: generated once into a cache, or supplied by the user.
 
-The controller makes a source and names its paths to the trials, with which it shares the cache, in containers too.
-
-Generated are images, and scientific samples as detectors write them: 16-bit values that cannot be compressed. Shards
-hold samples of any size back to back, without a header. A record is a pickle of one sample and the peaks in it.
+The controller generates the files and passes their paths to the trials. All share the cache directory, in containers
+too. There are images, shards and records. A shard holds samples of any size back to back, without a header. A record is
+a pickle of one sample and the peaks in it. Both hold random values, as detectors write data that cannot be compressed.
 """
 
 import pickle
@@ -25,7 +24,7 @@ VERSION = 1
 
 
 def default_shards(progress: images.Progress, count: int = SHARDS, size: int = SHARD_BYTES) -> list[Path]:
-    """Return the generated shards, `count` files of `size` random bytes; raises as images.cached."""
+    """Return the paths of the generated shards, `count` files of `size` random bytes; raises ImageError."""
 
     def write(path: Path, index: int) -> None:
         path.write_bytes(np.random.default_rng([SEED, index]).bytes(size))
@@ -34,9 +33,9 @@ def default_shards(progress: images.Progress, count: int = SHARDS, size: int = S
 
 
 def default_records(progress: images.Progress, count: int = RECORDS) -> list[Path]:
-    """Return the generated records, `count` pickles of {"number", "image", "peaks"}; raises as images.cached.
+    """Return the paths of the generated records, `count` pickles of {"number", "image", "peaks"}; raises ImageError.
 
-    The image is an int16 array of RECORD_SHAPE, the peaks are a list of PEAKS tuples (row, column, intensity).
+    "image" is an int16 array of RECORD_SHAPE, "peaks" a list of PEAKS tuples (row, column, intensity).
     """
     rows, columns = RECORD_SHAPE
 
@@ -61,9 +60,9 @@ GENERATED: dict[str, Callable[[images.Progress], list[Path]]] = {
 
 
 class Sources:
-    """Sources of a run, each made when the first scenario needs it. Used by one thread.
+    """The files that a run's scenarios read, generated when the first scenario needs them. Used by one thread.
 
-    `step` starts a step with a title, and returns its progress callback.
+    `step(title)` starts a step of the progress display, and returns its progress callback.
     """
 
     def __init__(self, data: Path | None, step: Callable[[str], images.Progress], warn: Callable[[str], None]):
@@ -71,7 +70,7 @@ class Sources:
         self._made: dict[str, tuple[list[str], Dataset]] = {}
 
     def get(self, name: str) -> tuple[list[str], Dataset]:
-        """Return (paths, description) of "nothing" or one of GENERATED; raises ImageError."""
+        """Return (paths, Dataset) for a key of GENERATED, or for "nothing": no files. Raises ImageError."""
         if name not in self._made:
             self._made[name] = self._make(name)
         return self._made[name]

@@ -1,4 +1,4 @@
-"""Synthetic photographs: images that cost a JPEG decoder what real photographs cost.
+"""Synthetic photographs, which take a JPEG decoder as long as real photographs do.
 
 Decoding time depends on the statistics that photographs share:
 
@@ -7,8 +7,8 @@ Decoding time depends on the statistics that photographs share:
   "Occlusion models for natural images", IJCV 41, 2001);
 - large smooth regions next to textured ones, little chroma detail, and sensor noise.
 
-The constants were fitted against photographs resized to the same size and saved with the same settings;
-tests/unit/bench/test_image_realism.py holds them to within 20%.
+The constants were fitted against photographs resized to the same size and saved with the same settings.
+tests/unit/bench/test_image_realism.py checks that the statistics agree within 20%.
 """
 
 import functools
@@ -28,9 +28,10 @@ NOISE = 0.4
 
 @functools.cache
 def _fields(kind: str) -> np.ndarray:
-    """Return a few fields of unit variance with 1/f^slope amplitude spectra, (n, HEIGHT, WIDTH) float32.
+    """Return n random fields, (n, HEIGHT, WIDTH) float32, of unit variance with 1/f^slope amplitude spectra.
 
-    All photographs draw from these, which saves most of the work. The fields are periodic: shift and mirror them.
+    All photographs share these fields, which saves most of the work. The fields are periodic, so a photograph shifts
+    and mirrors them.
     """
     slopes = {"luminance": (0.9, 1.0, 1.1, 1.2, 1.3), "chroma": (1.4,) * 4, "shading": (2.0,) * 3, "noise": (0.0,) * 3}[
         kind
@@ -50,14 +51,14 @@ def _fields(kind: str) -> np.ndarray:
 
 
 def _field(rng: np.random.Generator, kind: str) -> np.ndarray:
-    """Return one of the fields, shifted and mirrored at random."""
+    """Return a random field of this kind, randomly shifted and mirrored: (HEIGHT, WIDTH)."""
     fields = _fields(kind)
     field = fields[rng.integers(len(fields))][:: rng.choice((-1, 1)), :: rng.choice((-1, 1))]
     return np.roll(field, (rng.integers(HEIGHT), rng.integers(WIDTH)), axis=(0, 1))
 
 
 def _leaves(rng: np.random.Generator) -> tuple[Image.Image, Image.Image]:
-    """Draw shapes that hide one another (dead leaves). Return their colours (RGB), and their textures' strength (L)."""
+    """Draw overlapping shapes; return an RGB image of their colours and an L image of their textures' strength."""
     # A few related, muted hues at any brightness: photographs are seldom colourful.
     grey = rng.uniform(40, 200, size=(6, 1))
     palette = grey + rng.normal(0, 22, size=(6, 3))
@@ -87,7 +88,7 @@ def _leaves(rng: np.random.Generator) -> tuple[Image.Image, Image.Image]:
 
 
 def photograph(seed: int) -> Image.Image:
-    """Return the RGB picture, WIDTH x HEIGHT, of a seed."""
+    """Return a synthetic photograph, an RGB image of WIDTH x HEIGHT pixels that depends only on `seed`."""
     rng = np.random.default_rng(seed)
     colours, textures = _leaves(rng)
     focus = rng.uniform(0.7, 1.8)

@@ -1,1 +1,1 @@
-"""results.json: its form, its writing and its checking."""
+"""results.json: its records and schema, and how it is written, read and checked."""

@@ -1,4 +1,4 @@
-"""Checks of a results.json: its form, by the JSON schema, and that its keys refer to each other.
+"""Checks of a results.json: that it fits the JSON schema, and that its keys refer to existing entries.
 
 `python -m ftbench.document.check` prints the schema.
 """
@@ -13,17 +13,17 @@ from ftbench.document.model import Results, Scenario, Stress, Trial
 from ftbench.plan.candidates import VARIANTS
 from ftbench.plan.metrics import METRICS
 
-# Larger or smaller values are no measurements, and ratios of those within are floats.
+# Values above this or below its reciprocal are no measurements; ratios of other values never overflow a float.
 MOST = 1e150
 
 
 class Inconsistent(Exception):
-    """Raised if a document is not a results.json as a run writes it; the message says where."""
+    """Raised if a document breaks the schema or contradicts itself; the message says where."""
 
 
 @functools.cache
 def validator() -> Callable[[dict], dict]:
-    """Return the compiled schema, a function that raises fastjsonschema.JsonSchemaException."""
+    """Return a function that checks a document by the schema; it raises fastjsonschema.JsonSchemaException."""
     import fastjsonschema
 
     return fastjsonschema.compile(schema(Results))
@@ -36,12 +36,12 @@ def check_form(document: dict) -> None:
     try:
         validator()(document)
     except fastjsonschema.JsonSchemaException as error:
-        # Its message may quote the value, which may be the whole document.
+        # The error's message may quote the whole document.
         raise Inconsistent(f"it breaks the schema: {error.message[:300]}") from error
 
 
 def check_keys(results: Results) -> None:
-    """Raise Inconsistent if a key refers to nothing, or something is missing or listed twice."""
+    """Raise Inconsistent if a key refers to no entry, or an entry is missing or listed twice."""
     for problem in _problems(results):
         raise Inconsistent(problem)
 
@@ -106,7 +106,7 @@ def _of_trials(trials: Sequence[Trial], metrics: Sequence[str]) -> Iterator[str]
 
 
 def _of_stress(part: Stress, configs: list[str]) -> Iterator[str]:
-    """Yield contradictions within the thread-safety suite's record, and with the options."""
+    """Yield a sentence for each contradiction in the record of the thread-safety suite."""
     seen = [f"{result.scenario} in {result.configuration}" for result in part.results]
     yield from _twice(seen)
     for name, result in zip(seen, part.results, strict=True):

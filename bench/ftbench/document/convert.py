@@ -1,4 +1,4 @@
-"""Dataclasses to JSON, back, and their JSON schema (draft 7)."""
+"""Conversion of dataclasses to JSON and back, and their JSON schema (draft 7)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TYPES = {str: "string", int: "integer", float: "number", bool: "boolean"}
 
 @functools.cache
 def _hints(kind: type) -> dict[str, Any]:
-    """Return the annotations of a dataclass's fields, by key: a field `from_` has the key "from"."""
+    """Return {JSON key: annotation} for the fields of a dataclass; a field `from_` has the key "from"."""
     hints = get_type_hints(kind, include_extras=True)
     return {each.name.rstrip("_"): hints[each.name] for each in fields(kind)}
 
@@ -32,9 +32,10 @@ def as_json(value: Any) -> dict:
 
 
 def from_json(kind: Any, value: Any) -> Any:
-    """Return *value*, which fits the schema of *kind*, as an object of that type; raises OverflowError.
+    """Convert *value*, which fits the schema of the type *kind*, to an object of this type.
 
-    Keys that a dataclass lacks are left out, such as the note of a trial's answer.
+    Keys that the dataclass lacks are ignored, such as "note" in a trial's result. Raises OverflowError for an integer
+    that no float holds.
     """
     origin, arguments = get_origin(kind), get_args(kind)
     if value is None:
@@ -55,7 +56,7 @@ def from_json(kind: Any, value: Any) -> Any:
 
 
 def schema(kind: Any) -> dict:
-    """Return the JSON schema of a type, such as a dataclass with all that it holds."""
+    """Return the JSON schema of a type. That of a dataclass contains the schemas of its fields."""
     origin, arguments = get_origin(kind), get_args(kind)
     if origin is Annotated:
         found = schema(arguments[0])

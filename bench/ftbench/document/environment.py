@@ -1,4 +1,4 @@
-"""The records of what a run ran on: sources, interpreters and machine."""
+"""The records of a run's environment: sources, interpreters and machine."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Whole = A[int, {"minimum": 1}]
 
 @dataclass
 class Interpreter:
-    """A twin's Python (sys, sysconfig, platform)."""
+    """A twin's Python interpreter, from sys, sysconfig and platform."""
 
     version: A[str, '"3.13.5"']
     implementation: A[str, '"CPython"']
@@ -33,7 +33,7 @@ class Interpreter:
 
 @dataclass
 class Cpu:
-    """A twin's processor and its share of it."""
+    """A twin's processor, and the CPUs that the twin may use."""
 
     model: A[str, "name"]
     machine: A[str, "architecture"]
@@ -45,7 +45,7 @@ class Cpu:
 
 @dataclass
 class Memory:
-    """Bytes of memory when the run started."""
+    """A twin's memory when the run started, in bytes."""
 
     total: A[Count, "of the machine"]
     limit: A[int | None, "of its control group, null for none"]

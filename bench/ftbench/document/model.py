@@ -1,7 +1,7 @@
 """The records of a run: what results.json holds, and what statistics and reports read.
 
-Each dataclass stands for a JSON object, its fields for the object's keys (`from_` for `from`), all required unless
-convert.OPTIONAL has them. `Annotated` adds bounds (a dict) and the field's meaning (a string) for the JSON schema.
+Each dataclass is a JSON object, and its fields are the object's keys (`from_` for `from`). All keys are required except
+those in convert.OPTIONAL. `Annotated` adds bounds (a dict) and the field's meaning (a string) for the JSON schema.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ftbench.plan.scenario import DISTRIBUTION_LIMIT
 from ftbench.plan.waterfall import PRECISION
 
 SCHEMA_VERSION = 6
-"""Raised when a reader of the old form would misread the new one."""
+"""Increased whenever an older reader would misread a new results.json."""
 
 Positive = A[float, {"exclusiveMinimum": 0}]
 NotNegative = A[float, {"minimum": 0}]
@@ -31,7 +31,7 @@ Status = Literal["complete", "incomplete"]
 
 
 class Verdict(StrEnum):
-    """Conclusion of a comparison. Only ftbench.report.verdict_words puts it in words."""
+    """Conclusion about the ratio of a comparison; ftbench.report.verdict_words has the wording."""
 
     ABOVE = "above"
     """The ratio is above 1."""
@@ -40,7 +40,7 @@ class Verdict(StrEnum):
     TOO_FEW = "too-few"
     """There are too few rounds for a conclusion."""
     OTHER_SAMPLES = "other-samples"
-    """The two loaded different samples, so their ratio means nothing."""
+    """The two candidates loaded different samples, so their ratio means nothing."""
 
 
 class FailureKind(StrEnum):
@@ -140,7 +140,7 @@ class Over:
 
 @dataclass
 class Distribution:
-    """Single values that a trial kept."""
+    """Individual values that a trial recorded, such as the time of every step."""
 
     unit: A[str, "of the values"]
     values: A[Series, "in the order they were taken"]
@@ -149,7 +149,7 @@ class Distribution:
 
 @dataclass
 class RoundDisturbance(Disturbance):
-    """Other load during a round, with the machine's state at both ends."""
+    """Load on the CPUs during a round, and the machine's state before and after the round."""
 
     before: State
     after: State
@@ -186,7 +186,7 @@ class Round:
 
 @dataclass(kw_only=True)
 class Scenario(Load):
-    """The rounds of one scenario."""
+    """The record of one measured scenario: its candidates, comparisons, failures and rounds."""
 
     name: A[str, "as on the command line"]
     group: A[str, "the group of scenarios it belongs to, or empty"]
@@ -215,11 +215,11 @@ class Scenario(Load):
         return [trial for one in self.rounds for trial in one.trials if trial.candidate == key]
 
     def in_each_process(self, key: str, metric: str) -> list[float]:
-        """Return a candidate's measured values, one for each of its processes."""
+        """Return a candidate's values of a metric, one for each trial."""
         return [trial.metrics[metric] for trial in self.trials_of(key)]
 
     def typical(self, key: str, metric: str) -> float:
-        """Return the geometric mean of a candidate's processes, since ratios are means of logarithms."""
+        """Return the geometric mean of a candidate's values of a metric (ratios are means of logarithms, too)."""
         return geometric_mean(self.in_each_process(key, metric))
 
     @property
@@ -230,7 +230,7 @@ class Scenario(Load):
 
 @dataclass(kw_only=True)
 class Change:
-    """A ratio with its 95% interval over n rounds, and the conclusion."""
+    """A ratio over n rounds, its 95% confidence interval, and its verdict."""
 
     ratio: A[Positive, "geometric mean of the rounds' ratios"]
     low: A[Positive | None, "lower end of the interval, null for one round"]
@@ -241,7 +241,7 @@ class Change:
 
     @property
     def shown(self) -> bool:
-        """True if a difference is shown."""
+        """True if the verdict is that the ratio is above or below 1."""
         return self.verdict in (Verdict.ABOVE, Verdict.BELOW)
 
 
@@ -256,7 +256,7 @@ class Start:
 
 @dataclass(kw_only=True)
 class Step(Change):
-    """One change of a waterfall."""
+    """One step of a waterfall: one change, and the ratio that results."""
 
     name: A[str, "the change in this step"]
     candidate: A[str, "key of the candidate that the step leads to"]
@@ -274,7 +274,7 @@ class Steps:
 
 @dataclass(kw_only=True)
 class Waterfall(Steps):
-    """From what people run today to threads without the GIL, one change a step: samples/s at the most workers."""
+    """Steps from torch's DataLoader to threads without the GIL, one change each: samples/s at the most workers."""
 
     workload: A[str, "for people"]
     scenario: A[str, "its name"]

@@ -1,7 +1,7 @@
-"""Writing a run's files so that nothing finished is lost, and reading results.json.
+"""Writing the files of a run atomically, and reading results.json.
 
-Files appear by a rename of a complete, synchronised copy, so that a full disk or a kill leaves the previous state of
-the file, never half of one.
+Each file is written as a temporary copy, synchronised and renamed. So a full disk or a kill leaves the file's previous
+version, never half of the new one.
 """
 
 import contextlib
@@ -19,11 +19,11 @@ from ftbench.document.model import SCHEMA_VERSION, Results
 
 
 class ResultsError(Exception):
-    """Raised if results cannot be written or read; the message says what is left and what to do."""
+    """Raised if results cannot be written or read; the message says which files are intact and what to do."""
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all; raises OSError with the old file untouched."""
+    """Replace a file atomically; if this raises OSError, the old file is untouched."""
     fd, temporary = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
     try:
         with open(fd, "wb") as file:
@@ -36,7 +36,7 @@ def write_atomically(path: Path, content: bytes) -> None:
         with contextlib.suppress(OSError):
             os.unlink(temporary)
         raise
-    # The rename itself is on disk once the directory is.
+    # Synchronise the directory, too: it holds the rename.
     directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(directory)
@@ -45,13 +45,13 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 
 class RunDirectory:
-    """One run's directory below the output root. Owned by the controller's thread.
+    """The directory of one run, below the output root. Used by the controller's thread only.
 
-    The directory is made with the first file, so that a run without a finished round leaves none.
+    It is created with the first file, so a run without a finished round leaves no directory.
     """
 
     def __init__(self, root: Path):
-        """Check that `root` can be written; raises ResultsError."""
+        """Check that files can be written to the output root; raises ResultsError."""
         self.root = root
         self.directory: Path | None = None
         self._made_root = not root.exists()
@@ -112,7 +112,7 @@ class RunDirectory:
         self.write("results.json", content.encode())
 
     def publish(self) -> None:
-        """Point <root>/latest at this run; raises ResultsError."""
+        """Point the symbolic link <root>/latest to this run; raises ResultsError."""
         assert self.directory, "there is nothing to publish before a file is written"
         link = self.root / "latest"
         temporary = self.root / f".latest-{os.getpid()}"
@@ -135,7 +135,7 @@ class RunDirectory:
 
 
 def find(path: Path) -> Path:
-    """Return the results.json that a path names: the file, or a run's directory, or its parent. Raises ResultsError."""
+    """Return the path of a results.json, given itself, a run's directory or the output root; raises ResultsError."""
     if not path.is_dir():
         return path
     for file in (path / "results.json", path / "latest" / "results.json"):
@@ -145,7 +145,7 @@ def find(path: Path) -> Path:
 
 
 def load(path: Path) -> Results:
-    """Read and check a results.json, named as for `find`; raises ResultsError."""
+    """Read and check the results.json that `find` finds for *path*; raises ResultsError."""
     path = find(path)
     if path.exists() and not path.is_file():  # reading a pipe would wait
         raise ResultsError(f"{path} is no file")
@@ -182,7 +182,7 @@ def load(path: Path) -> Results:
 
 
 def _writer(document: Any) -> str:
-    """Return " (commit ...)", the commit that wrote a document; an empty string if the document has none."""
+    """Return " (commit ...)" with the benchmark's commit that wrote the document; "" if it names none."""
     with contextlib.suppress(KeyError, TypeError):
         return f" (commit {document['environment']['revision']['commit'][:12]})"
     return ""

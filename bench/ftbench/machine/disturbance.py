@@ -1,6 +1,6 @@
 """Disturbances of a trial: other processes, other virtual machines, and the control group's quota.
 
-They are read from the kernel's counters where the trial runs: /proc/stat (proc_stat(5)), cpu.stat of the control
+The figures come from the kernel's counters where the trial runs: /proc/stat (proc_stat(5)), cpu.stat of the control
 groups (Documentation/admin-guide/cgroup-v2.rst) and getrusage(2). A counter that cannot be read is None, never zero.
 """
 
@@ -36,13 +36,13 @@ class Counters:
     stolen: float | None
     """Time of those CPUs that the hypervisor gave to other machines."""
     throttled: float | None
-    """Time that the tightest control group stood still for its quota."""
+    """Time that the tightest control group was stopped by its quota."""
     own: float
-    """CPU time of this process and the children it has waited for, with theirs."""
+    """CPU time of this process and of its descendants that have been waited for."""
 
 
 def cpu_times(cpus: set[int], proc: Path = Path("/proc")) -> tuple[float | None, float | None]:
-    """Return (busy, stolen) seconds of these CPUs; None where /proc/stat has no such lines or counts nothing."""
+    """Return (busy, stolen) seconds of these CPUs since boot; (None, None) if /proc/stat does not count them."""
     busy = stolen = 0.0
     names = {f"cpu{number}" for number in cpus}
     for line in (cgroup.read(proc / "stat") or "").splitlines():
@@ -60,10 +60,10 @@ def counters() -> Counters:
 
 
 def between(before: Counters, after: Counters, living: float = 0.0) -> dict:
-    """Return the disturbance between two readings as a dict (Disturbance).
+    """Return the load between two readings, as a dict with the fields of Disturbance.
 
-    `living` corrects own_cpus for a child: plus the seconds used in between by one that still runs, minus the seconds
-    used before by one that has been waited for.
+    `living` corrects the CPU seconds of this process for a child (own_seconds counts a child when it has been waited
+    for). For a child that still runs, add its seconds since `before`; for an ended one, subtract those until `before`.
     """
     seconds = max(after.at - before.at, TICK)
     own = max(0.0, after.own - before.own + living)
@@ -83,7 +83,7 @@ def between(before: Counters, after: Counters, living: float = 0.0) -> dict:
 
 
 def together(parts: Sequence[Mapping]) -> dict:
-    """Combine several results of `between`: CPUs as means over all of them, seconds as sums."""
+    """Combine several results of `between`: add up seconds; average CPUs, weighted by time."""
     found: dict[str, float | None] = {}
     for name in (field.name for field in fields(Disturbance)):
         known = [part for part in parts if part[name] is not None]
@@ -97,7 +97,7 @@ def together(parts: Sequence[Mapping]) -> dict:
 
 @dataclass
 class Disturbance:
-    """Load of the CPUs while trials ran."""
+    """Load on the CPUs while trials ran: by the trials, and by others."""
 
     seconds: A[float, {"exclusiveMinimum": 0}, "that the figures are means over"]
     own_cpus: A[float, {"minimum": 0}, "CPUs that the trial used"]
@@ -156,7 +156,7 @@ def _turbo(sys: Path) -> bool | None:
 
 
 def marks(found: Disturbance, usable: float) -> list[str]:
-    """Return what disturbed a round, in words with figures; [] if nothing reached its threshold."""
+    """Return a phrase for each disturbance of a round that exceeds its threshold."""
     result = []
     cpus = f"of {usable:g} CPU{'s' if usable != 1 else ''}"
     if found.other_cpus is not None and found.other_cpus > OTHERS * usable:
@@ -171,7 +171,7 @@ def marks(found: Disturbance, usable: float) -> list[str]:
 
 
 def about_machine(before: State) -> list[str]:
-    """Return warnings about settings of the machine that make figures vary, by a run's first state."""
+    """Return warnings about settings that make figures vary: frequency scaling, and a CPU quota."""
     result = []
     if before.governor not in (None, "performance"):
         result.append(

@@ -1,7 +1,7 @@
 """The kernel's page cache: dropping files from it, and how much of a file it holds. Linux only.
 
 Dropping needs no privilege: posix_fadvise(2) with POSIX_FADV_DONTNEED requests that a file's clean pages are dropped.
-Some file systems ignore it (tmpfs keeps its files nowhere else). mincore(2) says how much is left.
+Some file systems ignore the request: tmpfs has no other place for its files. mincore(2) says how much is still cached.
 """
 
 import ctypes
@@ -34,10 +34,10 @@ def drop(path: str | Path) -> None:
 
 
 def resident(path: str | Path) -> float | None:
-    """Return the part of a file that is in the page cache, 0 to 1; None if the kernel does not say. Raises OSError."""
+    """Return the fraction of a file in the page cache (0 to 1); None if the kernel does not tell. Raises OSError."""
     import numpy
 
-    if not os.access(path, os.W_OK):  # since Linux 5.2 it only tells a process that may write to the file
+    if not os.access(path, os.W_OK):  # since Linux 5.2 mincore only tells a process that may write to the file
         return None
     if not os.path.getsize(path):
         return 0.0
@@ -51,7 +51,7 @@ def resident(path: str | Path) -> float | None:
 
 
 def drop_all(paths: Iterable[str | Path]) -> float:
-    """Drop the files; return the mean part of them that is left; raises NotDropped if it is more than LEFT_OVER."""
+    """Drop files from the page cache; return the mean fraction still cached. Raises NotDropped above LEFT_OVER."""
     paths = list(paths)
     for path in paths:
         drop(path)
@@ -67,7 +67,10 @@ def drop_all(paths: Iterable[str | Path]) -> float:
 
 
 def why_not_droppable(directory: Path) -> str | None:
-    """Return why a temporary file in a directory (or its nearest parent) cannot be dropped; None if it can."""
+    """Return the reason why the page cache does not drop files of this directory; None if it does.
+
+    Tested with a temporary file in the directory, or in its nearest parent that exists.
+    """
     while not directory.is_dir():
         directory = directory.parent
     try:

@@ -35,11 +35,11 @@ class Usage:
     pss: float
     """Proportional set sizes: memory that processes share is divided among them, so that the sum counts it once.
 
-    Pages of files (libraries, mostly) count as if only the tree had mapped them. Other trials that are alive may share
-    them, which says nothing about this one.
+    Pages of files (libraries, mostly) count as if only this tree had mapped them. Otherwise the figure would depend on
+    the other trials that are alive.
     """
     uss: float
-    """Unique set sizes: memory that no other process has, and that the end of the process would free."""
+    """Unique set sizes: memory that no other process shares, and that the end of the process would free."""
 
 
 def tree_usage() -> Usage:
@@ -61,8 +61,8 @@ def tree_usage() -> Usage:
 def _look(process) -> tuple[int, int, int]:
     """Return (PSS without pages of files, all mapped pages of files, USS) of a psutil.Process, in bytes.
 
-    Where the kernel does not tell pages of files apart (before Linux 5.3, some sandboxes), PSS includes them, and they
-    count as 0. Raises psutil.NoSuchProcess if the process has ended.
+    If the kernel does not report pages of files separately (before Linux 5.3, some sandboxes), the first value includes
+    these pages and the second is 0. Raises psutil.NoSuchProcess if the process has ended.
     """
     directory = Path(f"/proc/{process.pid}")
     try:
