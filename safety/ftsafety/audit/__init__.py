@@ -1,16 +1,23 @@
-"""The audit of a dataset: it tries to show that the dataset is not safe under threads.
+"""The audit of a dataset: a search for evidence that the dataset is not safe under threads.
 
     from ftsafety.audit import audit
 
     print(audit(dataset))
 
-The steps, by file: the samples to load (samples); what the dataset refers to, and restoring it (reachable); a reference
-by one thread (serial); the lines that write, seen with two threads that take turns (observer, writes, file_positions,
-draws); all threads at once, and a second look (at_once, concurrent_loads, comparison); what libraries say of themselves
-(libraries, gil); the outcome in words and as JSON (kinds, findings, report). The program, which survives
-crashes and hangs: cli, arguments, child.
+The steps and their modules:
 
-Importing this package imports nothing else: `./twins audit` checks its arguments before there is a torch.
+1. Choose the samples to load (samples), and save the objects that the dataset refers to (reachable).
+2. Load the samples in one thread, as the reference (serial).
+3. Observe which lines write, move files or draw random numbers, while two threads take turns (observer, writes,
+   file_positions, draws).
+4. Load in all threads at once, and compare with the reference (at_once, concurrent_loads, comparison). The second look
+   loads again, to confirm each failure.
+5. Add the documented limits of libraries (libraries) and the state of the GIL (gil).
+6. Report findings, as text and as JSON (kinds, findings, report).
+
+The program (cli, arguments, child) survives crashes and hangs of the dataset.
+
+Importing this package imports nothing else, so `./twins audit` can check its arguments before torch is installed.
 """
 
 import importlib

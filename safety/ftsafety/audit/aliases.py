@@ -15,7 +15,7 @@ from ftsafety.audit.samples import Loads
 
 
 def from_samples(loads: Loads, keys: list, load: Callable[[Any], Any]) -> list[Finding]:
-    """Return findings of samples *keys* that are the same memory in three calls of *load*."""
+    """Return a finding if repeated loads of a key of *keys* give samples that share writable memory."""
     found: dict[Any, str] = {}
     for key in keys:
         first, second = load(key), load(key)
@@ -31,7 +31,7 @@ def from_samples(loads: Loads, keys: list, load: Callable[[Any], Any]) -> list[F
 
 
 def shared_part(one: Any, other: Any, place: str = "") -> str | None:
-    """Return the first part of two samples that is the same writable memory: "sample[1], a Tensor"; None without."""
+    """Return the first part whose writable memory two samples share, such as "sample[1], a Tensor"; None if no part."""
     if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
         strided = one.layout is other.layout is torch.strided
         same = one.numel() > 0 and (one is other or (strided and one.data_ptr() == other.data_ptr() != 0))

@@ -1,7 +1,7 @@
 """The command line of an audit.
 
-Imports nothing but the standard library and runs on Python 3.9: `./twins audit` asks it before it builds
-anything.
+Imports nothing but the standard library and runs on Python 3.9: `./twins audit` checks its arguments with this module
+before it builds anything.
 """
 
 from __future__ import annotations

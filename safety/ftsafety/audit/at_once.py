@@ -1,4 +1,4 @@
-"""All threads at once, and a second look at what they did."""
+"""Loading in all threads at once, and the second look, which confirms failures by loading again."""
 
 import threading
 import time
@@ -15,7 +15,7 @@ from ftsafety.audit.serial import AuditError, Serial
 
 
 class AtOnce:
-    """Bursts of loads by all threads. Driven by the thread that made it."""
+    """Search for failures that come only when all threads load at once. Driven by the thread that made it."""
 
     def __init__(
         self, serial: Serial, codes: set[types.CodeType], seconds: float, seed: int, say: Callable[[str], None]
@@ -30,7 +30,11 @@ class AtOnce:
         """Failures that the second look did not see."""
 
     def run(self, suspects: list[Finding]) -> list[Finding]:
-        """Provoke failures and look again; return what was confirmed. *suspects*: findings that may be the cause."""
+        """Load in all threads; return a finding for each failure that the second look confirms.
+
+        Args:
+            suspects: earlier findings that may name the cause.
+        """
         try:
             self._provoke()
             return self._confirmed(suspects)

@@ -1,7 +1,8 @@
 """The process in which an audit runs: python -m ftsafety.audit.child PIPE STACKS OPTIONS.
 
-Lines of JSON go into the descriptor PIPE: {"progress": ..., "threads": true if several run}, at last {"report": ...} or
-{"error": ..., "status": ...}. The stacks of all threads go into STACKS, at a crash or at SIGUSR1.
+PIPE and STACKS are file descriptors to write to. Into PIPE go lines of JSON: {"progress": ..., "threads": true if
+several run} at each step, and {"report": ...} or {"error": ..., "status": ...} at the end. Into STACKS go the stacks
+of all threads, at a crash or at SIGUSR1.
 """
 
 import faulthandler
@@ -20,7 +21,7 @@ from ftsafety.audit.run import AuditError, audit
 
 
 def main() -> None:
-    """Run the audit and end the process at once, since threads may be stuck."""
+    """Run the audit, then end the process by os._exit: stuck threads would keep it alive."""
     pipe, stacks, options = map(json.loads, sys.argv[1:])
     wanted = options["target"]
     faulthandler.enable(file=stacks, all_threads=True)

@@ -1,4 +1,4 @@
-"""``python -m ftsafety.audit``: run the audit in a process of its own, and report how that ended."""
+"""``python -m ftsafety.audit``: run the audit in a child process, so that a crash or a hang ends in a report."""
 
 import contextlib
 import json
@@ -20,32 +20,32 @@ from ftsafety.audit.arguments import check
 from ftsafety.audit.report import FORM, Line, Report
 
 _GRACE = 2.0
-"""Seconds for the process to end by itself, once it has given its answer."""
+"""Seconds for the process to end by itself after its report or error."""
 _KEPT = 256 * 1024
-"""Bytes of the stacks, at their start and again at their end."""
+"""Bytes of the stacks to keep at the start, and again at the end."""
 _STARTING = "starting"
 """The step of a process before its first message."""
 
 
 class _Process:
-    """One process of the audit. Its dataset may write into its pipe too: what is no message is ignored."""
+    """Child process that runs the audit, and the messages from its pipe. The dataset can write to the pipe too."""
 
     def __init__(self) -> None:
         self.answer: dict[str, Any] | None = None
-        """Its last report or error."""
+        """The report or error that the process sent."""
         self.step, self.threads, self.closed = _STARTING, False, False
-        """What it does, or did last; True if several threads do it; True at the end of the pipe."""
+        """The step that the process reported last; True if several threads run in it; True at the end of the pipe."""
         self.signal: str | None = None
-        """The signal that ended it within the time limit."""
+        """The signal that ended the process within the time limit."""
         self.stacks, self.timed_out = "", False
         self._rest = b""
 
     def take(self, data: bytes) -> None:
-        """Take up what was read from the pipe; nothing at its end."""
+        """Read the messages in bytes from the pipe; *data* is empty at the end of the pipe."""
         self.closed = not data or len(self._rest) > LONGEST_LINE
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
-            with contextlib.suppress(ValueError, TypeError):  # the dataset can write to the pipe too
+            with contextlib.suppress(ValueError, TypeError):  # the dataset wrote this line
                 message: Any = decode(line)
                 if conforms(message, {"progress": str, "threads": bool}):
                     self.step, self.threads = message["progress"], message["threads"]
@@ -57,7 +57,7 @@ class _Process:
                     self.answer = message
 
     def run(self, options: Any, deadline: float, interruption: Interruption) -> None:
-        """Run the process from start to end, within what is left of the time limit."""
+        """Run the process to its end, or until *deadline* (time.monotonic)."""
         watch = {interruption.fileno(): interruption.wanted}
         program = [*command(sys.executable, "ftsafety.audit.child")]
         child = Child(
@@ -156,7 +156,7 @@ def _crash_report(options: Any, crashes: list[_Process], seconds: float) -> Repo
 
 
 def _shorten(stacks: str, lines: int = 60) -> str:
-    """Return the stacks without the audit's own frames, the current thread's first, in at most `lines` lines."""
+    """Return at most `lines` lines of faulthandler's stacks, without the audit's frames, the current thread first."""
     foreign = (os.path.join(os.path.dirname(__file__), ""), "/threading.py", '"<frozen runpy>"', "Extension modules:")
     kept = [line for line in stacks.rstrip().splitlines() if line.strip() and not any(each in line for each in foreign)]
     threads = ("Thread 0x", "Current thread 0x")

@@ -1,6 +1,7 @@
-"""Immutable copies of samples, made at once since a dataset may overwrite them, and how two copies differ.
+"""Immutable copies of samples, and their comparison.
 
-Comparison is exact: types, shapes, dtypes and bits (so a NaN equals itself).
+A sample is copied as soon as it is loaded, since a dataset may overwrite it. Comparison is exact: types, shapes,
+dtypes and bits (so a NaN equals itself).
 """
 
 import contextlib
@@ -22,7 +23,7 @@ _DEEPEST = 200
 
 @dataclasses.dataclass(frozen=True)
 class Frozen:
-    """A copy of a value."""
+    """Immutable copy of a value, for comparison."""
 
     kind: str
     """The type's name."""
@@ -34,13 +35,13 @@ class Frozen:
 
     @property
     def opaque(self) -> bool:
-        """True if of some part only the type could be copied."""
+        """True if some part could not be copied: only its type is known."""
         return self.form == ("opaque",) or any(part.opaque for part in self.parts)
 
 
 @dataclasses.dataclass(frozen=True)
 class Raised(Frozen):
-    """An exception instead of a sample."""
+    """Copy of the exception that loading a sample raised."""
 
     line: str = dataclasses.field(default="", compare=False)
     text: str = dataclasses.field(default="", compare=False)
@@ -48,13 +49,13 @@ class Raised(Frozen):
 
 
 class _UnreadableImageError(Exception):
-    """Raised from the error of an image that is decoded only when its copy is made: the dataset's own error."""
+    """Failure of a lazily opened image at its decoding, while it is copied. `freeze` raises the cause instead."""
 
 
 def freeze(value: Any) -> Frozen:
-    """Return a copy of *value*, through containers, tensors, arrays and images; opaque where one cannot be read.
+    """Return a deep copy of *value*: containers, tensors, arrays, images. A part that cannot be copied is opaque.
 
-    Raises what an image raises that cannot be decoded.
+    If an image cannot be decoded, raises the error of its decoder.
     """
     try:
         return _freeze(value, 0)
@@ -75,7 +76,7 @@ def _freeze(value: Any, depth: int) -> Frozen:
 
 
 def _is_image(kind: type) -> bool:
-    """Return True for PIL.Image.Image and classes derived from it."""
+    """True if *kind* is PIL.Image.Image or derived from it."""
     return any(each.__module__ == "PIL.Image" for each in kind.__mro__)
 
 
@@ -105,7 +106,7 @@ def _copied(value: Any, part: Callable[[Any], Frozen]) -> Frozen:
 
 
 def parts_of(value: Any) -> dict[Any, Any] | None:
-    """Return the elements of a container by key, number or field; None for any other value."""
+    """Return the elements of a container by key, index or field name; None if *value* is no container."""
     if isinstance(value, Mapping):
         return dict(value)
     if isinstance(value, (list, tuple)):
@@ -134,7 +135,7 @@ def difference(here: Frozen, reference: Frozen, path: str = "the sample") -> str
 
 
 def structure(value: Frozen) -> Frozen:
-    """Return the types, shapes and keys of *value*, which random samples have in common."""
+    """Return *value* without its data: types, shapes and keys, which all samples of a random dataset share."""
     if isinstance(value, Raised):
         return value
     form = () if value.form == ("pickled",) else value.form

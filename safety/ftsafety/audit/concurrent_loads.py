@@ -1,7 +1,7 @@
 """Bursts of many threads that load samples at once, made to provoke races.
 
-A burst is a number of rounds; at the start of each, all threads wait for each other. A `Way` says how bursts differ.
-With a GIL, threads are switched every few microseconds.
+A burst consists of rounds. In each round, all threads wait at a barrier, then each thread loads one sample. A `Way`
+says how the burst is run. With a GIL, threads are switched every few microseconds.
 """
 
 import contextlib
@@ -29,14 +29,14 @@ _SWITCH_INTERVAL = 1e-6
 
 
 class Way(NamedTuple):
-    """The way in which a burst is run."""
+    """Settings of a burst."""
 
     same: bool
-    """True if all threads load the same sample, False if each thread loads another one."""
+    """True if all threads load the same sample in a round, False if each thread loads a different one."""
     cold: bool
-    """True if each round finds the dataset as it was at first: caches empty, files unopened."""
+    """True if the dataset is reset before each round: caches empty, files unopened."""
     pauses: bool
-    """True if a short pause after any line of the dataset lets another thread run in between."""
+    """True if threads pause briefly after random lines of the dataset, so that another thread runs in between."""
 
     def __str__(self) -> str:
         which = "the same sample in all threads" if self.same else "another sample in each thread"
@@ -58,7 +58,7 @@ WAYS = (
 
 @dataclass
 class Odd:
-    """An outcome that differs from the serial one."""
+    """Sample or exception that differs from the reference."""
 
     key: Any
     got: Frozen
@@ -67,7 +67,7 @@ class Odd:
 
     @property
     def sign(self) -> tuple:
-        """Equal for two failures of the same kind."""
+        """Key that groups failures of the same kind: an exception's type and line, or any difference."""
         return ("exception", self.got.kind, self.got.line) if isinstance(self.got, Raised) else ("differs",)
 
 
@@ -90,7 +90,10 @@ class Burster:
         self._patience = max(serial.patience, 4 * serial.slowest * self._threads, 8 * serial.seconds_to_cool)
 
     def burst(self, way: Way, seed: int, deadline: float) -> Burst:
-        """Run one burst, which starts no round after *deadline*. Raises Stuck if threads hang, which stay behind."""
+        """Run one burst. After *deadline* (time.monotonic), no further round starts.
+
+        Raises Stuck if threads hang. These threads stay alive.
+        """
         result = Burst(way)
         rng = random.Random(seed)
         loads = self._serial.loads

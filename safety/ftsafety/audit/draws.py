@@ -1,13 +1,15 @@
-"""Draws from the program's global random generators, by one thread, however its code holds the function.
+"""Detection of draws from the global random generators of ``random``, NumPy and torch, in chosen threads.
 
-``sys.monitoring`` (PEP 669) reports every call made by Python code, with the function called: a method bound to a
-global generator of ``random`` or NumPy is recognised also after ``from random import random``. A ``TorchFunctionMode``,
-which belongs to a thread, sees the calls of torch's functions with their arguments (``torch_operations``). (A
-``TorchDispatchMode`` would see what TorchScript calls too, but fails in torch 2.10 where two threads first use it at
-once.)
+``sys.monitoring`` (PEP 669) reports each call from Python code, with the function object. So a method of a global
+generator is recognised under any name, also after ``from random import random``. For torch, a ``TorchFunctionMode``,
+which is active in one thread, sees each call and its arguments (``torch_operations``). A ``TorchDispatchMode`` would
+see TorchScript's calls too, but fails in torch 2.10 if two threads first use it at the same time.
 
-Not seen: calls that other C code makes of C functions that it was given, as in ``sorted(names, key=random.random)``,
-what TorchScript draws, and threads that a dataset starts itself.
+Three kinds of draws are not detected:
+
+- C code that calls a C function, as in ``sorted(names, key=random.random)``;
+- TorchScript;
+- threads that the dataset starts.
 """
 
 import contextlib
@@ -30,21 +32,21 @@ from ftsafety.audit.report import Line
 
 
 class Draw(NamedTuple):
-    """A place that draws from a global random generator, or seeds it."""
+    """Line that draws from a global random generator, or seeds it."""
 
     line: Line
     name: str
-    """The function that was called, by the name that users know."""
+    """The public name of the called function, such as "random.random"."""
     generator: str
 
 
 _this_thread = threading.local()
-"""Its ``found``: the draws recorded for each thread; hence no lock."""
+"""Its attribute ``found`` holds the draws of the current thread. Threads share nothing, so there is no lock."""
 
 
 @contextlib.contextmanager
 def watching() -> Iterator[None]:
-    """Context manager: calls are monitored in all threads, and recorded for threads in a block of ``recording``."""
+    """Context manager: monitor calls in all threads. Draws are recorded in threads that are inside ``recording``."""
     call = sys.monitoring.events.CALL
     with monitoring({call: _on_call}) as tool:
         sys.monitoring.set_events(tool, call)
@@ -53,7 +55,7 @@ def watching() -> Iterator[None]:
 
 @contextlib.contextmanager
 def recording(found: set[Draw]) -> Iterator[None]:
-    """Context manager: draws of this thread are added to *found*."""
+    """Context manager: add this thread's draws to *found*. Needs ``watching`` around it."""
     _this_thread.found = found
     try:
         with _TorchDraws():
@@ -67,7 +69,7 @@ _PREFIXES: Final = {
     "NumPy's global generator": "numpy.random.",
     "torch's default generator": "torch.default_generator.",
 }
-"""The global generators, in words, and how the names of their functions begin."""
+"""The global generators, in words, and the prefixes of their functions' names."""
 _, _NUMPY, _TORCH = _PREFIXES
 _INSTANCES: Final = tuple(zip(PROGRAMS.values(), _PREFIXES, strict=True))
 
@@ -84,7 +86,7 @@ _CALL_LATER: Final = frozenset(map(id, (map, iter, itertools.starmap)))
 
 
 def _generator_of(function: Any, argument: Any) -> str | None:
-    """Return the global generator that *function*, called with *argument* first, is a method of."""
+    """Return the global generator of which *function* is a method, or None. *argument*: the call's first argument."""
     # Attributes are read of known types only: the __getattr__ of a user's type may do anything.
     kind = type(function)
     if kind is types.BuiltinMethodType or kind is types.MethodType:
@@ -103,7 +105,7 @@ def _generator_of(function: Any, argument: Any) -> str | None:
 
 
 def _on_call(code: types.CodeType, offset: int, function: Any, argument: Any) -> None:
-    """Record a draw: the callback of ``sys.monitoring``, in every thread. While it runs, no event is reported."""
+    """Record the call if it is a draw. Callback of ``sys.monitoring``, which reports no events while it runs."""
     found = getattr(_this_thread, "found", None)
     if found is None:
         return
@@ -119,7 +121,7 @@ def _on_call(code: types.CodeType, offset: int, function: Any, argument: Any) ->
 
 
 class _TorchDraws(TorchFunctionMode):
-    """Mode that records calls that draw from a default generator; it changes nothing."""
+    """Mode that records calls of torch functions that draw from a default generator, without changing them."""
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         result, drew = torch_operations.call(func, args, kwargs or {})
@@ -130,10 +132,10 @@ class _TorchDraws(TorchFunctionMode):
 
 
 def find_call_site(frame: types.FrameType) -> tuple[Line, str | None]:
-    """Return the line behind a call made in *frame*, and the function of random, NumPy or torch that made it, if any.
+    """Return the user's line that led to a draw in *frame*, and the function of a random library that it called.
 
-    The line is the innermost one that is not part of an installed package. If ftloader's code comes before any such
-    line, it is the innermost one outside of random, NumPy and torch.
+    The line is the innermost one outside of installed packages. If there is none before ftloader's code, it is the
+    innermost one outside of random, NumPy and torch. The function is None if the line draws directly.
     """
     called = None
     outside: types.FrameType | None = None  # the first frame outside of random, NumPy and torch

@@ -1,4 +1,4 @@
-"""Positions of open files, which a thread moves for all: descriptors of the process, file objects of the dataset."""
+"""Positions of open files. A read or seek in one thread moves the position of a file for all threads."""
 
 import contextlib
 import fcntl
@@ -25,7 +25,7 @@ def has_position(value: Any) -> bool:
 
 
 def positions(objects: list[Any]) -> dict[OpenFile, int]:
-    """Return the position of each of *objects* and of each regular file that is open for reading."""
+    """Return the positions of file *objects*, and of all regular files that this process has open for reading."""
     found = {}
     for value in objects:
         # Closed, not seekable, or a text file in the middle of an iteration: its descriptor has the position then.
@@ -51,7 +51,7 @@ def positions(objects: list[Any]) -> dict[OpenFile, int]:
 
 
 def of_object(value: Any) -> Any:
-    """Return the file object in an archive (zip, tar), or *value* itself."""
+    """Return the file object inside *value* if it is an open archive (zip, tar), else *value* itself."""
     for name in ("fp", "fileobj"):
         inner = attributes_of(value).get(name)
         if is_a(inner, io.IOBase):

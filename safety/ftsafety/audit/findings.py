@@ -1,4 +1,4 @@
-"""Findings made from observations."""
+"""Conversion of observations and failures into findings."""
 
 import sys
 from collections.abc import Iterable, Iterator
@@ -16,7 +16,7 @@ from ftsafety.audit.samples import Loads
 
 
 def from_observation(first: Observed, second: Observed, nodes: list[Node]) -> list[Finding]:
-    """Return findings that two observations agree on."""
+    """Return findings for the writes, file moves, draws and library calls that both observations saw."""
     writes, draws = sorted(first.writes & second.writes), sorted(first.draws & second.draws)
     return [*map(_write, writes), *_moves(first, second), *map(_draw, draws), *_limits(second, nodes)]
 
@@ -33,7 +33,7 @@ def _write(write: Write) -> Finding:
 
 
 def softened(found: list[Finding], harmless: set[Write]) -> list[Finding]:
-    """Return the findings, with notes in place of those of *harmless* writes."""
+    """Return the findings *found*; the findings of *harmless* writes are replaced by notes."""
     notes = {_write(write): kinds.make("same-value", write.line, target=write.target) for write in harmless}
     return [notes.get(finding, finding) for finding in found]
 
@@ -79,7 +79,12 @@ def _limits(seen: Observed, nodes: list[Node]) -> Iterator[Finding]:
 
 
 def from_serial(loads: Loads, unequal: set, overwritten: list) -> list[Finding]:
-    """Return findings of samples loaded by one thread."""
+    """Return findings for samples that are wrong even with one thread.
+
+    Args:
+        unequal: keys whose sample differs from call to call.
+        overwritten: keys whose sample is overwritten when the next one is loaded.
+    """
     found, where = [], definition(loads.dataset)
     if unequal:
         found.append(kinds.make("not-repeatable", where, keys=loads.shown(unequal)))
@@ -90,7 +95,7 @@ def from_serial(loads: Loads, unequal: set, overwritten: list) -> list[Finding]:
 
 
 def from_images(dataset: Any, paths: list[str]) -> list[Finding]:
-    """Return the finding of images that the dataset has opened, and that the first load decodes."""
+    """Return a finding if the dataset holds opened images (*paths*) that are decoded at the first load."""
     if not paths:
         return []
     return [kinds.make("decoded-late", definition(dataset), path=paths[0], number=len(paths))]
@@ -99,13 +104,13 @@ def from_images(dataset: Any, paths: list[str]) -> list[Finding]:
 def from_changes(
     dataset: Any, changes: set[tuple[str, str]], written: list[Finding], second: Observed
 ) -> list[Finding]:
-    """Return findings of state that changed although no line of the dataset was seen to write it."""
+    """Return findings for attributes that changed (*changes*) although no observed write explains the change."""
     unexplained = _unexplained(sorted(changes), written, second)
     return [kinds.make("state-changed", definition(dataset), path=path, change=how) for _, path, how in unexplained]
 
 
 def from_arrays(dataset: Any, paths: set[str], codes: set, written: list[Finding], second: Observed) -> list[Finding]:
-    """Return findings of arrays that every sample overwrites: by ``out=``, a decoder, or through a local name."""
+    """Return findings for arrays (*paths*) that every load overwrites, such as by ``out=`` or a decoder."""
     level, lock = None, ""
     if second.has_locks:  # a library may write under it, which cannot be seen
         level, lock = Level.NOTE, " The dataset has a lock; if it is held from the first write to the last read, "
@@ -117,14 +122,14 @@ def from_arrays(dataset: Any, paths: set[str], codes: set, written: list[Finding
 
 
 def _unexplained(changes: Iterable[tuple], written: list[Finding], second: Observed) -> list[tuple]:
-    """Return (attribute, path, ...) of each of *changes* whose attribute no line that writes was seen to name."""
+    """Return (attribute, path, ...) of those *changes* whose attribute is in no finding and on no line under a lock."""
     known = [finding.where + finding.title for finding in written] + [str(line) for line in second.locks]
     named = [(path.split("[")[0].rpartition(".")[2], path, *rest) for path, *rest in changes]
     return [each for each in named if not any(each[0] in text for text in known)]
 
 
 def from_makers_thread(loads: Loads, other: dict[Any, str]) -> list[Finding]:
-    """Return findings of samples that differ in the thread that made the dataset. *other*: how they differ."""
+    """Return a finding if samples differ in the thread that made the dataset. *other*: the difference, by key."""
     if not other:
         return []
     key, how = next(iter(other.items()))
@@ -135,7 +140,14 @@ def from_makers_thread(loads: Loads, other: dict[Any, str]) -> list[Finding]:
 def from_threads(
     loads: Loads, odds: list[Odd], again: list[Odd], rounds: tuple[list[Burst], list[Burst]], suspects: list[Finding]
 ) -> Finding:
-    """Return the finding of a failure that only came under threads (*odds*), and came *again*."""
+    """Return the finding for a failure under threads that the second look confirmed.
+
+    Args:
+        odds: the failures.
+        again: the failures in the second look.
+        rounds: the bursts before, and of the second look.
+        suspects: findings that may name the cause.
+    """
     first = odds[0]
     before, after = (sum(burst.rounds for burst in bursts) for bursts in rounds)
     seen = (

@@ -34,7 +34,7 @@ def describe() -> str:
 
 @contextlib.contextmanager
 def noticing() -> Iterator[list[tuple[str, str]]]:
-    """Context manager: a list of (module, "file:line" of its import) of each module that turns the GIL on."""
+    """Context manager: collect each module that turns the GIL on, as (module, "file:line" of its import)."""
     found: list[tuple[str, str]] = []
     show = warnings.showwarning
 
@@ -57,9 +57,9 @@ def noticing() -> Iterator[list[tuple[str, str]]]:
 
 
 def turns_on(names: list[str], seconds: float = 60) -> str | None:
-    """Return the first of the modules *names* whose import turns the GIL on, in a fresh interpreter.
+    """Return the first module of *names* whose import turns the GIL on in a fresh interpreter.
 
-    None too if all imports together take longer than *seconds*.
+    Returns None if no module does, or if all imports together take longer than *seconds*.
     """
     with contextlib.suppress(subprocess.TimeoutExpired):
         folders = [folder or os.getcwd() for folder in sys.path]  # a module may be next to the dataset's file
@@ -69,13 +69,13 @@ def turns_on(names: list[str], seconds: float = 60) -> str | None:
 
 
 def third_party_extensions() -> list[str]:
-    """Return the loaded top-level packages of third parties that have extension modules."""
+    """Return the names of imported third-party packages that contain extension modules."""
     files = ((name, getattr(module, "__file__", None) or "") for name, module in list(sys.modules.items()))
     return sorted({name.partition(".")[0] for name, file in files if file.endswith(".so") and "-packages" in file})
 
 
 def findings(turned_on: list[tuple[str, str]]) -> list[Finding]:
-    """Return findings of modules that turn the GIL on, each tried again in a fresh interpreter."""
+    """Return findings for modules that turn the GIL on, confirmed in a fresh interpreter."""
     if this_twin() != "ft" or not gil_enabled() or forced():
         return []
     confirmed = [each for each in turned_on if turns_on([each[0]])]

@@ -1,4 +1,4 @@
-"""The kinds of findings: the level of each, its words and its remedy. Findings are made here only."""
+"""The kinds of findings, with level, text and remedy. All findings are made by `make`."""
 
 from typing import Any, NamedTuple
 
@@ -7,7 +7,7 @@ from ftsafety.audit.report import Finding, Level
 
 
 class _Kind(NamedTuple):
-    """A kind of finding; {names} in its texts are filled in by `make`."""
+    """Kind of finding. `make` fills in the {names} in its strings."""
 
     level: Level
     title: str
@@ -40,7 +40,7 @@ POSITIONS = {
 
 
 def remedy_of_draw(name: str, generator: str, where: str) -> str:
-    """Return what to write in place of the draw *name* at *where* ("file:line")."""
+    """Return the remedy: code to write instead of the call of *name* at *where* ("file:line")."""
     function = name.rpartition(".")[2]
     if "seed" in function:
         return f"at {where} leave {function}() out: ftloader.sample_rng() is seeded for each sample"
@@ -246,7 +246,7 @@ _KINDS = {
 
 
 def make(kind: str, where: Any, level: Level | None = None, **values: Any) -> Finding:
-    """Return a finding at the line *where*; *level*: another one than its kind's."""
+    """Return a finding of *kind* at the line *where*. If given, *level* replaces the level of the kind."""
     words = _KINDS[kind]
     title, what, remedy, seen = (text.format(**values) for text in words[1:])
     return Finding(kind.partition(" ")[0], level or words.level, title, str(where), what, remedy, seen)

@@ -1,10 +1,10 @@
-"""Statements of libraries about their use by several threads, each with its source."""
+"""Thread-safety limits of libraries, as their documentation states them."""
 
 from typing import NamedTuple
 
 
 class Limit(NamedTuple):
-    """A limit that a library states."""
+    """Documented limit of a library under threads."""
 
     says: str
     remedy: str

@@ -1,4 +1,4 @@
-"""``sys.monitoring`` (PEP 669): take a tool id, switch on events in some functions, find out which functions run."""
+"""Context managers for ``sys.monitoring`` (PEP 669)."""
 
 import contextlib
 import os
@@ -15,7 +15,7 @@ _EVENTS = sys.monitoring.events
 
 @contextlib.contextmanager
 def monitoring(callbacks: dict[int, Callable]) -> Iterator[int]:
-    """Context manager: one of ``sys.monitoring``'s tool ids, with *callbacks*; RuntimeError if all are in use."""
+    """Context manager: take a free tool id and register *callbacks* (by event). RuntimeError if no id is free."""
     tool = next((number for number in reversed(range(6)) if sys.monitoring.get_tool(number) is None), None)
     if tool is None:
         raise RuntimeError("the audit needs one of sys.monitoring's tool ids, but all are in use: stop a profiler")
@@ -33,7 +33,10 @@ def monitoring(callbacks: dict[int, Callable]) -> Iterator[int]:
 
 @contextlib.contextmanager
 def events_in(tool: int, codes: set[types.CodeType], events: int) -> Iterator[None]:
-    """Context manager: switch on *events* of *tool* in *codes*. No thread may run *codes* at its start or end."""
+    """Context manager: switch on *events* in *codes*, for the tool id *tool*.
+
+    No thread may run these functions while the block is entered or left.
+    """
     for code in codes:
         sys.monitoring.set_local_events(tool, code, events)
     try:
@@ -45,9 +48,9 @@ def events_in(tool: int, codes: set[types.CodeType], events: int) -> Iterator[No
 
 @contextlib.contextmanager
 def discovering(files: set[str]) -> Iterator[set[types.CodeType]]:
-    """Context manager: the set of functions that run in the block and are the user's or of *files*.
+    """Context manager: collect the functions that run in the block and are in user code or in *files*.
 
-    Those of libraries whose limits are known are left out, since they may have locks of their own.
+    Functions of the libraries in LIMITS are left out, since these may have locks of their own.
     """
     codes: set[types.CodeType] = set()
 

@@ -1,7 +1,7 @@
-"""Observation of the dataset's own lines: where they write, which files they move, which libraries they call.
+"""Observation of the dataset's lines: which lines write to shared objects, move file positions or call libraries.
 
-Two threads load the same samples in turns, never at once. So an object that both write is shared, and a lock that is
-held is held by the thread whose turn it is.
+Two threads load the same samples in turns, never at once. So an object that both threads write is shared, and a held
+lock belongs to the thread whose turn it is.
 """
 
 import collections
@@ -43,7 +43,7 @@ _EVENTS = sys.monitoring.events
 
 
 class Write(NamedTuple):
-    """A place that writes into an object which threads share."""
+    """Line that writes into an object shared by threads."""
 
     line: Line
     target: str
@@ -54,17 +54,17 @@ class Write(NamedTuple):
 
 
 class Move(NamedTuple):
-    """A place that moves a file's position."""
+    """Line that moves a file's position."""
 
     line: Line
     file: str
     direct: bool
-    """True if the line calls the file itself, not a library that may have a lock of its own."""
+    """True if the line calls a method of the file, False if it calls a library, which may have a lock of its own."""
 
 
 @dataclass
 class Observed:
-    """The result of one observation."""
+    """Result of one observation."""
 
     writes: set[Write] = field(default_factory=set)
     moves: set[Move] = field(default_factory=set)
@@ -72,7 +72,7 @@ class Observed:
     libraries: dict[str, Line] = field(default_factory=dict)
     """Top-level packages that the dataset's lines call, and the first line that does."""
     locks: set[Line] = field(default_factory=set)
-    """Places that write under a lock."""
+    """Lines that write under a lock."""
     has_locks: bool = False
     """True if the dataset refers to a lock of its own."""
     instructions: int = 0
@@ -80,7 +80,7 @@ class Observed:
 
 
 class _Turn:
-    """The objects that one thread has touched. The thread owns the record; it is read after the thread's end."""
+    """Writes and file moves of one thread. Filled by this thread, and read after the thread's end."""
 
     def __init__(self) -> None:
         self.touched: dict[int, Any] = {}  # keeps the objects alive, so that ids stay unique
@@ -89,7 +89,7 @@ class _Turn:
 
 
 class Observer:
-    """Observer of a dataset that two threads load in turns; one instance per observation, driven by one thread."""
+    """Observer of a dataset while two threads load it in turns. Used for one observation, by one thread."""
 
     def __init__(
         self, dataset: Any, load: Callable[[Any, int], Any], codes: set[types.CodeType], nodes: list[Node]
@@ -106,7 +106,10 @@ class Observer:
         self.seen = Observed(has_locks=bool(self._locks))
 
     def observe(self, keys: list) -> Observed:
-        """Load *keys* in each of two threads, one after the other, both alive until the end; return what they did."""
+        """Load *keys* in two threads, one after the other; return their writes, file moves and library calls.
+
+        Both threads stay alive until the end, so that their ids differ.
+        """
         callbacks: dict[int, Callable] = {_EVENTS.INSTRUCTION: self._on_instruction, _EVENTS.CALL: self._on_call}
         with monitoring(callbacks) as tool:
             sys.monitoring.restart_events()
@@ -116,9 +119,9 @@ class Observer:
         return self.seen
 
     def observe_draws(self, keys: list) -> None:
-        """Load *keys* in the same way, and add draws from global generators.
+        """Load *keys* as `observe` does; add draws from global generators to the result, ``seen``.
 
-        Apart from `observe`: if two tools want events of the same code, CPython 3.13 may lose those of one.
+        A separate step, since CPython 3.13 may lose events if two tools monitor the same code.
         """
         with watching():
             self._take_turns(keys, lambda: recording(self.seen.draws), self._load)
@@ -216,7 +219,7 @@ class Observer:
         turn.records.append((id(receiver), Write(line, target, kind, per_thread), guarded))
 
     def _look_at_files(self, line: Line, guarded: bool, direct: bool = False) -> None:
-        """Attribute the positions that moved since the last call to that call."""
+        """Blame the previous call for all file positions that have moved since then."""
         if self._last is None:
             return
         where, under_lock, before, by_line = self._last
@@ -230,7 +233,7 @@ class Observer:
         self._last = (line, guarded, after, direct)
 
     def _guarded(self, frame: types.FrameType | None) -> bool:
-        """True if this thread holds a lock to which the dataset or the running code refers."""
+        """True if this thread holds a lock that the dataset or the variables of the running functions refer to."""
         if any(id(lock) not in self._held_before and is_held(lock) for lock in self._locks):
             return True
         while frame is not None and frame.f_code in self._codes:
@@ -258,7 +261,7 @@ class Observer:
 
 
 def _method(function: Any, argument: Any) -> tuple[Any, str]:
-    """Return (the object whose method is called, its name); (None, "") for other functions."""
+    """Return (object, method name) if *function* is a method, else (None, "")."""
     while type(function) is functools.partial:
         function = function.func
     if isinstance(function, (types.BuiltinMethodType, types.MethodType)):
@@ -284,7 +287,7 @@ def _module_of(function: Any, receiver: Any) -> str:
 
 
 def line_naming(codes: set[types.CodeType], attribute: str) -> Line | None:
-    """Return the first line of *codes* that reads *attribute*; lines of ``__init__`` come last."""
+    """Return the first line of *codes* that reads *attribute*, or None. ``__init__`` is searched last."""
     for code in sorted(codes, key=lambda code: (code.co_name == "__init__", code.co_filename, code.co_firstlineno)):
         for instruction in dis.get_instructions(code):
             if instruction.opname.startswith("LOAD_ATTR") and instruction.argval == attribute:
@@ -300,7 +303,7 @@ def _is_this_thread(key: Any, text: str) -> bool:
 
 
 def definition(dataset: Any) -> Line:
-    """Return the line of the method of *dataset* that gives samples, or of its class, for findings without a line."""
+    """Return the first line of the dataset's ``__getitem__`` or ``__iter__``: the place of findings without a line."""
     iterable = is_a(dataset, torch.utils.data.IterableDataset)
     torchs = sys.modules["torch.utils.data.dataset"].__file__
     for name in ("__iter__",) if iterable else ("__getitems__", "__getitem__"):

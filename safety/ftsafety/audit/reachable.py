@@ -1,4 +1,4 @@
-"""The objects that a dataset refers to, through attributes and containers, and how they are restored."""
+"""The objects that a dataset refers to through attributes and containers: finding, comparing and restoring them."""
 
 import collections
 import contextlib
@@ -39,12 +39,12 @@ _SHOWS_HELD = ("locked", "is_locked", "_is_owned")
 
 
 def is_a(value: Any, kinds: Any) -> bool:
-    """True if *value* is of these types. Unlike isinstance, this runs no code of the value: ``__class__`` may raise."""
+    """True if *value* is of one of these types. Runs no user code, whereas isinstance reads ``__class__``."""
     return issubclass(type(value), kinds)
 
 
 def is_lock(value: Any) -> bool:
-    """True if *value* is a lock that threads can share: of threading, multiprocessing or another library."""
+    """True if *value* is a lock of threading, multiprocessing or another library, but not of asyncio."""
     with contextlib.suppress(Exception):
         kind: Any = type(value)
         return _is_lock_type(kind)
@@ -60,21 +60,21 @@ def _is_lock_type(cls: Any) -> bool:
 
 
 def is_undecoded(value: Any) -> bool:
-    """True if *value* is an image that Pillow has opened, and decodes when it is first used."""
+    """True if *value* is an image that Pillow has opened but not decoded yet."""
     return any(cls.__module__ == "PIL.ImageFile" for cls in type(value).__mro__) and bool(
         attributes_of(value).get("tile")
     )
 
 
 def attributes_of(value: Any) -> dict:
-    """Return the attributes in the dictionary of *value*; this runs no code of the value either."""
+    """Return the ``__dict__`` of *value*, {} if there is none. Runs no user code."""
     found = native_attribute(value, "__dict__")
     return found if type(found) is dict else {}
 
 
 @dataclass(frozen=True)
 class Node:
-    """An object that threads share through the dataset."""
+    """Object that threads share through the dataset."""
 
     path: str
     """How the object is reached from the dataset: "dataset.cache"."""
@@ -82,7 +82,7 @@ class Node:
 
 
 def walk(dataset: Any) -> list[Node]:
-    """Return the dataset and the objects that it refers to, breadth first; objects of C types are not entered."""
+    """Return the dataset and all objects that it refers to, breadth first. Attributes of C types are not followed."""
     queue = collections.deque([Node("dataset", dataset)])
     seen = {id(dataset)}
     nodes: list[Node] = []
@@ -98,7 +98,7 @@ def walk(dataset: Any) -> list[Node]:
 
 
 def _children(node: Node) -> Iterator[tuple[str, Any]]:
-    """Yield (name, value) of each object that *node* refers to."""
+    """Yield (suffix of the path, object) for each object that *node* refers to."""
     value = node.value
     if is_a(value, _LEAVES) or is_a(value, threading.local):
         return
@@ -128,7 +128,7 @@ def _children(node: Node) -> Iterator[tuple[str, Any]]:
 
 
 def _attributes(value: Any) -> dict:
-    """Return the attributes, slots included, of an object of a class written in Python."""
+    """Return the attributes of *value*, slots included, by name."""
     attributes = {**attributes_of(value)}
     for cls in type(value).__mro__:
         slots = cls.__dict__.get("__slots__", ())
@@ -152,7 +152,7 @@ def _file_of(cls: type) -> str:
 
 
 def watched_files(nodes: list[Node]) -> set[str]:
-    """Return the files of the classes and functions that make up the dataset, installed ones too."""
+    """Return the source files of the dataset's classes and functions, including those of installed packages."""
     skipped = tuple(os.path.join(os.path.dirname(str(module.__file__)), "") for module in (np, torch, threading))
     installed = sysconfig.get_path("purelib")
     files = set()
@@ -165,9 +165,9 @@ def watched_files(nodes: list[Node]) -> set[str]:
 
 
 class Snapshot:
-    """Attributes and containers of a dataset at one moment, and hashes of its arrays, which are compared only.
+    """Saved state of a dataset. Attributes and containers can be restored; arrays are only hashed, to detect changes.
 
-    No thread may use the dataset during ``restore``, so it needs no lock.
+    There is no lock: no thread may use the dataset during ``restore``.
     """
 
     def __init__(self, nodes: list[Node]) -> None:
@@ -188,7 +188,7 @@ class Snapshot:
                     self._saved.append((node, dict(attributes_of(node.value))))
 
     def restore(self) -> None:
-        """Restore everything that has changed since."""
+        """Restore the saved attributes and containers."""
         for node, saved in self._saved:
             current: Any = node.value if is_a(node.value, _CONTAINERS) else attributes_of(node.value)
             with contextlib.suppress(Exception):
@@ -198,7 +198,7 @@ class Snapshot:
                     (base.extend if hasattr(base, "extend") else base.update)(current, saved)
 
     def changes(self) -> list[tuple[str, str]]:
-        """Return (path, change) of everything that has changed since."""
+        """Return (path, change in words) of each attribute or container that differs from the snapshot."""
         found = []
         for node, saved in self._saved:
             if is_a(node.value, _CONTAINERS):
@@ -215,7 +215,7 @@ class Snapshot:
         return found
 
     def overwritten(self) -> list[str]:
-        """Return the paths of arrays whose values have changed since."""
+        """Return the paths of arrays whose values differ from the snapshot."""
         return [node.path for node, digest in self._arrays if _digest(node.value) != digest]
 
 
@@ -224,7 +224,7 @@ def _bytes(array: np.ndarray | torch.Tensor) -> int:
 
 
 def _digest(array: np.ndarray | torch.Tensor) -> bytes | None:
-    """Return a hash of an array's or tensor's values; None if it is read-only or its bytes cannot be read."""
+    """Return a hash of an array's values; None if the array is read-only or its bytes cannot be read."""
     if is_a(array, torch.Tensor):
         if array.device.type != "cpu" or array.layout != torch.strided or not array.numel():
             return None
@@ -241,7 +241,7 @@ _MISSING = object()
 
 
 def _is_users(value: Any) -> bool:
-    """True if the audit may restore the attributes of *value*: a dataset, or an instance of a class of the user."""
+    """True if *value* is a dataset or an instance of a user's class, so that the audit may restore its attributes."""
     # A threading.local shows this thread's values; restoring would give them to another thread.
     if type(value).__module__.partition(".")[0] in LIMITS or is_a(value, threading.local):
         return False
@@ -251,7 +251,7 @@ def _is_users(value: Any) -> bool:
 
 
 def _base(value: Any) -> Any:
-    """Return the class of the standard library that *value*, a container, is of. Its methods run none of a user's."""
+    """Return the built-in container type of *value*. Its methods run no overrides of a user's subclass."""
     return next(kind for kind in (collections.OrderedDict, *_CONTAINERS) if is_a(value, kind))
 
 
@@ -282,7 +282,7 @@ def _describe(value: Any) -> str:
 
 
 def is_held(lock: Any) -> bool:
-    """True if any thread holds *lock*; False too if the lock does not tell."""
+    """True if any thread holds *lock*. False if this cannot be found out."""
     with contextlib.suppress(Exception):
         if is_a(lock, (threading.Condition, Condition)):
             lock = lock._lock

@@ -1,4 +1,4 @@
-"""Findings of an audit, in plain words and as JSON."""
+"""The report of an audit, as text and as JSON."""
 
 import dataclasses
 import enum
@@ -12,7 +12,7 @@ from ftrun.escape import one_line
 
 
 class Level(enum.StrEnum):
-    """The weight of a finding, gravest first."""
+    """Severity of a finding, from grave to harmless."""
 
     PROBLEM = "problem"
     """Wrong results, exceptions, hangs, or code that leads to them and was seen to run."""
@@ -23,7 +23,7 @@ class Level(enum.StrEnum):
 
 
 SYMPTOMS = frozenset({"results-differ", "exception", "hang", "crash"})
-"""Kinds of findings that say what went wrong, and not why."""
+"""Kinds of findings that name an effect, not its cause."""
 VERSION = 1
 _TEXTS = dict.fromkeys(("kind", "level", "title", "where", "what", "remedy", "seen"), str)
 FORM = {
@@ -32,7 +32,7 @@ FORM = {
     **dict.fromkeys(("unconfirmed", "tried", "cannot"), [str]),
     "seconds": float,
 }
-"""The form of `Report.to_dict` (ftrun.protocol.conforms)."""
+"""The schema of `Report.to_dict`, for ftrun.protocol.conforms."""
 
 
 class Line(NamedTuple):
@@ -47,14 +47,14 @@ class Line(NamedTuple):
 
 @dataclass(frozen=True)
 class Finding:
-    """One fault that was seen, and seen again."""
+    """Fault that was seen, and confirmed by seeing it again."""
 
     kind: str
     """The kind of fault, for programs: "results-differ", "unguarded-write", ..."""
     level: Level
     title: str
     where: str
-    """"file:line" of user code, and its text; of the class where no line is known."""
+    """"file:line" of user code, and the text of the line. The class's line if the fault has none."""
     what: str
     remedy: str
     seen: str
@@ -63,13 +63,13 @@ class Finding:
 
 @dataclass
 class Report:
-    """The outcome of an audit; ``print(report)`` shows all of it."""
+    """Outcome of an audit; ``print(report)`` shows all of it."""
 
     dataset: str
     environment: str
     findings: list[Finding] = field(default_factory=list)
     unconfirmed: list[str] = field(default_factory=list)
-    """Failures seen once, and not again in the second look: no findings."""
+    """Failures that the second look did not confirm. They are no findings."""
     tried: list[str] = field(default_factory=list)
     cannot: list[str] = field(default_factory=list)
     """What the audit cannot prove, or could not try here."""
@@ -88,7 +88,7 @@ class Report:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "Report":
-        """Return the report that `to_dict` described; raises ValueError for a level that is none."""
+        """Return the report from the result of `to_dict`; raises ValueError if a finding's level is unknown."""
         report = cls(**{field.name: values[field.name] for field in dataclasses.fields(cls)})
         report.findings = [Finding(**{**each, "level": Level(each["level"])}) for each in values["findings"]]
         return report
@@ -122,7 +122,7 @@ class Report:
 
 
 def _rank(finding: Finding) -> tuple[bool, bool, int]:
-    """Return the place of a finding in the report: causes above symptoms, and notes last."""
+    """Return the sort key of a finding in the report: causes before symptoms, and notes last."""
     return finding.level == Level.NOTE, finding.kind in SYMPTOMS, [*Level].index(finding.level)
 
 

@@ -1,4 +1,4 @@
-"""``audit()``: the steps of an audit, and what the report says of them next to its findings."""
+"""``audit()``, which runs the steps of an audit and fills in the report."""
 
 import time
 import types
@@ -33,22 +33,24 @@ def audit(
 ) -> Report:
     """Try to show that *dataset* is not safe under threads; return a report.
 
-    Between the steps, and at the end, the dataset's attributes and containers are restored. A crash and hanging threads
-    stay in your program; ``python -m ftsafety.audit MODULE:OBJECT`` has its own process.
+    Restores the dataset's attributes and containers between the steps and at the end. The audit runs in your process:
+    a crash of the dataset ends your program, and threads that hang stay alive. To avoid both, run
+    ``python -m ftsafety.audit MODULE:OBJECT``, which audits in a child process.
 
     Args:
-        dataset: map-style or iterable-style, as for ``ftloader.DataLoader``; or a function or class that makes it. One
-            that can be made again is also tried as its first load finds it: images not decoded, files not opened.
-        indices: what to load. By default *samples* random indices, including the first and the last.
-        samples: number of samples; of an iterable-style dataset, for each worker.
-        seconds: how long *threads* load at once; the second look takes at most as long again.
+        dataset: map-style or iterable-style, as for ``ftloader.DataLoader``; or a function or class that makes one.
+            With a function or class, threads also load from new datasets: images not decoded, files not opened.
+        indices: indices to load. By default *samples* random ones, including the first and the last.
+        samples: number of samples to load; for an iterable-style dataset, by each worker.
+        threads: number of threads that load at once, at least 2.
+        seconds: time to load in all threads. The second look, which confirms failures, takes at most as long again.
         patience: seconds without a finished sample after which threads count as stuck.
         seed: chooses the indices and their order.
         progress: called with a line of text at each step.
 
     Raises:
-        AuditError: no sample can be loaded serially, or loading serially hangs.
-        TypeError, ValueError: *dataset* is no dataset, or is empty.
+        AuditError: no sample can be loaded with one thread, or loading hangs with one thread.
+        TypeError, ValueError: *dataset* is no dataset, or is empty, or an argument is invalid.
     """
     if threads < 2:
         raise ValueError("threads= must be at least 2")
@@ -83,7 +85,7 @@ def _judge(
     seed: int,
     say: Callable[[str], None],
 ) -> None:
-    """Load in threads, and fill in the report."""
+    """Load in all threads at once, and add all findings to the report."""
     first, second, nodes = observed
     dataset = serial.loads.dataset
     suspects = findings.from_observation(first, second, nodes)
@@ -105,7 +107,11 @@ def _judge(
 def _observe(
     serial: Serial, say: Callable[[str], None]
 ) -> tuple[set[types.CodeType], tuple[Observed, Observed, list[Node]] | None]:
-    """Load serially and watch the dataset's lines; return its functions and, if samples can be loaded, what they do."""
+    """Load with one thread, then observe the dataset twice.
+
+    Returns the dataset's functions, and the two observations with the dataset's objects. Instead of these, None if no
+    sample can be loaded.
+    """
     say(f"loading {len(serial.loads.keys)} {serial.loads.units} serially, three times")
     codes = serial.alone(serial.passes)
     if all(isinstance(got, Raised) for got in serial.reference.values()):
@@ -115,7 +121,7 @@ def _observe(
 
 
 def _of_one_thread(serial: Serial, say: Callable[[str], None]) -> list[Finding]:
-    """Return findings of loads by one thread at a time."""
+    """Return findings that need no concurrency, from loads by one thread at a time."""
     found = findings.from_serial(serial.loads, serial.unequal, serial.shared_memory)
     found += findings.from_images(serial.loads.dataset, serial.decoded_late)
     found += serial.alone(serial.aliases)
@@ -136,7 +142,7 @@ def _describe(loads: Loads) -> str:
 
 
 def _say_what_was_tried(report: Report, bursts: list[Burst], serial: Serial, functions: int, watched: bool) -> None:
-    """Fill in what the audit did, and what that cannot show."""
+    """Fill in the report's sections "what was tried" and "what this cannot say"."""
     loads = serial.loads
     calls, rounds = sum(burst.calls for burst in bursts), sum(burst.rounds for burst in bursts)
     ways = {burst.way for burst in bursts}

@@ -1,11 +1,12 @@
-"""Writes that threads may repeat in any order, since each writes the same value: files mapped at first use, caches.
+"""Harmless writes: every thread writes the same value, so their order does not matter. Caches, for example.
 
-A write is shown to be harmless only if all of this holds, in two passes in opposite orders:
+A write counts as harmless only if all of these hold, in two passes over the samples in opposite orders:
 
-- the value for each attribute or key is equal whenever it is written, and whole when it is written;
-- the value holds no file position, lock or object of a class whose state cannot be compared;
-- of a container, the functions that ran use single items alone: none iterates, counts or removes items;
-- of attributes and global variables, there is one such write only, and its value is no flag.
+- Each attribute or key gets an equal value at every write, and the value does not change afterwards.
+- The value contains no file position, no lock and no object that cannot be compared.
+- A container is used for single items only: no function that ran iterates over it, counts or removes items.
+- Only one attribute or global variable is written, and its value is not a number, string, bool or None, which may be a
+  flag for other data.
 """
 
 import ast
@@ -41,7 +42,7 @@ _INSTRUCTION = sys.monitoring.events.INSTRUCTION
 
 
 def harmless(serial: Serial, codes: set[types.CodeType], writes: set[Write]) -> set[Write]:
-    """Return those of *writes* that are shown to be harmless."""
+    """Return the harmless writes among *writes*."""
     kinds = {write for write in writes if write.kind in ("checked", "item", "attribute", "global")}
     variables = {write.target for write in writes if not write.target.endswith("]") and write.kind != "call"}
     others = _other_uses(codes)
@@ -63,7 +64,7 @@ def harmless(serial: Serial, codes: set[types.CodeType], writes: set[Write]) -> 
 
 
 class _Passes:
-    """The values that stores write while one thread loads samples. Only that thread uses it."""
+    """Recorder of the values that are written while one thread loads samples. Used by one thread at a time."""
 
     def __init__(self, serial: Serial, codes: set[types.CodeType], candidates: set[Write]) -> None:
         self._serial = serial
@@ -85,7 +86,7 @@ class _Passes:
         return any(line.filename == code.co_filename and target == store.target for line, target in self._names)
 
     def load(self, keys: list) -> None:
-        """Load *keys*; at the end, all that was written must be as it was when it was written."""
+        """Load *keys* and copy each written value twice: after its write, and at the end of the pass."""
         self._thread = threading.get_ident()
         with monitoring({_INSTRUCTION: self._on_instruction}) as tool:
             sys.monitoring.restart_events()
@@ -97,7 +98,7 @@ class _Passes:
             values.append((owner, store, key, _copy(_value(owner, store, key))))
 
     def shown(self) -> set[tuple[Line, str]]:
-        """Return (line, target) of the stores of which all values are equal, and one was written in both passes."""
+        """Return (line, target) of each write whose copies are all equal and that ran in both passes."""
         bad, good = set(), set()
         for (name, *_), values in self._written.items():
             copies = [copy for *_, copy in values]
@@ -128,7 +129,7 @@ class _Passes:
 
 
 def _value(owner: Any, store: Store, key: Any) -> Any:
-    """Return the value of what *store* writes in *owner*; UNKNOWN if it cannot be read without risk."""
+    """Return the value that *store* has written into *owner*; UNKNOWN if it is a possible flag or unsafe to read."""
     if store.key is None:
         value = (owner if store.is_global else attributes_of(owner)).get(store.target.rpartition(".")[2], UNKNOWN)
         return UNKNOWN if is_a(value, _FLAGS) else value
@@ -140,7 +141,7 @@ def _value(owner: Any, store: Store, key: Any) -> Any:
 
 
 def _copy(value: Any) -> Frozen | None:
-    """Return a copy of *value* that can be compared; None without."""
+    """Return a copy of *value* for comparison; None if *value* is too large or cannot be compared."""
     if value is UNKNOWN:
         return None
     if is_a(value, np.memmap) and value.mode == "r":
@@ -162,13 +163,13 @@ def _is_comparable(copy: Frozen) -> bool:
 
 
 def _container(target: str) -> str:
-    """Return the text of the container: "self.cache" of "self.cache[key]"."""
+    """Return the container in the source of a target: "self.cache" for "self.cache[key]"."""
     tree = ast.parse(target, mode="eval").body
     return ast.unparse(tree.value) if isinstance(tree, ast.Subscript) else target
 
 
 def _other_uses(codes: set[types.CodeType]) -> set[str]:
-    """Return the expressions that the functions *codes* use otherwise than for single items."""
+    """Return the expressions in *codes* that are used as a whole, not only by ``x[key]``, ``in`` or ``get``."""
     firsts = collections.defaultdict(set)
     for code in codes:
         firsts[code.co_filename].add(code.co_firstlineno)

@@ -1,4 +1,4 @@
-"""The samples that an audit loads, in the way of ftloader's worker threads."""
+"""Loading of samples for an audit, in the same way as ftloader's worker threads."""
 
 import contextlib
 import os
@@ -22,10 +22,10 @@ from ftsafety.audit.comparison import Frozen, Raised, freeze
 from ftsafety.audit.reachable import is_a
 
 HERE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "")
-"""The folder of the audit's own files, which stacks leave out."""
+"""The folder of the audit's own files. Their frames are left out of stacks."""
 treat_as_engine(HERE)
 BASE_SEED = 2**40 + 1
-"""The base seed of ``sample_rng()``: any number that stays the same."""
+"""The base seed of ``sample_rng()``, an arbitrary constant."""
 
 
 class _Epoch:
@@ -43,11 +43,11 @@ class Loads:
         self.dataset, self.keys, self.threads = dataset, keys, threads
 
     def load(self, key: Any, thread: int) -> Any:
-        """Load a sample as the worker number *thread*."""
+        """Load the sample *key* as worker number *thread* of the loader would."""
         raise NotImplementedError
 
     def shown(self, keys: Iterable[Any]) -> str:
-        """Return the first of *keys*, sorted, with their unit: "indices 1, 2"."""
+        """Return the smallest *keys* in words: "indices 1, 2"."""
         ordered = sorted(
             set(keys), key=lambda key: (not isinstance(key, int), key if isinstance(key, int) else repr(key))
         )
@@ -95,9 +95,10 @@ class IterableLoads(Loads):
 
 
 def choose(dataset: Any, indices: Iterable[Any] | None, samples: int, threads: int, seed: int) -> Loads:
-    """Return the loads of *dataset*: *indices*, or *samples* of its indices, its first and last among them.
+    """Return the samples to load: *indices*, or by default *samples* random ones, including the first and the last.
 
-    Raises TypeError if *dataset* is no dataset, or has no length and no *indices* are given; ValueError if it is empty.
+    Raises TypeError if *dataset* is no dataset, or if it has no length and *indices* is None. Raises ValueError if
+    there is nothing to load.
     """
     if is_a(dataset, (IterableDataset, IterDataPipe)):
         if indices is not None:
@@ -123,12 +124,12 @@ def choose(dataset: Any, indices: Iterable[Any] | None, samples: int, threads: i
 
 
 def outcome(loads: Loads, key: Any, thread: int) -> Frozen:
-    """Return a copy of the sample *key*, made at once, or of the exception that loading raises."""
+    """Load the sample *key*; return a copy of the sample, or of the exception that was raised."""
     return attempt(lambda: loads.load(key, thread))[0]
 
 
 def attempt(load: Any) -> tuple[Frozen, Any]:
-    """Return (a copy of the outcome of ``load()``, the sample itself)."""
+    """Call ``load()``; return (copy of the sample, sample), or (copy of the exception, None)."""
     try:
         sample = load()
         return freeze(sample), sample
@@ -137,7 +138,7 @@ def attempt(load: Any) -> tuple[Frozen, Any]:
 
 
 def raised(error: BaseException) -> Raised:
-    """Return *error* as an outcome; outcomes of this kind are compared by type."""
+    """Return a copy of *error*. Two copies are equal if the exceptions have the same type."""
     frames = traceback.extract_tb(error.__traceback__)
     users = [frame for frame in frames if is_user_code(frame.filename)]
     frame = (users or frames)[-1] if frames else None
@@ -149,7 +150,7 @@ def raised(error: BaseException) -> Raised:
 
 
 def thread(name: str, target: Callable[..., None], *args: Any) -> threading.Thread:
-    """Return a daemon thread that starts as the loader's workers do: with this one's modes and context variables."""
+    """Return a daemon thread with the calling thread's torch modes and context variables, like a loader's worker."""
     adopt_modes, context = consumer_modes(), own_context()
 
     def run() -> None:
@@ -160,7 +161,7 @@ def thread(name: str, target: Callable[..., None], *args: Any) -> threading.Thre
 
 
 class Stuck(Exception):
-    """No thread has finished a sample for a long time; `stacks` are those of the threads that hang."""
+    """No thread has finished a sample for a long time; `stacks` are the stacks of the threads that hang."""
 
     def __init__(self, seconds: float, stacks: str, names: list[str], line: str) -> None:
         super().__init__(f"no thread has finished a sample for {seconds:.0f} s")
@@ -168,7 +169,7 @@ class Stuck(Exception):
 
 
 def stuck(threads: list[threading.Thread], seconds: float) -> Stuck:
-    """Return an exception to raise, with the present stacks of the threads that hang."""
+    """Return a Stuck exception with the current stacks of those *threads* that hang in the dataset."""
     frames = sys._current_frames()
     texts, names, line = [], [], ""
     for each in threads:

@@ -1,4 +1,4 @@
-"""Loads by one thread at a time: the reference, and everything that is no race."""
+"""Loading by one thread at a time: the reference samples, and the faults that need no concurrency."""
 
 import contextlib
 import threading
@@ -21,11 +21,11 @@ _SLOW = 60.0
 
 
 class AuditError(Exception):
-    """The dataset cannot be audited; the text says why."""
+    """The dataset cannot be audited; the message says why."""
 
 
 class Fresh:
-    """A function that makes the dataset, the dataset that it made first, and the seconds that this took."""
+    """Dataset factory: the function `make`, its `first` dataset, and the `seconds` that making it took."""
 
     def __init__(self, make: Callable[[], Any]) -> None:
         begin = time.monotonic()
@@ -34,15 +34,15 @@ class Fresh:
 
 
 class Serial:
-    """The samples as one thread loads them. Driven by one thread; those of `alone` run one at a time, without locks."""
+    """Loader of samples in one thread at a time, and the results. No locks: at most one thread of `alone` runs."""
 
     def __init__(self, loads: Loads, patience: float, fresh: Fresh | None = None) -> None:
         self.loads, self.patience = loads, patience
         self._fresh, self._dataset = fresh, loads.dataset
         self.only_first = ""
-        """Why the dataset cannot be made again, which would show what only the first load does."""
+        """The reason why threads cannot load from a newly made dataset; empty if they can."""
         self.decoded_late: list[str] = []
-        """Paths of images that the dataset has opened, and that the first load decodes."""
+        """Paths of images that the dataset had opened, but that were only decoded when a sample was loaded."""
         self.snapshot = reachable.Snapshot(reachable.walk(loads.dataset))
         self.reference: dict[Any, Frozen] = {}
         self.unequal: set = set()
@@ -52,15 +52,15 @@ class Serial:
         self.changes: set[tuple[str, str]] = set()
         """Attributes that change in every pass, as (path, change)."""
         self.overwritten_arrays: set[str] = set()
-        """Paths of arrays that hold other values after every pass."""
+        """Paths of arrays whose values change in every pass."""
         self.slowest = 0.0
         """Seconds of the slowest sample."""
         self._loaded = 0
 
     def cool(self) -> bool:
-        """Load from a dataset as it was at first: made again if it can be, else with its attributes restored.
+        """Reset the dataset to its state before the first load: make a new one, or restore its attributes.
 
-        False if it could be made again before, and cannot now.
+        Returns False if the function that makes the dataset fails.
         """
         self.snapshot.restore()
         if self._fresh:
@@ -76,16 +76,16 @@ class Serial:
         return True
 
     def warm(self) -> None:
-        """Load from the dataset that was loaded before."""
+        """Undo `cool`: load from the original dataset again, with its caches filled."""
         self.loads.dataset = self._dataset
 
     @property
     def seconds_to_cool(self) -> float:
-        """Seconds that making the dataset again takes."""
+        """Seconds that making a new dataset takes, 0 if none is made."""
         return self._fresh.seconds if self._fresh else 0.0
 
     def try_fresh(self) -> None:
-        """Load from a dataset made again. If its samples differ, give it up."""
+        """Find out if new datasets can be used: made fast enough, with the same samples. Else set `only_first`."""
         if self._fresh is None:
             self.only_first = (
                 "the dataset was given as an object, which was loaded before threads loaded it. Give a function that "
@@ -106,7 +106,7 @@ class Serial:
         self.warm()
 
     def alone(self, work: Callable[[], Any], patience: float = 0) -> Any:
-        """Return ``work()``, done in a thread of its own: a dataset that hangs there is no race. Raises AuditError."""
+        """Return ``work()``, called in a new thread. Raises AuditError if *patience* seconds pass without a sample."""
         patience = patience or self.patience
         result: Future = Future()
 
@@ -130,19 +130,19 @@ class Serial:
         return result.result()
 
     def load(self, key: Any, thread: int) -> Any:
-        """Load a sample, and count it as a sign of life."""
+        """Load a sample, and count it for the hang detection of `alone`."""
         self._loaded += 1
         return self.loads.load(key, thread)
 
     def one(self, key: Any) -> tuple[Frozen, Any]:
-        """Load a sample; return (its copy or its exception, the sample)."""
+        """Load a sample; return (copy of the sample, sample), or (copy of the exception, None)."""
         begin = time.monotonic()
         result = attempt(lambda: self.load(key, 0))
         self.slowest = max(self.slowest, time.monotonic() - begin)
         return result
 
     def passes(self) -> set:
-        """Load all samples three times, the first for the reference; return the functions that ran."""
+        """Load all samples three times, first for the reference. Return the functions of the dataset that ran."""
         keys = self.loads.keys
         nodes = reachable.walk(self.loads.dataset)
         images = [node for node in nodes if reachable.is_undecoded(node.value)]
@@ -164,7 +164,7 @@ class Serial:
         return codes
 
     def _overwritten(self, keys: list) -> list:
-        """Load *keys*; return those whose sample changed when the next one was loaded."""
+        """Load *keys*; return the keys whose sample changed while the next sample was loaded."""
         found, held = [], None
         for key in keys:
             got, sample = self.one(key)
@@ -176,11 +176,14 @@ class Serial:
         return found
 
     def differs(self, key: Any) -> str | None:
-        """Return how the sample *key* that this thread gets differs from the reference; None if it does not."""
+        """Load the sample *key* in this thread; return its difference from the reference in words, or None."""
         return difference(self.one(key)[0], self.reference[key])
 
     def in_own_thread(self) -> Finding:
-        """Load the samples, which no other thread can load, in this one, which made the dataset; return the finding."""
+        """Load the samples in the thread that made the dataset, since no other thread can; return the finding.
+
+        Raises AuditError if this thread cannot load them either.
+        """
         first = self.reference[self.loads.keys[0]]
         assert isinstance(first, Raised)
         for _ in range(2):
@@ -189,7 +192,7 @@ class Serial:
         return kinds.make("bound-to-thread", first.line, error=first)
 
     def other_in_makers_thread(self, keys: list) -> dict[Any, str]:
-        """Return how samples differ in the thread that made the dataset, from which workers are forked."""
+        """Return, by key, how samples differ if loaded in the thread that made the dataset, as in forked workers."""
         other = dict.fromkeys(keys, "")
         for _ in range(2):
             self.snapshot.restore()
@@ -208,7 +211,7 @@ class Serial:
         return aliases.from_samples(self.loads, self.loads.keys[:OBSERVED], lambda key: self.one(key)[1])
 
     def observe_twice(self, codes: set) -> tuple[Observed, Observed, list]:
-        """Observe what the functions *codes* do, twice; return both and what the dataset refers to then."""
+        """Observe the functions *codes* twice; return both observations and all objects that the dataset refers to."""
         keys = self.loads.keys[:OBSERVED]
         seen = []
         for _ in range(2):

@@ -1,4 +1,4 @@
-"""Calls of torch's functions that draw from a default generator.
+"""Detection of calls of torch functions that draw from a default generator.
 
 A call draws if it changes the state of a default generator. Another thread may change that state at the same time, so
 states are not compared around operations that torch does not tag as random (``nondeterministic_seeded``,
@@ -18,7 +18,7 @@ _TAG: Final = torch.Tag.nondeterministic_seeded
 def call(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, bool]:
     """Return the result of ``function(*args, **kwargs)``, and True if the call drew from a default generator.
 
-    *function* is what a ``TorchFunctionMode`` is given.
+    *function* is the torch function that ``__torch_function__`` receives.
     """
     if not may_draw(function, args, kwargs):
         return function(*args, **kwargs), False
@@ -28,7 +28,7 @@ def call(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple
 
 
 def may_draw(function: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> bool:
-    """True if the call may draw from a default generator; False if its arguments have another generator."""
+    """True if the call may draw from a default generator. False if it is given another generator as an argument."""
     if not isinstance(function, Hashable) or not _is_random(function):
         return False
     given = [value for value in (*args, *(kwargs or {}).values()) if isinstance(value, torch.Generator)]
@@ -36,7 +36,7 @@ def may_draw(function: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] 
 
 
 def function_name(function: Any) -> str:
-    """Return the name that users know: ``torch.rand``, ``torch.Tensor.uniform_``."""
+    """Return the function's public name: ``torch.rand``, ``torch.Tensor.uniform_``."""
     if type(function).__module__ == "torch._ops":
         return f"torch.ops.{function}"
     if type(function) is types.FunctionType:
@@ -56,7 +56,7 @@ def _states() -> list[bytes]:
 
 @functools.cache  # as large as torch has functions
 def _is_random(function: Any) -> bool:
-    """True if *function* is a Python function of torch, or an operation of which an overload is tagged as random."""
+    """True if *function* is a Python function of torch, or an operation with an overload that is tagged as random."""
     if type(function) is types.FunctionType:
         return (function.__module__ or "").partition(".")[0] == "torch"
     if type(function).__module__ != "torch._ops":  # torch.rand and Tensor.uniform_ have their operation's name

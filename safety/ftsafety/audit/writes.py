@@ -1,6 +1,6 @@
-"""The instructions of a function that write into an object, and the object.
+"""The bytecode instructions of a function that write into objects, and the objects that they write into.
 
-The interpreter reports the instruction (``sys.monitoring``); the syntax tree of its place says what is written.
+``sys.monitoring`` reports the instruction. Its position in the source leads to the syntax tree of the written target.
 """
 
 import ast
@@ -17,7 +17,7 @@ UNKNOWN = object()
 
 @dataclass(frozen=True)
 class Store:
-    """A place that writes into an object."""
+    """Instruction that writes into an object."""
 
     target: str
     """The target as in the source: "self.count"."""
@@ -25,17 +25,17 @@ class Store:
     """As `observer.Write.kind`: "augmented" for ``+=`` and other operators that read, compute and write; "checked" if a
     test around the write, or just before it, reads the same target."""
     owner: types.CodeType | None = None
-    """The expression whose value is written into; None if evaluating it may have side effects."""
+    """The expression of the object that is written into; None if evaluating it may have side effects."""
     key: types.CodeType | None = None
     key_text: str = ""
     is_global: bool = False
 
     def receiver(self, frame: types.FrameType) -> Any:
-        """Return the object written into, in *frame*; UNKNOWN if that cannot be found out."""
+        """Evaluate in *frame* and return the object that is written into; UNKNOWN if it cannot be evaluated."""
         return frame.f_globals if self.is_global else _evaluate(self.owner, frame)
 
     def key_value(self, frame: types.FrameType) -> Any:
-        """Return the key of the item that is written, in *frame*; UNKNOWN without one."""
+        """Evaluate in *frame* and return the key of the written item; UNKNOWN if there is none."""
         return _evaluate(self.key, frame)
 
 
@@ -49,7 +49,7 @@ def _evaluate(code: types.CodeType | None, frame: types.FrameType) -> Any:
 
 
 def stores_in(code: types.CodeType) -> dict[int, Store]:
-    """Return where *code* writes into objects, by instruction offset. Empty if there is no source."""
+    """Return the stores in *code*, by instruction offset; {} if its source cannot be read."""
     # An instruction and its node in the tree have the end of the target in common, in UTF-8 bytes.
     ends = {(node.end_lineno, node.end_col_offset): store for node, store in _targets(code.co_filename)}
     found = {}
@@ -84,7 +84,7 @@ def _targets(filename: str) -> list[tuple[ast.expr, Store]]:
 
 
 class _Visitor(ast.NodeVisitor):
-    """Visitor that collects targets, with the tests around them."""
+    """Visitor that collects the targets of writes. `_tests` has the conditions around the current node."""
 
     def __init__(self) -> None:
         self.found: list[tuple[ast.expr, Store]] = []
@@ -142,7 +142,7 @@ class _Visitor(ast.NodeVisitor):
         self._assignment = outer
 
     def _reads_itself(self, node: ast.Attribute | ast.Subscript) -> bool:
-        """True for ``self.n = self.n + 1``."""
+        """True if the assigned value reads the target *node*, as in ``self.n = self.n + 1``."""
         assigned = self._assignment
         if assigned is None or node not in assigned.targets:
             return False
@@ -156,7 +156,7 @@ class _Visitor(ast.NodeVisitor):
 
 
 def _pure(node: ast.expr) -> types.CodeType | None:
-    """Return *node*, compiled, if evaluating it again has no side effects."""
+    """Return the compiled expression *node*; None if evaluating it a second time may have side effects."""
     allowed = (ast.Name, ast.Attribute, ast.Subscript, ast.Constant, ast.Load, ast.Tuple, ast.UnaryOp, ast.USub)
     pure = all(isinstance(part, allowed) for part in ast.walk(node))
     return compile(ast.Expression(node), "<audit>", "eval") if pure else None
