@@ -37,6 +37,7 @@ _LARGEST = 64 << 20
 _LONGEST = 100_000
 """Elements of a value that is compared."""
 _FLAGS = (bool, int, float, str, bytes, type(None))
+_MEMBERSHIP = (ast.In, ast.NotIn)  # codespell:ignore notin
 _WHOLE_ITEMS = (dict, list, np.ndarray)
 _INSTRUCTION = sys.monitoring.events.INSTRUCTION
 
@@ -192,7 +193,7 @@ def _uses_in(function: ast.AST) -> set[str]:
     for node in ast.walk(function):
         if isinstance(node, ast.Subscript):
             single.add(id(node.value))
-        elif isinstance(node, ast.Compare) and len(node.ops) == 1 and isinstance(node.ops[0], (ast.In, ast.NotIn)):
+        elif isinstance(node, ast.Compare) and isinstance(node.ops[-1], _MEMBERSHIP) and len(node.ops) == 1:
             single.add(id(node.comparators[0]))
         elif isinstance(node, ast.Attribute) and node.attr in ("get", "setdefault"):
             single.add(id(node.value))
