@@ -1,13 +1,16 @@
-"""Reproducers: a script run many times with the GIL, with the GIL forced on and without it, and a verdict.
+"""Reproducer of threading bugs: runs a script many times with and without the GIL, and reports where it fails.
 
-The way of a script:
+The modules, in the order in which they handle a script:
 
     arguments -> inputs (files, modules, notebooks, archives) -> script
-              -> campaign (rounds over the configurations) -> request (one run, a record that can travel)
+              -> campaign (rounds over the configurations) -> request (one run, which can be sent to a server)
                    -> twins (an interpreter here, or a server in another container)
                         -> run -> watch (one process tree under limits) -> runner (the script as __main__)
                              <- classify <- outcome (ok, wrong result, exception, signal, hang, GIL enabled, limit)
-              -> verdict (what may be said of these outcomes) -> report (Markdown)
+              -> verdict (statistics of the outcomes) -> report (Markdown)
 
-Importing this package is free: it imports nothing.
+Two terms: a run is *blocked* if the script ended before any threads could race, for example because a package is
+missing. *Walls* are the containers without network and privileges in which scripts can run.
+
+Importing this package imports nothing else.
 """

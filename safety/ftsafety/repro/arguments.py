@@ -1,7 +1,7 @@
-"""The command line of repro and its script, checked before anything is built.
+"""The command line of repro: its options, and reading the script that it names.
 
-Imports nothing but the standard library and runs on Python 3.9: `./twins repro` calls it before it builds
-the twins, so that a typing error does not cost ten minutes.
+Imports nothing but the standard library and runs on Python 3.9: `./twins repro` checks its arguments with this module
+before it builds the twins, so that a typing error does not cost ten minutes.
 """
 
 from __future__ import annotations
@@ -119,9 +119,10 @@ def parser(prog: str = "./twins repro") -> argparse.ArgumentParser:
 
 
 def parse(arguments: list, prog: str = "./twins repro") -> argparse.Namespace:
-    """Return the options; `loaded` is the Script, `walled` is true if containers run it.
+    """Return the options, with two additions: `loaded`, the Script, and `walled`, true if it runs in containers.
 
-    Raises UsageError for what cannot be run, and SystemExit for --help (0) and what argparse refuses (2).
+    Raises UsageError if the script cannot be run or an option is wrong. Raises SystemExit as argparse does: for --help
+    (0) and wrong usage (2).
     """
     given = parser(prog).parse_args(arguments)
     if given.out is not None and given.out.is_dir():
@@ -141,7 +142,7 @@ def parse(arguments: list, prog: str = "./twins repro") -> argparse.Namespace:
 
 
 def check(arguments: list, program: str) -> None:
-    """Print the help or refuse wrong usage; raises SystemExit then. Standard input is not read."""
+    """Check the command line; raises SystemExit for --help and wrong usage. A script on standard input is not read."""
     if "-" in arguments:  # it can be read only once
         return
     try:
@@ -151,7 +152,7 @@ def check(arguments: list, program: str) -> None:
 
 
 def options_of(given: argparse.Namespace, **changed: object) -> list:
-    """Return the options that make the same runs again, without the script, --out and the hidden ones."""
+    """Return options that repeat these runs, without --out and hidden options. *changed*: values to replace."""
     result = []
     for action in parser()._actions:
         value = changed.get(action.dest, getattr(given, action.dest, None))

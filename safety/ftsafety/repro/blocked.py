@@ -1,4 +1,4 @@
-"""Runs that did not get to the script's bug: why, and the command that gets them further."""
+"""Blocked runs, which ended before any threads could race: detection, reasons and remedies."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ DISTRIBUTIONS = {
 
 
 def settled(runs: Mapping[str, Runs]) -> dict[str, Runs]:
-    """Return runs in which those that did not get to the bug have the kind "did not begin".
+    """Return *runs* with the outcomes of blocked runs set to Kind.BLOCKED.
 
-    That is so if every run of a configuration ended in the same way before anything could race. A file that is not
-    there may be one that a thread has deleted: then all configurations must agree.
+    The runs of a configuration are blocked if all of them ended for the same reason before threads could race. If the
+    reason is a missing file, which a thread may have deleted, all configurations must have it.
     """
     stoppers = {config: _common(each) for config, each in runs.items() if any(o.kind.judged for o in each.outcomes)}
     alike = len(set(stoppers.values())) == 1
@@ -51,7 +51,7 @@ def _common(runs: Runs) -> Stopper | None:
 
 
 def stopped(runs: Mapping[str, Runs]) -> dict[Stopper, list[str]]:
-    """Return why configurations did not get to the bug, and which."""
+    """Return the reasons of blocked runs, each with its configurations."""
     found: dict[Stopper, list[str]] = {}
     for config, each in runs.items():
         blocked = next((outcome.stopper for outcome in each.outcomes if outcome.kind is Kind.BLOCKED), None)
@@ -61,7 +61,7 @@ def stopped(runs: Mapping[str, Runs]) -> dict[Stopper, list[str]]:
 
 
 def reason(stopper: Stopper) -> str:
-    """Return why the script did not get to its bug, in words."""
+    """Return in words why the script was blocked."""
     about = stopper.about
     return {
         "module": f"the twins do not have the package of `import {about}`",
@@ -77,7 +77,12 @@ def reason(stopper: Stopper) -> str:
 
 
 def remedy(stopper: Stopper, script: Script, command: str, running: list[str]) -> str:
-    """Return the command that gets further. *command* runs the script; *running* are the configurations that do run."""
+    """Return a shell command that avoids the blockage, or "".
+
+    Args:
+        command: the command that ran the script.
+        running: the configurations that were not blocked.
+    """
     cause, about = stopper
     if cause == "module":
         return f"{command} --package {shlex.quote(DISTRIBUTIONS.get(about, about))}"

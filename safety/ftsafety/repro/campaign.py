@@ -1,4 +1,4 @@
-"""All runs of a script: rounds in which every configuration has its turn, in random order."""
+"""All runs of a script, in rounds. A round runs the script once in each configuration, in random order."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ class Runs:
     outcomes: list[Outcome] = field(default_factory=list)
     """Outcomes in the order of the runs."""
     missing: str | None = None
-    """Why the configuration was not run, or not to the end."""
+    """The reason why runs of the configuration are missing; None if none are."""
     forced_off: bool = False
     """True if PYTHON_GIL=0 was needed to keep the GIL off, because an import turned it on."""
 
     @property
     def counted(self) -> int:
-        """Number of runs that count in the configuration."""
+        """Number of runs that succeeded or failed; blocked runs and exceeded limits do not count."""
         return sum(outcome.kind.judged for outcome in self.outcomes)
 
     @property
@@ -39,12 +39,12 @@ class Runs:
 
 
 def twin_of(config: str) -> str:
-    """Return the name of the twin that runs a configuration; one of --interpreter is a configuration of its own."""
+    """Return the name of the twin that runs *config*. An interpreter of --interpreter has one name as both."""
     return CONFIGURATIONS[config].twin if config in CONFIGURATIONS else config
 
 
 Progress = Callable[[str, int, int, str, Outcome | None], None]
-"""Called with (title, rounds done, rounds, configuration, its outcome or None before it runs)."""
+"""Called before and after each run with (title, rounds done, rounds, configuration, outcome or None before the run)."""
 
 
 class Campaign:
@@ -59,11 +59,17 @@ class Campaign:
         deadline: float,
         missing: dict[str, str] | None = None,
     ):
-        """*twins*: by name. *missing*: why a twin cannot run. *deadline*: time.monotonic()."""
+        """Prepare the runs; none is started.
+
+        Args:
+            twins: by name.
+            deadline: time.monotonic() at which the rounds end.
+            missing: reasons why twins cannot run the script, by name.
+        """
         self.script, self.twins, self.limits = script, twins, limits
         self.missing = dict(missing or {})
         self.stopped: str | None = None
-        """Why the campaign ended before its last round."""
+        """The reason why the rounds ended early; None if they did not."""
         self._progress, self._deadline = progress, deadline
         self._forced_off: set[str] = set()
 
@@ -75,9 +81,9 @@ class Campaign:
         title: str = "",
         enough: Callable[[dict[str, Runs]], bool] = lambda _: False,
     ) -> dict[str, Runs]:
-        """Run `repeat` rounds over `configs`; end early if `enough` is true after a round.
+        """Run `repeat` rounds over `configs`; end early if `enough` returns True after a round.
 
-        The deadline and an interruption end the rounds too. `stopped` then says why, and so does `missing` of the runs.
+        The deadline and an interruption end the rounds too. The reason is then in `stopped`, and in each Runs.missing.
         """
         result = {config: Runs(config) for config in configs}
         for config, runs in result.items():

@@ -1,4 +1,4 @@
-"""From what is left of a process tree to the outcome of a run."""
+"""Classification of an ended process tree: its exit status, output, stacks and messages give the run's outcome."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ GUARDS = ("gil", "version", "arguments", "tests")
 
 
 def printable(data: bytes, hidden: Sequence[str] = ()) -> str:
-    """Return bytes as text that can be shown anywhere. Paths lose these folders, and the home."""
+    """Return *data* as text that is safe on a terminal. The folders *hidden* and the home are removed from paths."""
     text = data.decode(errors="backslashreplace").replace("\r\n", "\n")
     for folder in hidden:
         text = text.replace(f"{folder}{os.sep}", "")
@@ -59,7 +59,7 @@ def printable(data: bytes, hidden: Sequence[str] = ()) -> str:
 
 
 def classify(ended: Ended, hidden: Sequence[str] = ()) -> Outcome:
-    """Return the outcome of a process tree whose first process was ftsafety.repro.runner. `hidden`: as `printable`."""
+    """Return the outcome of a process tree whose first process was ftsafety.repro.runner. `hidden`: see `printable`."""
     told = _told(ended, hidden)
     begin = next((line for line in told if line.get("begin")), None)
     end = next((line for line in told if line.get("end")), None)
@@ -90,7 +90,7 @@ def classify(ended: Ended, hidden: Sequence[str] = ()) -> Outcome:
 
 
 def _told(ended: Ended, hidden: Sequence[str]) -> list[dict]:
-    """Return the messages of the runner. The script can write to the same pipe, so each line is checked."""
+    """Return the messages that ftsafety.repro.runner sent. Other lines are skipped: the script can write them too."""
     texts = dict.fromkeys(("exception", "kind", "place", "cause", "what"), str)
     forms: tuple[dict[str, object], ...] = (
         {"begin": bool, "gil": bool},
@@ -132,7 +132,7 @@ def _kind(ended: Ended, begin: dict | None, failures: list[dict], stderr: str) -
 
 
 def _limit(ended: Ended, failures: list[dict]) -> str | None:
-    """Return the limit of the kernel that ended the script; None if none did."""
+    """Return in words which limit of the kernel (memory, processes, file size) ended the script; None if none did."""
     if ended.returncode == -signal.SIGKILL and ended.killed:
         return "the kernel killed it for want of memory: the machine's, or the container's (mem_limit in compose.yaml)"
     said = signal_name(-ended.returncode) if ended.returncode < 0 else failures[0]["exception"] if failures else ""
@@ -140,7 +140,7 @@ def _limit(ended: Ended, failures: list[dict]) -> str | None:
 
 
 def _signatures(kind: Kind, detail: str, raised: list[dict], stacks: str) -> Iterator[Signature]:
-    """Yield the signature of what ended a run, then those of the exceptions that it showed before."""
+    """Yield the signature of the signal, hang or exit that ended a run, then the signatures of its exceptions."""
     if kind is Kind.SIGNAL:
         yield Signature(kind, detail, " < ".join(_frames(stacks, "Current thread")[:MOST_FRAMES]))
     elif kind is Kind.HANG:
@@ -153,7 +153,10 @@ def _signatures(kind: Kind, detail: str, raised: list[dict], stacks: str) -> Ite
 
 
 def _frames(stacks: str, which: str = "") -> list[str]:
-    """Return the frames of the first thread of this kind, innermost first, without those of the import system."""
+    """Return the frames of the first thread in *stacks* whose heading begins with *which*, the innermost first.
+
+    Frames of the import system are left out.
+    """
     thread = next((match[2] for match in THREAD.finditer(stacks) if match[1].startswith(which)), "")
     return [
         f"{os.path.basename(name)}:{line} in {function}"
@@ -170,7 +173,7 @@ def _stopper(kind: Kind, raised: list[dict]) -> Stopper | None:
 
 
 def _noticed(kind: Kind, told: list[dict], stderr: str) -> Iterator[str]:
-    """Yield what went wrong without being a failure, each once."""
+    """Yield exceptions that do not count as failures, such as one in a destructor. None is yielded twice."""
     found = [f"an exception of a future that nothing asked for: {each['future']}" for each in told if "future" in each]
     for match in UNSEEN.finditer(stderr):
         if not (kind is Kind.EXCEPTION and match[1] == "Exception in thread"):  # that is the failure

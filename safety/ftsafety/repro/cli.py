@@ -1,4 +1,4 @@
-"""The command line of ``python -m ftsafety.repro``: from a script to its report."""
+"""``python -m ftsafety.repro``: run a script many times and print the report."""
 
 from __future__ import annotations
 
@@ -74,11 +74,11 @@ def publish(text: str, given, interruption: Interruption, status: int) -> int:
 
 
 class Refused(Exception):
-    """The script cannot get to its bug, and nothing was run; the message says what to do."""
+    """The script does not support the version of any interpreter, so nothing was run. The message says what to do."""
 
 
 class Reproduction:
-    """One run of the command. Owned by one thread."""
+    """One invocation of the command, which runs the script many times. Owned by one thread."""
 
     def __init__(self, given, interruption: Interruption, progress: Progress, stack: contextlib.ExitStack):
         self._given, self._interruption, self._progress, self._stack = given, interruption, progress, stack
@@ -142,7 +142,10 @@ class Reproduction:
             self._twins[name], self._descriptions[name] = other, described
 
     def _check_version(self) -> dict[str, str]:
-        """Return why some interpreters have no version that the script wants; raises Refused if none has."""
+        """Return, by name, why interpreters cannot run the script: absent, or of the wrong version.
+
+        Raises Refused if all have the wrong version.
+        """
         missing = {
             name: "no interpreter was given for it (--twin)" for name in ("ft", "gil") if name not in self._twins
         }
@@ -170,7 +173,7 @@ class Reproduction:
         return adder.add((*dependencies(self._script.text), *self._given.package))
 
     def _remedies(self, runs: dict[str, Runs]) -> list[tuple[str, str]]:
-        """Return the section that says how to get to the bug, if runs did not."""
+        """Return a section of the report with remedies for blocked runs; [] if no run was blocked."""
         why = stopped(runs)
         if not why:
             return []

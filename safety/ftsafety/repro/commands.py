@@ -1,4 +1,4 @@
-"""The commands that repeat the runs, as they are pasted where the report was printed."""
+"""Shell commands for the report, which repeat the runs when they are pasted into a shell in this directory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _CONTAINER = "docker compose run --rm -T ft-repro"
 
 
 def program() -> str:
-    """Return `twins` as a word of a command in the current directory."""
+    """Return the path of `./twins`, relative to the current directory if that is inside the project, for a shell."""
     if not (ROOT / "twins").exists():
         return "./twins"
     path = os.path.relpath(ROOT / "twins")
@@ -25,7 +25,7 @@ def program() -> str:
 
 
 def repro(given: argparse.Namespace, script: Script, options: list[str]) -> str:
-    """Return a command of `repro` for the script."""
+    """Return the shell command that runs `repro` on the script with *options*."""
     if given.walled and script.how == FILE and not script.files:
         return f"{_CONTAINER} {' '.join(['-', *map(shlex.quote, options)])} <{script.argument}"
     named = [] if given.script is None else [script.argument if given.script == "-" else shell_path(given.script)]
@@ -46,11 +46,11 @@ def one_run(
     versions: Mapping[str, str] | None = None,
     added: bool = False,
 ) -> str:
-    """Return the commands for one run in the configuration of `runs`: with these tools, and with any CPython.
+    """Return shell commands for one run in the configuration of `runs`: with `./twins`, and with uv and any CPython.
 
     Args:
-        versions: the packages that the script imports, for readers of the issue who do not have these tools.
-        added: True if some of them are not the twin's own.
+        versions: versions of the packages that the script imports, for the command with uv.
+        added: True if packages were installed for the script.
     """
     config = CONFIGURATIONS.get(runs.config)
     if config is None:
@@ -79,7 +79,7 @@ def one_run(
 
 
 def _what(script: Script) -> str | None:
-    """Return how Python starts the script; None if it does not, as of a notebook or an archive."""
+    """Return the command that starts the script with Python; None for notebooks and archives."""
     arguments = [shlex.quote(each) for each in script.arguments]
     if not script.path or script.left_out or script.path.endswith((".ipynb", ".zip")):
         return None

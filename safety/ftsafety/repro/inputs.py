@@ -1,4 +1,4 @@
-"""From what the command line names to the script: a file, a module of a folder, a notebook, an archive.
+"""Reading the script that the command line names: a file, a module of a folder, a notebook or an archive.
 
 Everything is untrusted. Links, devices, FIFOs and paths that leave their folder are refused, and sizes are limited
 while reading. Standard library only, for Python 3.9: ftsafety.repro.arguments imports this file.
@@ -20,7 +20,7 @@ from ftsafety.repro.script import FILE, MODULE, TESTS, Script, relative
 KIB = 1024
 LARGEST_SCRIPT = 1024 * KIB
 LARGEST_FOLDER, LARGEST_SENT = 64 * KIB * KIB, 8 * KIB * KIB
-"""Bytes of all files together: natively, and sent to a container."""
+"""Limits for all files together, in bytes: natively, and sent to a container."""
 MOST_FILES = 2000
 LEFT_OUT = ("__pycache__", "node_modules")
 """Folders that no script needs; those with a leading dot are left out too."""
@@ -34,14 +34,14 @@ class UsageError(Exception):
 
 
 class Files:
-    """Files by path, within limits. Owned by one thread."""
+    """Files by path, limited in number and size. Owned by one thread."""
 
     def __init__(self, most: int):
         self.found: dict[str, bytes] = {}
         self._left, self._most = most, most
 
     def add(self, name: str, content: bytes) -> None:
-        """Add a file; raises UsageError if its name is impossible or there are too many or too large files."""
+        """Add a file; raises UsageError if its name is invalid or taken, or if a limit is exceeded."""
         try:
             name = relative(name)
         except ValueError as error:
@@ -60,7 +60,7 @@ class Files:
         return UsageError(f"the files have more than {self._most // KIB // KIB} MiB; name those that the script needs")
 
     def add_path(self, path: str) -> None:
-        """Add a file, or a folder with everything in it, under its own name."""
+        """Add the file or folder at *path* under its own name. Hidden folders and LEFT_OUT are skipped."""
         where = Path(path)
         if not where.is_dir() or where.is_symlink():
             self.add(where.name, read(path, self._left, self.too_large()))
@@ -128,7 +128,7 @@ def read(path: str, most: int, too_large: UsageError) -> bytes:
 
 
 def read_script(path: str, walled: bool) -> bytes:
-    """Read the source of a script ("-" is standard input); raises UsageError if it cannot be run."""
+    """Read the source of the script at *path* ("-" is standard input); raises UsageError if this cannot be a script."""
     too_long = UsageError(f"{path} has more than {LARGEST_SCRIPT // KIB} KiB: a reproducer is a short script")
     if ADDRESS.match(path):
         raise UsageError(
@@ -153,7 +153,7 @@ def read_script(path: str, walled: bool) -> bytes:
 
 
 def checked(path: str, source: bytes) -> bytes:
-    """Return the source of a script; raises UsageError if it is none."""
+    """Return *source*; raises UsageError if it is empty or binary."""
     if b"\0" in source:
         raise UsageError(f"{path} is no Python source (it holds null bytes)")
     if not source.strip():
@@ -172,10 +172,12 @@ def load(
     """Return the script that a command line names; raises UsageError.
 
     Args:
-        path: a script, a notebook, a .zip, "-" for standard input; with `module` the folder that holds its package.
+        path: a script, a notebook, a .zip or "-" (standard input). With `module`: the folder that holds the package.
         module: the dotted name of a module to run.
         beside: files and folders to put next to the script.
-        stdin: the file that the script reads as its standard input.
+        arguments: the script's command-line arguments.
+        stdin: the file that becomes the script's standard input.
+        walled: True if the script is sent to a container, which has a lower limit for all files together.
     """
     for each in filter(None, (path, module)):
         if not each.isprintable():
@@ -218,7 +220,7 @@ def load(
 
 
 def top_level(folder: str, module: str) -> str:
-    """Return the path of the package, or of the file, that a dotted name begins with; raises UsageError."""
+    """Return the path of the top-level package or file of *module* in *folder*; raises UsageError."""
     if not all(part.isidentifier() for part in module.split(".")):
         raise UsageError(f"-m {module}: that is no name of a module, such as package.module")
     top = os.path.join(folder, module.split(".")[0])
@@ -229,7 +231,7 @@ def top_level(folder: str, module: str) -> str:
 
 
 def module_file(module: str, files: dict[str, bytes]) -> str:
-    """Return the path of a module's file; raises UsageError."""
+    """Return the path in *files* of a module, or of a package's __main__; raises UsageError."""
     name = module.replace(".", "/")
     for candidate in (f"{name}.py", f"{name}/__main__.py"):
         if candidate in files:
@@ -238,7 +240,10 @@ def module_file(module: str, files: dict[str, bytes]) -> str:
 
 
 def script_of_archive(path: str, files: dict[str, bytes]) -> str:
-    """Return the script of an archive: its __main__.py, or the only one at its highest level; raises UsageError."""
+    """Return the path of the script to run in an archive: the topmost __main__.py, else the only topmost script.
+
+    Raises UsageError if there is no such script, or more than one.
+    """
     scripts = [name for name in files if name.endswith((".py", ".ipynb"))]
     level = min((name.count("/") for name in scripts), default=0)
     highest = [name for name in scripts if name.count("/") == level]

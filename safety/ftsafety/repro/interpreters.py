@@ -1,4 +1,4 @@
-"""Further interpreters (--interpreter), each a column of its own: another series, a debug build, ..."""
+"""Further interpreters (--interpreter), such as another series or a debug build. Each is a row in the report."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ SECONDS = 60.0
 
 
 class Interpreter(LocalScripts):
-    """Interpreter that is no twin: it has the packages that it has."""
+    """Interpreter of --interpreter. Unlike a twin, it need not have the locked packages."""
 
     def describe(self) -> dict:
-        """Return its version, build and packages; raises TwinError."""
+        """Return the interpreter's version, build and packages; raises TwinError."""
         line = [self.name, "-P", "-c", DESCRIBE]
         try:
             done = supervise(line, b"", child_environment(), self._watch, SECONDS)
@@ -48,7 +48,7 @@ def connect(path: str, interruption: Interruption) -> Interpreter:
 
 
 def label(description: dict, taken: Collection[str]) -> str:
-    """Return the name of an interpreter's column: its version, "t" if it is free-threaded, "d" for a debug build."""
+    """Return a name for the report, not in *taken*: version, "t" if free-threaded, "d" for a debug build."""
     python = description["interpreter"]
     free = "t" if python["twin"] == "ft" else ""
     name = python["version"] + free + ("d" if "--with-pydebug" in python["config_args"] else "")

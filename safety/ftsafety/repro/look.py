@@ -1,4 +1,4 @@
-"""What is worth a look though nothing failed: output that differs, exceptions that nothing caught, time and memory."""
+"""Remarks on runs that did not fail: different output, uncaught exceptions, differences in time and memory."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ Lines = tuple[str, ...]
 
 
 def observations(runs: Mapping[str, Runs]) -> list[str]:
-    """Return remarks on the runs that did not fail, and on what went wrong without being a failure."""
+    """Return all remarks on the runs, each as one sentence."""
     return [*_noticed(runs), *_output(runs), *_differences(runs)]
 
 
 def seconds(runs: Runs) -> float | None:
-    """Return the median time of the runs that did not fail; None if all failed."""
+    """Return the median time of the successful runs, in seconds; None if there are none."""
     return statistics.median([each.seconds for each in _sound(runs)] or [-1.0]) if _sound(runs) else None
 
 
 def memory(runs: Runs) -> float | None:
-    """Return the median of the peaks of memory, in bytes, of the runs that did not fail; None if all failed."""
+    """Return the median peak memory of the successful runs, in bytes; None if there are none."""
     return statistics.median([each.memory for each in _sound(runs)]) if _sound(runs) else None
 
 
@@ -39,7 +39,7 @@ def _sound(runs: Runs) -> list[Outcome]:
 
 
 def _noticed(runs: Mapping[str, Runs]) -> Iterator[str]:
-    """Yield each exception that nothing caught, with the number of runs that showed it."""
+    """Yield each entry of Outcome.noticed, with the number of runs that have it."""
     found: dict[str, Counter[str]] = {}
     for config, each in runs.items():
         for outcome in each.outcomes:
@@ -53,7 +53,7 @@ def _noticed(runs: Mapping[str, Runs]) -> Iterator[str]:
 
 
 def _output(runs: Mapping[str, Runs]) -> Iterator[str]:
-    """Yield how standard output differs between configurations, or from run to run."""
+    """Yield sentences about standard output that differs between configurations, or from run to run."""
     outputs = {config: Counter(map(lines_of, _sound(each))) for config, each in runs.items() if _sound(each)}
     if len({lines for each in outputs.values() for lines in each}) < 2:
         return
@@ -73,18 +73,18 @@ def _output(runs: Mapping[str, Runs]) -> Iterator[str]:
 
 
 def lines_of(outcome: Outcome) -> Lines:
-    """Return the lines of a run's output in any order, without addresses of objects and durations."""
+    """Return the lines of a run's stdout, sorted, with addresses of objects and durations replaced by "..."."""
     return tuple(sorted(VARYING.sub("...", outcome.stdout).splitlines()))
 
 
 def _line(lines: Lines, others: Lines) -> str:
-    """Return the first line that the others do not have, quoted."""
+    """Return the first of *lines* that is not in *others*, as Markdown code."""
     first = next((line for line in lines if line not in others), None)
     return f"`{first[:100]}`" if first is not None else "fewer lines"
 
 
 def _differences(runs: Mapping[str, Runs]) -> Iterator[str]:
-    """Yield where time or memory differs by more than a factor of two from that of the build with the GIL."""
+    """Yield a sentence for each configuration whose time or memory differs more than twofold from that with the GIL."""
     measures: tuple[tuple[str, Callable[[Runs], float | None], float, Callable[[float], str]], ...] = (
         ("time", seconds, LEAST_SECONDS, in_seconds),
         ("memory", memory, LEAST_BYTES, in_mib),
@@ -104,10 +104,10 @@ def _differences(runs: Mapping[str, Runs]) -> Iterator[str]:
 
 
 def in_seconds(value: float) -> str:
-    """Return a time with its unit."""
+    """Return seconds with the unit: "1.25 s"."""
     return f"{value:.2f} s"
 
 
 def in_mib(value: float) -> str:
-    """Return bytes in MiB."""
+    """Return bytes as MiB, with the unit: "128 MiB"."""
     return f"{value / MIB:.0f} MiB"

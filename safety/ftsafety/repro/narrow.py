@@ -15,7 +15,7 @@ GDB_TRIES = 5
 
 
 def runs_needed(failures: int, runs: int) -> int:
-    """Return the number of runs that show a failure of this rate with 95% probability."""
+    """Return the number of runs after which at least one has failed with 95% probability, at this failure rate."""
     share = failures / runs
     if share >= 1:
         return FEWEST_RUNS
@@ -23,7 +23,12 @@ def runs_needed(failures: int, runs: int) -> int:
 
 
 def shrink_threads(campaign: Campaign, seen: Runs, threads: int, repeat: int) -> str:
-    """Find the smallest number of threads that still fails in the configuration of `seen`; return it as Markdown."""
+    """Find the smallest number of threads with which the script still fails; return the result as Markdown.
+
+    Args:
+        seen: the failing runs, made with `threads` threads.
+        repeat: least number of runs for each number of threads.
+    """
     # Fewer threads meet more rarely, so no fewer runs than each configuration was to have.
     repeat = max(repeat, runs_needed(seen.failures, seen.counted))
     tried: dict[int, Runs] = {}
@@ -55,7 +60,10 @@ def shrink_threads(campaign: Campaign, seen: Runs, threads: int, repeat: int) ->
 
 
 def native_stack(campaign: Campaign, seen: Runs, threads: int) -> str | None:
-    """Return the C stack of a crash, from gdb; None if there is no gdb, no crash, or none under gdb."""
+    """Run the script under gdb and return the C stack of its crash.
+
+    Returns None without gdb, if no run of `seen` crashed, or if no run under gdb crashes.
+    """
     gdb = shutil.which("gdb")
     twin = campaign.twins[twin_of(seen.config)]
     if gdb is None or twin.python is None or not any(outcome.kind == Kind.SIGNAL for outcome in seen.outcomes):

@@ -1,4 +1,4 @@
-"""The Python of a notebook: its cells in order, without what only IPython understands.
+"""Conversion of a notebook into a Python script: its code cells in order, without IPython's magics and ! commands.
 
 Standard library only, for Python 3.9: ftsafety.repro.arguments imports this file.
 """
@@ -21,7 +21,7 @@ class NotebookError(Exception):
 
 
 def python_of_notebook(source: bytes) -> tuple[bytes, tuple[str, ...]]:
-    """Return the Python source of a notebook's code cells, and the lines that were left out; raises NotebookError."""
+    """Return (Python source of the code cells, IPython lines that were left out); raises NotebookError."""
     try:
         found = json.loads(source)
         language = found["metadata"].get("language_info", {}).get("name", "python")
@@ -42,12 +42,12 @@ def _text(source: object) -> str:
 
 
 def is_percent_script(source: bytes) -> bool:
-    """True for a script of cells (`# %%`) with lines that only IPython understands."""
+    """True if *source* is a script with cell marks (`# %%`) and IPython lines, such as `%time` or `!ls`."""
     return bool(MARK.search(source) and MAGIC.search(source))
 
 
 def python_of_percent_script(source: bytes) -> tuple[bytes, tuple[str, ...]]:
-    """Return a script of cells without the lines that only IPython understands, and these lines."""
+    """Return (Python source of a script with cell marks, IPython lines that were left out)."""
     parts = re.split(r"^# ?%%.*\n", source.decode(errors="surrogateescape"), flags=re.MULTILINE)
     return _joined([part for part in parts if part.strip()])
 
@@ -81,7 +81,7 @@ def _compiles(source: str) -> bool:
 
 
 def _line(line: str, left_out: list[str]) -> str:
-    """Return a line as Python; what only IPython understands becomes a comment."""
+    """Return *line* as Python: an IPython line becomes a comment and is added to *left_out*."""
     match = LINE.match(line)
     if match is None or line.lstrip().startswith("#"):
         return line

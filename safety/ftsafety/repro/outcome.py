@@ -1,4 +1,4 @@
-"""How a run ended."""
+"""Outcomes of runs, and their kinds and failure signatures."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ftrun.protocol import conforms
 
 
 class Kind(enum.StrEnum):
-    """How a run ended."""
+    """Kind of outcome of a run. The values are shown in reports."""
 
     OK = "ok"
     WRONG = "wrong result"
@@ -29,16 +29,16 @@ class Kind(enum.StrEnum):
 
     @property
     def judged(self) -> bool:
-        """True if the run counts in its configuration, as a failure or a success."""
+        """True if the run is a success or a failure. Others (a limit, a blocked run, ...) do not count."""
         return self is Kind.OK or self.failed
 
 
 SEVERITY = (Kind.WRONG, Kind.EXCEPTION, Kind.HANG, Kind.SIGNAL)
-"""Failures, from the mildest. A run that ends with one cannot show a milder one any more."""
+"""Kinds of failure, from the mildest. A run that ends with one of them cannot show a milder one later."""
 
 
 class Signature(NamedTuple):
-    """What a failure looks like. Failures of one signature are taken to be the same bug."""
+    """Signature of a failure: kind, name and place. Failures with equal signatures are treated as the same bug."""
 
     kind: str
     what: str
@@ -48,7 +48,7 @@ class Signature(NamedTuple):
 
 
 class Stopper(NamedTuple):
-    """Why a run may have ended before the script got to its bug (ftsafety.repro.blocked)."""
+    """Reason why a run may have been blocked (ftsafety.repro.blocked): the cause, and what is missing or wrong."""
 
     cause: str
     about: str
@@ -59,7 +59,7 @@ MOST_MODULES, LONGEST_NAME, MOST_NOTES, LONGEST_LINE, LONGEST_TEXT = 2000, 100, 
 
 @dataclass
 class Outcome:
-    """The outcome of one run. Its texts are printable, whatever the script wrote."""
+    """Outcome of one run. All strings are printable, whatever the script wrote."""
 
     kind: Kind
     detail: str
@@ -73,12 +73,12 @@ class Outcome:
     """Top-level modules that the script has imported; empty if there was no orderly end."""
     notes: tuple[str, ...] = ()
     signatures: tuple[Signature, ...] = ()
-    """Every failure that the run showed: what ended it is the first."""
+    """The signatures of all failures in the run. The first is the failure that ended the run."""
     stopper: Stopper | None = None
     memory: int = 0
-    """Most bytes in memory, as far as it was seen."""
+    """Peak memory in bytes, as far as it was measured."""
     noticed: tuple[str, ...] = ()
-    """What went wrong without being a failure, such as an exception in a destructor."""
+    """Exceptions that do not count as failures, such as one in a destructor."""
 
     def as_json(self) -> dict:
         return {**asdict(self), "kind": self.kind.value, "stopper": list(self.stopper or ())}
@@ -96,11 +96,11 @@ FORM = {
     "memory": int,
     "noticed": [str],
 }
-"""The form of `as_json` (ftrun.protocol.conforms)."""
+"""The schema of `as_json`, for ftrun.protocol.conforms."""
 
 
 def from_json(values: dict) -> Outcome:
-    """Return the Outcome that `as_json` was called on, cut to a bounded size; raises ValueError for other *values*."""
+    """Return the Outcome from the result of `as_json`, with long strings cut; raises ValueError if it is invalid."""
     if not conforms(values, FORM) or not _whole(values):
         raise ValueError("not an outcome")
     stopper = [text[:LONGEST_LINE] for text in values["stopper"]]

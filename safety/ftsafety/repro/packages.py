@@ -1,4 +1,4 @@
-"""Packages that a script names and the twins lack: the same versions for each interpreter, where that is possible."""
+"""Installation of packages that a script requires and the twins lack: the same versions for all, where possible."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ NEXT_SERIES = "3.14"
 
 @dataclass
 class Packages:
-    """What was added for the script. Owned by one thread."""
+    """Packages that were installed for the script, and interpreters that cannot have them. Owned by one thread."""
 
     added: dict[str, dict[str, str]] = field(default_factory=dict)
     """Versions by normalised name, by twin."""
     missing: dict[str, str] = field(default_factory=dict)
-    """Why a twin cannot run the script."""
+    """Reasons why twins cannot run the script, by twin."""
     remarks: list[str] = field(default_factory=list)
 
 
 class Adder:
-    """Installation of a script's packages for several interpreters. Owned by one thread."""
+    """Installer of a script's packages for several interpreters. Owned by one thread."""
 
     def __init__(
         self,
@@ -40,13 +40,20 @@ class Adder:
         interruption: Interruption,
         note: Callable[[str], None],
     ):
-        """*installed*: versions by normalised name, by twin. *work*: a folder for what is installed."""
+        """Prepare the installation.
+
+        Args:
+            installed: by twin, the versions of the twin's own packages by normalised name.
+            work: the folder for the packages to install.
+            cache: the folder for uv and its cache; *work* by default.
+            note: called with a line of progress.
+        """
         self._twins, self._installed, self._work, self._cache = twins, installed, work, cache or work
         self._interruption, self._note = interruption, note
         self._number = 0
 
     def add(self, wanted: Sequence[str]) -> Packages:
-        """Add what the twins lack of these requirements; raises Interrupted."""
+        """Install the packages of *wanted* that the twins lack; raises Interrupted."""
         result = Packages()
         names = list(self._twins)
         for name in [each for each in names if not isinstance(self._twins[each], LocalScripts)]:
@@ -78,7 +85,10 @@ class Adder:
         return result
 
     def _install(self, name: str, wanted: Sequence[str], pins: Mapping[str, str]) -> dict[str, str]:
-        """Install for one interpreter, with these versions; return what was added. Raises OverlayError."""
+        """Install the packages for the twin *name*, with the versions *pins*; return the installed versions by name.
+
+        Raises OverlayError.
+        """
         twin, self._number = self._twins[name], self._number + 1
         assert isinstance(twin, LocalScripts)
         folder = self._work / f"{name}-{self._number}"
@@ -89,7 +99,7 @@ class Adder:
         return {normalise(pin.partition("==")[0]): pin.partition("==")[2] for pin in found}
 
     def _words(self, name: str, wanted: Sequence[str], why: str) -> str:
-        """Return a resolver's reason in a few words, if it is the usual one."""
+        """Return the resolver's error *why*, shortened if its reason is a missing wheel."""
         match = NO_WHEEL.search(why)
         if match is None:
             return why

@@ -1,4 +1,4 @@
-"""The sentences of a verdict, and of what qualifies it."""
+"""The sentences of a report: the verdict, and remarks that qualify it."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def sentence(verdict: Verdict, runs: Mapping[str, Runs]) -> str:
 
 
 def remarks(verdict: Verdict, runs: Mapping[str, Runs]) -> Iterator[str]:
-    """Yield sentences that qualify the verdict: what was not run, or does not count, and why."""
+    """Yield sentences that qualify the verdict: further failures, runs that are missing or do not count, and why."""
     for finding in verdict.besides:
         assert finding.signature is not None
         p = "" if finding.p is None else f" (p = {finding.p:.2g})"
@@ -88,7 +88,7 @@ def remarks(verdict: Verdict, runs: Mapping[str, Runs]) -> Iterator[str]:
 
 
 def others(runs: Mapping[str, Runs]) -> Iterator[str]:
-    """Yield what the interpreters of --interpreter did, on which the verdict does not rest."""
+    """Yield a sentence on each interpreter of --interpreter. The verdict does not consider these."""
     for config, each in runs.items():
         if config not in CONFIGURATIONS and each.outcomes:
             yield f"{config}: {each.failures} of {each.counted} runs failed."
@@ -118,7 +118,7 @@ def _where(finding: Finding, verdict: Verdict) -> str:
 
 
 def _more_often(verdict: Verdict) -> Iterator[str]:
-    """Yield whether a script that fails everywhere fails more often without the GIL."""
+    """Yield a sentence if a script that fails everywhere fails significantly more or less often without the GIL."""
     assert verdict.main is not None or not verdict.judged
     configs = [config for config in verdict.judged if config != "ft"]
     if verdict.main is None or "ft" not in verdict.judged or not configs:
@@ -136,7 +136,7 @@ def _were(configs: Iterable[str]) -> str:
 
 
 def _why_not(runs: Mapping[str, Runs], configs: Iterable[str]) -> str:
-    """Return why these configurations tell nothing: each reason once."""
+    """Return the reasons why runs of these configurations are missing or do not count, each with its configurations."""
     found: dict[str, list[str]] = {}
     for config in configs:
         details = (outcome.detail for outcome in runs[config].outcomes if not outcome.kind.judged)

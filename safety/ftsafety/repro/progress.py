@@ -23,12 +23,12 @@ class Progress:
         self._title = None
 
     def note(self, text: str) -> None:
-        """Print a permanent line. Line breaks are escaped, so that a script cannot imitate a message of repro."""
+        """Print a line that stays. Line breaks become spaces, so that a script cannot imitate a message of repro."""
         self.close()
         self._write(one_line(text) + "\n")
 
     def update(self, title: str, done: int, of: int, config: str, outcome: Outcome | None) -> None:
-        """Show that a run starts (`outcome` is None) or has ended."""
+        """Show that a run in *config* starts (*outcome* is None) or has ended. *done* of *of* rounds are complete."""
         if title != self._title:
             self._title, self._counts = title, {}
         if outcome is not None:

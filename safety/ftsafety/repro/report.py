@@ -1,4 +1,4 @@
-"""The report in Markdown: everything that an issue about thread safety needs."""
+"""The report of repro, as Markdown to paste into an issue."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LONGEST_SAMPLE = 800
 
 
 def excerpt(text: str, most: int = LONGEST_EXCERPT) -> str:
-    """Return the start and the end of a long text."""
+    """Return *text*; if it is longer than *most* characters, only its start and its end."""
     if len(text) <= most:
         return text
     half = most // 2
@@ -32,12 +32,12 @@ def excerpt(text: str, most: int = LONGEST_EXCERPT) -> str:
 
 
 def one_line(text: str) -> str:
-    """Return the start of any text as Markdown that can stand in a sentence."""
+    """Return the first 300 characters of *text* as one line of Markdown."""
     return markdown(text[:300])
 
 
 def table(runs: Mapping[str, Runs]) -> str:
-    """Return the table of runs and outcomes by configuration, with failure rates."""
+    """Return a table with a row for each configuration: numbers of runs by outcome, and failure rate."""
     seen = {outcome.kind for each in runs.values() for outcome in each.outcomes}
     present = [kind for kind in Kind if kind == Kind.OK or kind in seen]
     rows = [["configuration", "runs", *present, "failure rate (95% interval)"]]
@@ -50,7 +50,7 @@ def table(runs: Mapping[str, Runs]) -> str:
 
 
 def details(runs: Mapping[str, Runs]) -> str:
-    """Return each failure and note once, with its number, by configuration."""
+    """Return a list of the most frequent failures and notes of each configuration, with their counts."""
     lines = []
     for config, each in runs.items():
         places = Counter(one for o in each.outcomes for one in signatures_of(o) if one.place)
@@ -65,7 +65,7 @@ def details(runs: Mapping[str, Runs]) -> str:
 
 
 def measured(runs: Mapping[str, Runs]) -> str:
-    """Return the table of times and peaks of memory, and a sample of each configuration's output."""
+    """Return a table of median times and peak memory, and one run's output for each configuration."""
     rows = ["| configuration | median time | peak memory |", "|---|---:|---:|"]
     samples: dict[str, list[str]] = {}
     for config, each in runs.items():
@@ -81,7 +81,7 @@ def measured(runs: Mapping[str, Runs]) -> str:
 
 
 def first_failure(config: str, number: int, outcome: Outcome) -> str:
-    """Return the section of the first failure, with its traceback, stacks or output."""
+    """Return the section on the first failure: its stacks, stderr and stdout."""
     parts = [f"## First failure: `{config}`, run {number}: {outcome.kind}", one_line(outcome.detail)]
     if outcome.stacks.strip():
         when = "at the signal" if outcome.kind == Kind.SIGNAL else "at the time limit"
@@ -94,9 +94,9 @@ def first_failure(config: str, number: int, outcome: Outcome) -> str:
 
 
 def chosen_failure(runs: Mapping[str, Runs], finding: Finding | None = None) -> tuple[str, int, Outcome] | None:
-    """Return the first failure, without the GIL if there is one, as (configuration, number from 1, outcome).
+    """Return the first failure as (configuration, number of the run from 1, outcome), or None.
 
-    With a *finding* of one signature, the failure has that signature.
+    Failures without the GIL are preferred. If *finding* has a signature, only failures with this signature count.
     """
     wanted = finding.signature if finding else None
     for config in reversed([config for config in (*CONFIGURATIONS, *runs) if config in runs]):
@@ -110,7 +110,11 @@ def chosen_failure(runs: Mapping[str, Runs], finding: Finding | None = None) -> 
 def packages_that_ran(
     descriptions: Mapping[str, dict], runs: Mapping[str, Runs], added: Mapping[str, Mapping[str, str]]
 ) -> dict[str, dict[str, str]]:
-    """Return the versions of the packages that the script imported, by twin. *added*: those of the script itself."""
+    """Return the versions of the packages that the script imported, by twin.
+
+    Args:
+        added: by twin, versions of the packages that were installed for the script.
+    """
     owners = importlib.metadata.packages_distributions()  # both twins have the same ones as this process
     # Of all configurations: a run that crashed could not say what it had imported.
     modules = {module for each in runs.values() for outcome in each.outcomes for module in outcome.modules}
@@ -125,7 +129,7 @@ def packages_that_ran(
 
 
 def interpreter(described: dict) -> str:
-    """Return the name of an interpreter: version, patches, build and compiler."""
+    """Return the description of an interpreter in words: version, number of patches, build and compiler."""
     python = described["interpreter"]
     fixes = python.get("upstream_fixes", 0)
     patched = f" with {fixes} upstream fixes" if fixes else ""
@@ -138,7 +142,7 @@ def environment(
     walls: bool,
     added: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
 ) -> str:
-    """Return the list of interpreters, packages, and the machine."""
+    """Return a Markdown list of the interpreters, the imported packages and the machine. *walls*: run in containers."""
     lines = [f"- {twin}: {one_line(interpreter(found))}" for twin, found in descriptions.items()]
     found = next(iter(descriptions.values()))
     ran = packages_that_ran(descriptions, runs, added)
@@ -176,11 +180,15 @@ def render(
     more: Sequence[str] = (),
     added: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
 ) -> str:
-    """Return the whole report: with the commands for all runs and a `single` one, and (title, Markdown) `sections`.
+    """Return the whole report.
 
     Args:
+        command: shell command that repeats all runs.
+        single: shell commands for a single run.
+        walls: True if the script ran in containers.
+        sections: further sections, as (title, Markdown).
         more: further remarks on the verdict.
-        added: versions of packages that were added for the script, by twin.
+        added: by twin, versions of the packages that were installed for the script.
     """
     parts = [f"# Reproducer: `{terminal(script.title.replace('`', ''))}`", f"**{markdown(sentence(verdict, runs))}**"]
     said = [*remarks(verdict, runs), *others(runs), *more]

@@ -1,4 +1,4 @@
-"""One run of a script, as a plain record: for an interpreter here, or sent to a server."""
+"""The request for one run of a script. It is carried out here, or sent to a server as JSON."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ MIB = 1024 * 1024
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of one run, over all of its processes unless said otherwise.
+    """Limits of one run, for all of its processes together.
 
-    ftsafety.repro.watch measures the whole tree. The kernel enforces RLIMIT_FSIZE alone for each process. RLIMIT_DATA
-    and RLIMIT_AS count addresses, of which a free-threaded build reserves far more than it uses, 64 MiB or more for
-    each thread: a script would fail in that build alone. RLIMIT_NPROC counts everything that the user runs anywhere,
-    and does not bind root.
+    ftsafety.repro.watch measures the whole process tree. Of the kernel's limits for single processes, only
+    RLIMIT_FSIZE is used:
+
+    - RLIMIT_DATA and RLIMIT_AS count addresses. A free-threaded build reserves far more of them than it uses, 64 MiB
+      or more for each thread, so a script would fail in that build only.
+    - RLIMIT_NPROC counts all processes of the user, and does not bind root.
     """
 
     timeout: float = 60.0
@@ -26,14 +28,14 @@ class Limits:
     """Bytes in memory, of all processes together."""
     processes: int = 128
     disk: int = 1024 * MIB
-    """Bytes in the scratch folder; any one file may have half of them."""
+    """Bytes in the scratch folder. A single file may have half of this."""
     output: int = 64 * MIB
     """Bytes on stdout and stderr together."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """One run of a script in a configuration."""
+    """Request for one run of a script in a configuration."""
 
     config: str
     script: Script
@@ -53,7 +55,7 @@ class Request:
 
     @classmethod
     def from_json(cls, values: dict) -> Request:
-        """Return the request that `as_json` described; raises KeyError, TypeError or ValueError for anything else."""
+        """Return the request from the result of `as_json`; raises KeyError, TypeError or ValueError if invalid."""
         if values["config"] not in CONFIGURATIONS:
             raise ValueError(f"unknown configuration {values['config']!r}")
         script, limits = Script.from_json(values["script"]), Limits(**values["limits"])

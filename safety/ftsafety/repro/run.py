@@ -69,13 +69,18 @@ def run(
     overlay: str | None = None,
     wrapper: Sequence[str] = (),
 ) -> Outcome:
-    """Run a script once with *python*; nothing is left of it, in processes or on disk. Raises Stopped by *others*.
+    """Run a script once with *python* and return its outcome. Its processes and its scratch folder are then gone.
 
     Args:
-        user: the user id to run it under, which owns nothing else in this container. Without, a script can leave files
-            outside of its scratch folder. Raises OSError if the files that it left cannot be deleted.
-        overlay: a folder of packages that come before the twin's own.
+        others: descriptors and callbacks; a callback that returns True ends the run.
+        user: the user id that the script runs under; nothing else in this container may use it. All files of this user
+            are deleted afterwards. Without a user id, files outside of the scratch folder remain.
+        overlay: a folder of packages that come before the twin's own on the path.
         wrapper: a command that runs the interpreter, such as a debugger.
+
+    Raises:
+        ftrun.loop.Stopped: a callback of *others* ended the run.
+        OSError: files or processes of *user* remain.
     """
     scratch = Path(tempfile.mkdtemp(prefix="ft-repro-")).resolve()  # as stacks name it
     try:
@@ -118,7 +123,7 @@ def run(
 
 
 def _write(folder: Path, files: Iterable[tuple[str, bytes]]) -> None:
-    """Write files that the script can only read, in folders to which it can add nothing."""
+    """Write files into *folder*. The files, and the folders made for them, are read-only for the script."""
     made: set[Path] = set()
     for name, content in files:
         path = folder / name
@@ -131,7 +136,7 @@ def _write(folder: Path, files: Iterable[tuple[str, bytes]]) -> None:
 
 
 def _remove(directory: Path) -> None:
-    """Delete a folder, even if the script has taken the permission to do so."""
+    """Delete a folder, even if the script has removed write permissions in it."""
 
     def allow(function, path, _error) -> None:
         with contextlib.suppress(OSError):
@@ -144,10 +149,10 @@ def _remove(directory: Path) -> None:
 
 
 def clear(user: int, scratch: Path) -> None:
-    """End all processes of `user`; delete the scratch folder, and what they left in SHARED and in System V's memory.
+    """Kill all processes of `user`; delete the scratch folder, and the user's files in SHARED and System V IPC objects.
 
-    The user's own process does it: the supervisor cannot reach into other users' folders. Raises OSError if something
-    is left.
+    A process of this user does the work, since the supervisor has no access to other users' folders. Raises OSError if
+    something remains.
     """
     try:
         subprocess.run(

@@ -2,10 +2,14 @@
 
     runner.py SPECIFICATION        (one JSON object)
 
-faulthandler writes stacks into one pipe. A second pipe gets messages, one JSON object a line: the script began; each
-exception that ended it or one of its threads; an exception of a future that nothing asked for; at the very end the
-GIL's state, the imported modules and the peak of memory. The script gets a fresh module ``__main__``, its own folder
-first on ``sys.path``, and its arguments.
+faulthandler writes stacks into one pipe. A second pipe gets messages, one JSON object a line:
+
+- at the start of the script;
+- for each exception that ended the script or one of its threads;
+- for each future's exception that the script never read;
+- at the end: the GIL's state, the imported modules and the peak memory.
+
+The script gets a fresh module ``__main__``, its own folder first on ``sys.path``, and its arguments.
 """
 
 import _thread
@@ -108,7 +112,7 @@ START = {"file": run_file, "module": run_module, "tests": run_tests}
 
 
 class Tests:
-    """Plugin of pytest that reports the exceptions of tests."""
+    """Plugin for pytest that sends the exceptions of failed tests to the supervisor."""
 
     def __init__(self, told):
         self._told = told
@@ -119,7 +123,7 @@ class Tests:
 
 
 class Told:
-    """The messages to the program that judges the script."""
+    """Sender of messages to the supervisor, the process that judges the script."""
 
     def __init__(self, pipe: int, folder: str):
         self.folder = folder
@@ -172,7 +176,7 @@ class Told:
         self.say(kind=type(error).__name__, exception=text, thread=thread, place=place, cause=cause, what=what)
 
     def future(self, error) -> list:
-        """Return a record of a future's exception: [True if it was asked for, its description]."""
+        """Record an exception of a future; return the record, [True once the script has read it, description]."""
         record = [False, f"{describe(error)}{' at ' * bool(self._place(error))}{self._place(error)}"]
         if len(self._futures) < MOST_TOLD:
             self._futures.append(record)
@@ -191,7 +195,7 @@ class Told:
         return isinstance(name, str) and name.startswith(self.folder + os.sep)
 
     def _place(self, error) -> str:
-        """Return the innermost place in the script's folder, else the innermost of all."""
+        """Return "FILE:LINE in FUNCTION" of the innermost frame in the script's folder, else of the innermost frame."""
         frames = self._frames(error)
         inside = [each for each in frames if self._own(each.tb_frame.f_code.co_filename)] or frames
         if not inside:
@@ -202,7 +206,10 @@ class Told:
         return f"{short}:{inside[-1].tb_lineno} in {code.co_name}"
 
     def _cause(self, error) -> tuple:
-        """Return why the script could not get to its bug, as (cause, what it is about); empty if it could."""
+        """Return (cause, detail) if *error* ended the script before threads could race, such as ("module", "h5py").
+
+        Returns empty strings for other errors.
+        """
         if isinstance(error, ModuleNotFoundError) and error.name:
             missing = error.name.partition(".")[0]
             if missing not in sys.modules and importlib.machinery.PathFinder.find_spec(missing) is None:
@@ -234,7 +241,10 @@ class Told:
 
 
 def guard_of(path: str, line: int, error) -> tuple:
-    """Return the guard (cause, its test) that the statement at a line belongs to, if it is one."""
+    """Return (cause, source of the test) if the statement at *line* belongs to a guard, else empty strings.
+
+    A guard is a test that ends the script, for example if the GIL is on or arguments are missing.
+    """
     with open(path, "rb") as file:
         tree = ast.parse(file.read())
     known = {cause: set(names) for cause, names in GUARDS.items()}
@@ -264,7 +274,7 @@ def guard_of(path: str, line: int, error) -> tuple:
 
 
 def ends(node, line: int, error) -> bool:
-    """True if the error is an exit, or a `raise` at this line directly below a statement."""
+    """True if *error* is a SystemExit, or if *line* is a `raise` directly in a branch of the `if` statement *node*."""
     raised = [each for each in [*node.body, *node.orelse] if isinstance(each, ast.Raise)]
     return isinstance(error, SystemExit) or any(each.lineno <= line <= (each.end_lineno or line) for each in raised)
 
@@ -279,7 +289,7 @@ def mentions(node, names: set) -> bool:
 
 
 def watch_threads(told: Told) -> None:
-    """Note the start of the first thread."""
+    """Set `told.raced` when the script first starts a thread or forks."""
     originals: list = []
 
     def watched(original):
@@ -301,10 +311,10 @@ def watch_threads(told: Told) -> None:
 
 
 def watch_futures(told: Told) -> None:
-    """Note the exceptions of futures, and whether anything reads them: when the script imports concurrent.futures."""
+    """Record exceptions of futures, and if the script reads them. Takes effect when it imports concurrent.futures."""
 
     class Exceptions:
-        """Descriptor in the place of Future._exception. A wrapper of Future.result would be in each traceback."""
+        """Descriptor that replaces Future._exception. A wrapper of Future.result would show up in tracebacks."""
 
         def __get__(self, future, owner=None):
             if future is None:
@@ -341,7 +351,7 @@ def ours(filename: str) -> bool:
 
 
 def peak_memory() -> int:
-    """Return the most bytes that this process had in memory; 0 if the kernel does not say."""
+    """Return this process's peak memory (VmHWM) in bytes; 0 if the kernel does not report it."""
     try:
         with open("/proc/self/status") as file:
             return next(int(line.split()[1]) * 1024 for line in file if line.startswith("VmHWM:"))
@@ -350,7 +360,7 @@ def peak_memory() -> int:
 
 
 def die_first() -> None:
-    """Let the kernel end the script, and not the program that judges it, if memory runs out."""
+    """Make the kernel kill the script, not its supervisor, if memory runs out."""
     try:
         with open("/proc/self/oom_score_adj", "w") as score:
             score.write("1000")

@@ -1,4 +1,4 @@
-"""The script under test: its source, the files next to it, and how it is started. A record that can travel."""
+"""The script under test: its source, the files next to it, and how it is started. Can be sent to a server as JSON."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ FILE, MODULE, TESTS = "file", "module", "tests"
 
 @dataclass(frozen=True)
 class Script:
-    """What each run starts, in a fresh copy of its folder."""
+    """Script under test. Each run starts it in a new folder with copies of its files."""
 
     name: str
-    """The path of its file in the folder: "bug.py", "package/bug.py"."""
+    """The path of the script in the folder of a run: "bug.py", "package/bug.py"."""
     source: bytes
     path: str = ""
-    """The path by which the script was named; empty for standard input."""
+    """The path on the command line; empty for standard input."""
     how: str = FILE
     files: tuple[tuple[str, bytes], ...] = ()
-    """Path and content of each further file in the folder. The script can read them, and not write to them."""
+    """Path and content of each further file in the folder. The script can read these files, but not write to them."""
     arguments: tuple[str, ...] = ()
     stdin: bytes = b""
     left_out: tuple[str, ...] = ()
-    """Lines of a notebook that are IPython's and no Python's."""
+    """Lines of a notebook that only IPython understands, such as magics."""
 
     @property
     def text(self) -> str:
@@ -35,21 +35,21 @@ class Script:
 
     @property
     def module(self) -> str:
-        """The dotted name of its file: "package.bug"."""
+        """The dotted name of the script's module: "package.bug"."""
         return ".".join(PurePosixPath(self.name).with_suffix("").parts).removesuffix(".__main__")
 
     @property
     def title(self) -> str:
-        """The name in headings: the notebook's or the archive's, if there is one."""
+        """The name for headings: the name of the given file, which may be a notebook or an archive."""
         return PurePosixPath(self.path).name or self.name
 
     @property
     def argument(self) -> str:
-        """The script as a word of a shell's command: the path by which it was named, else its name; never an option."""
+        """The path on the command line, else the name, quoted for a shell by `shell_path`."""
         return shell_path(self.path or self.name)
 
     def as_json(self) -> dict:
-        """Return the fields that a run needs."""
+        """Return the fields that a run needs, as JSON values."""
         return {
             "name": self.name,
             "source": _encode(self.source),
@@ -61,7 +61,7 @@ class Script:
 
     @classmethod
     def from_json(cls, values: dict) -> Script:
-        """Return the script that `as_json` described; raises KeyError, TypeError or ValueError for anything else."""
+        """Return the script from the result of `as_json`; raises KeyError, TypeError or ValueError if it is invalid."""
         if values["how"] not in (FILE, MODULE, TESTS):
             raise ValueError(f"a script is not started as {values['how']!r}")
         files = tuple((relative(name), base64.b64decode(content)) for name, content in values["files"])
@@ -76,7 +76,7 @@ class Script:
 
 
 def relative(name: str) -> str:
-    """Return a path that stays in its folder; raises ValueError for any other."""
+    """Return *name*, normalised; raises ValueError if it is not a relative path that stays in its folder."""
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or not path.parts or "\\" in name or not name.isprintable():
         raise ValueError(f"{name!r} is no path within a folder")
@@ -84,7 +84,7 @@ def relative(name: str) -> str:
 
 
 def shell_path(path: str) -> str:
-    """Return a path as a word of a shell's command, without the user's home, and never an option."""
+    """Return *path* quoted for a shell, with ~ for the home, and so that it cannot be read as an option."""
     home = os.path.join(os.path.expanduser("~"), "")
     if path.startswith(home) and len(home) > 2:  # a report is for others, whom the home does not concern
         return "~/" + shlex.quote(path[len(home) :])

@@ -1,8 +1,8 @@
 """``python -m ftsafety.repro.script_server``: run scripts for a `repro` in another container.
 
-The container of a server holds one twin and nothing else: no network, nothing of the host, no script but
-the one it is sent, no report to tamper with. With --user, the script runs under a user id of its own, which can
-neither signal nor trace nor read the server, and every run meets a container without traces of the one before.
+The container holds one twin and nothing else: no network, no files of the host, no other scripts and no report. With
+--user, the script runs under its own user id, so that it can neither signal nor trace nor read the server. All files
+and processes of a run are then removed before the next run.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ in which nothing else runs under it.
 
 
 def answer(request: dict, watch: Watch, user: int | None = None) -> dict:
-    """Answer one request; raises ftrun.loop.Stopped if the client has gone."""
+    """Return the answer to one request; raises ftrun.loop.Stopped if a callback of *watch* returns True."""
     try:
         if request["op"] == "describe":
             return {"result": environment.describe()}
@@ -39,7 +39,7 @@ def answer(request: dict, watch: Watch, user: int | None = None) -> dict:
 
 
 class ScriptServer(server.Server):
-    """A server of one client at a time; it refuses the others."""
+    """Server that runs scripts for one client at a time. Other clients are refused."""
 
     def __init__(self, *arguments, user: int | None):
         super().__init__(*arguments)

@@ -1,9 +1,9 @@
-"""When further runs would not change the verdict.
+"""Early stopping: the decision to end the runs when further runs would not change the verdict.
 
-The looks at the runs so far are those of Haybittle (1971, doi:10.1259/0007-1285-44-526-793) and Peto et al. (1976,
-doi:10.1038/bjc.1976.220): an interim look ends the runs only if p < 0.001, and each planned look takes 0.001 of the
-0.05 that the last one may use. By Bonferroni's inequality, all looks together make a wrong claim with a probability of
-at most 5%, as one look at the end would.
+The rule is that of Haybittle (1971, doi:10.1259/0007-1285-44-526-793) and Peto et al. (1976,
+doi:10.1038/bjc.1976.220). An interim test ends the runs only if p < 0.001. The significance level of the final test is
+0.05, less 0.001 for each planned interim test. By Bonferroni's inequality, all tests together make a wrong claim with
+a probability of at most 5%.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ENOUGH_HANGS = 3
 
 
 def looks(repeat: int) -> list[int]:
-    """Return the numbers of rounds after which there is an interim look: 5, 10, 20, 40, ... before the last round."""
+    """Return the rounds after which there is an interim test: 5, 10, 20, 40, ..., all before the last round."""
     found, at = [], FIRST_LOOK
     while at < repeat:
         found.append(at)
@@ -30,22 +30,22 @@ def looks(repeat: int) -> list[int]:
 
 
 class EarlyStop:
-    """Decision to make no further rounds, and its reason. Owned by one thread."""
+    """Stopping rule, called after each round. `reason` says why the runs ended early. Owned by one thread."""
 
     def __init__(self, repeat: int, every_run: bool = False):
         self.reason: str | None = None
-        """Why the runs ended early, in words."""
+        """The reason why the runs end early, in words; None if they go on."""
         self._repeat, self._looks = repeat, [] if every_run else looks(repeat)
         self._every_run = every_run
         self._round = 0
 
     @property
     def level(self) -> float:
-        """What is left of the probability of a wrong claim for the look after the last round."""
+        """The significance level of the final test, after the last round."""
         return SIGNIFICANT - INTERIM * len(self._looks)
 
     def __call__(self, runs: Mapping[str, Runs]) -> bool:
-        """Look at the runs after a round; True if they are enough."""
+        """Decide after a round: True if no further rounds are needed."""
         self._round += 1
         if not self._every_run and self._round < self._repeat:
             self.reason = self._reason({config: each for config, each in runs.items() if each.outcomes})

@@ -19,15 +19,15 @@ MARGIN_SECONDS = 60.0
 
 
 class LocalScripts(LocalTwin):
-    """Twin whose runs are child processes of this one. There are no walls around them."""
+    """Twin whose runs are child processes of this process, without a container around them."""
 
     overlay: str | None = None
-    """A folder of packages that come before the interpreter's own."""
+    """A folder of packages that come before the interpreter's own on the path."""
     config: str | None = None
-    """The configuration that it runs, whatever is asked for; None for a twin, which can run several."""
+    """The only configuration that this interpreter can run; None for a twin, which can run several."""
 
     def reproduce(self, request: Request, wrapper: Sequence[str] = ()) -> Outcome:
-        """Run a script once, its interpreter started by the command *wrapper*; raises Interrupted."""
+        """Run a script once; raises Interrupted. *wrapper*: a command that runs the interpreter, such as a debugger."""
         try:
             return run(self.python, request, self._watch, overlay=self.overlay, wrapper=wrapper)
         except Stopped:
@@ -35,12 +35,12 @@ class LocalScripts(LocalTwin):
 
 
 class RemoteScripts(RemoteTwin):
-    """Twin whose runs a `ftsafety.repro.script_server` makes. Each request over its socket holds the script."""
+    """Twin in another container, reached through `ftsafety.repro.script_server`. Each request contains the script."""
 
     config = None
 
     def describe(self) -> dict:
-        """Return the twin's environment; raises TwinError, also if the server has other sources."""
+        """Return the twin's environment; raises TwinError, also if the server runs another version of this project."""
         found = super().describe()
         if found["source"] != source_hash():
             raise TwinError(
@@ -49,7 +49,7 @@ class RemoteScripts(RemoteTwin):
         return found
 
     def reproduce(self, request: Request, wrapper: Sequence[str] = ()) -> Outcome:
-        """Run a script once; raises TwinError or Interrupted."""
+        """Run a script once; raises TwinError or Interrupted. A *wrapper* is refused with TwinError."""
         if wrapper:
             raise TwinError(f"{self.name}: behind walls no debugger runs")
         message = {"op": "reproduce", **request.as_json()}

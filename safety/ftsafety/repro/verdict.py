@@ -1,10 +1,10 @@
-"""The verdict on the runs of a script: facts and statistics. Its sentences are in ftsafety.repro.phrases.
+"""The verdict on the runs of a script, by statistics. Its sentences are in ftsafety.repro.phrases.
 
-Failures have signatures. The failures of all runs together, those of each signature, and those of each signature and
-place are judged on their own: a crash that comes without the GIL alone is found, though the script raises something
-everywhere. A failure that was seen in some configurations alone is called a failure *of* these only if Fisher's exact
-test says that so uneven a distribution would be rare by chance. Bonferroni's correction takes account of the number of
-these tests.
+Failures are tested in groups: all failures, the failures of each signature, and the failures of each signature at each
+place. So a crash that occurs only without the GIL is found, even if the script raises an exception everywhere.
+
+If a failure was seen in some configurations only, Fisher's exact test decides: the difference is reported if it is
+unlikely to be chance. Bonferroni's correction accounts for the number of tests.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MOST_GROUPS = 10  # of signatures without their places, and with them
 
 
 class Pattern(enum.Enum):
-    """The configurations in which a script fails. The value is the exit status of ``./twins repro``."""
+    """Set of configurations in which a script fails. The value is the exit status of ``./twins repro``."""
 
     NOT_REPRODUCED = 0
     WITHOUT_GIL = 10
@@ -46,15 +46,15 @@ _SOUGHT = (Pattern.WITHOUT_GIL, Pattern.FREE_THREADED)
 
 @dataclass(frozen=True)
 class Finding:
-    """Where failures of one signature, or all failures, were seen."""
+    """Distribution of one group of failures over the configurations: all failures, or those of one signature."""
 
     signature: Signature | None
-    """None for all failures together; without a place for those of all places."""
+    """None for all failures together. Without a place, for failures of this signature at any place."""
     seen: Mapping[str, tuple[int, int]]
-    """By configuration: the runs that showed it, and the runs that could have. A crash hides milder failures."""
+    """By configuration: (runs with this failure, runs that could show it). A crash hides milder failures."""
     pattern: Pattern = Pattern.OTHER
     p: float | None = None
-    """Of failing against sound configurations, corrected; None if there are no sound ones."""
+    """Fisher's p of failing against other configurations, Bonferroni-corrected; None if there are no others."""
 
     @property
     def failing(self) -> tuple[str, ...]:
@@ -63,13 +63,13 @@ class Finding:
 
 @dataclass(frozen=True)
 class Verdict:
-    """A verdict, and the figures that it rests on."""
+    """Verdict on the runs, with the statistics behind it."""
 
     pattern: Pattern
     judged: tuple[str, ...] = ()
-    """The configurations of which runs could be counted."""
+    """The configurations with at least one run that counts."""
     unknown: tuple[str, ...] = ()
-    """The configurations that were not run, or of which most runs could not be counted."""
+    """The configurations with missing runs, or in which most runs do not count."""
     main: Finding | None = None
     """The finding of the headline; None if nothing failed."""
     besides: tuple[Finding, ...] = ()
@@ -87,7 +87,7 @@ class Verdict:
 
 
 def interval(failures: int, runs: int) -> tuple[float, float]:
-    """Return the Clopper-Pearson interval of a failure rate: conservative, and right for 0 of n as well."""
+    """Return the Clopper-Pearson 95% interval of a failure rate. It is conservative, and valid for 0 failures too."""
     from scipy.stats import binomtest
 
     found = binomtest(failures, runs).proportion_ci(CONFIDENCE, method="exact")
@@ -95,22 +95,24 @@ def interval(failures: int, runs: int) -> tuple[float, float]:
 
 
 def p_value(a: tuple[int, int], b: tuple[int, int]) -> float:
-    """Return the p of Fisher's exact test, two-sided, of (failures, runs) against (failures, runs)."""
+    """Return the p-value of Fisher's exact test (two-sided) that compares two pairs of (failures, runs)."""
     from scipy.stats import fisher_exact
 
     return float(fisher_exact([[a[0], a[1] - a[0]], [b[0], b[1] - b[0]]]).pvalue)
 
 
 def total(seen: Mapping[str, tuple[int, int]], configs: Iterable[str]) -> tuple[int, int]:
-    """Return (failures, runs that count) of configurations together."""
+    """Return (failures, runs that count), added up over *configs*."""
     chosen = [seen[config] for config in configs]
     return sum(number for number, _ in chosen), sum(of for _, of in chosen)
 
 
 def judge(every: Mapping[str, Runs], level: float = SIGNIFICANT) -> Verdict:
-    """Return the verdict on the runs of the configurations; those of other interpreters have none.
+    """Return the verdict on the runs. Runs of interpreters of --interpreter are ignored.
 
-    *every*: what `ftsafety.repro.blocked.settled` returned. *level*: the probability of a wrong claim.
+    Args:
+        every: the runs by configuration, from `ftsafety.repro.blocked.settled`.
+        level: the significance level.
     """
     runs = {config: every[config] for config in CONFIGURATIONS if config in every}
     judged = tuple(config for config, each in runs.items() if each.counted)
@@ -143,12 +145,12 @@ _Group = dict[str, set[int]]  # numbers of runs by configuration
 
 
 def signatures_of(outcome: Outcome) -> tuple[Signature, ...]:
-    """Return the signatures of a failed run; of other runs none."""
+    """Return the signatures of a failed run, () for other runs."""
     return (outcome.signatures or (Signature(outcome.kind, outcome.detail),)) if outcome.kind.failed else ()
 
 
 def _groups(runs: Mapping[str, Runs], judged: Iterable[str]) -> Iterator[tuple[Signature | None, _Group]]:
-    """Yield the groups of failures to judge: all, by signature, by signature and place."""
+    """Yield (signature, runs) for each group of failures: all, by signature, by signature and place."""
     groups: dict[Signature | None, _Group] = {None: {}}
     counts: Counter[Signature] = Counter()
     for config in judged:
@@ -166,7 +168,7 @@ def _groups(runs: Mapping[str, Runs], judged: Iterable[str]) -> Iterator[tuple[S
 
 
 def _finding(runs: Mapping[str, Runs], judged: Iterable[str], signature: Signature | None, group: _Group) -> Finding:
-    """Return the finding of a group, its pattern not named and its p not corrected."""
+    """Return the finding for a group of failures, without a pattern yet and with an uncorrected p."""
     # A run that ended with something more severe could not show it any more.
     milder = None if signature is None else SEVERITY[: SEVERITY.index(Kind(signature.kind)) + 1]
     seen = {}

@@ -1,6 +1,6 @@
-"""One process tree, watched until it ends, breaks a limit, takes too long, or is no longer wanted.
+"""Supervision of one process tree: it is killed if it exceeds a limit or is no longer wanted.
 
-The script may be hostile, so nothing relies on it: its output is mostly dropped, and its children are found and killed.
+The script may be hostile. So most of its output is dropped, and all of its descendants are found and killed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MOST_FILES = 100_000
 
 @dataclass
 class Ended:
-    """How a process tree ended."""
+    """Exit status, output and measurements of an ended process tree."""
 
     returncode: int
     seconds: float
@@ -37,19 +37,19 @@ class Ended:
     status: Stream
     timed_out: bool = False
     limit: str | None = None
-    """The limit that it broke, in words."""
+    """The exceeded limit, in words."""
     killed: bool = False
-    """True if the kernel killed a process somewhere for want of memory."""
+    """True if the kernel killed any process on this machine during the run, because memory ran out."""
     memory: int = 0
-    """Most bytes seen in memory, of all processes together."""
+    """Peak memory of all processes together, in bytes."""
     ignored_sigterm: bool = False
     left_behind: int = 0
-    """Processes that still ran when the first one had ended."""
+    """Number of processes that still ran when the first process had ended."""
     unkillable: int = 0
 
 
 class LimitBroken(Exception):
-    """The process tree broke a limit; the message says which."""
+    """The process tree exceeded a limit; the message names it."""
 
 
 def watch(
@@ -62,13 +62,15 @@ def watch(
     others: Watch,
     user: int | None = None,
 ) -> Ended:
-    """Run `command(status_fd, stacks_fd)` in `directory` and return how it ended; nothing of it is left.
+    """Run a command to its end or to a limit, kill all of its processes, and return the result.
 
     Args:
+        command: returns the command line, given the file descriptors for its messages and for its stacks.
+        directory: the working directory.
         scratch: the folder whose size is limited.
-        stdin: the file that the command reads.
-        others: descriptors with a callback each; one that returns True ends the run (ftrun.loop.Stopped).
-        user: the user and group id that it runs under, without other groups; this process's own by default.
+        stdin: the command's standard input.
+        others: descriptors with a callback each. If a callback returns True, the run ends with ftrun.loop.Stopped.
+        user: the user and group id for the command, without other groups. Default: unchanged.
     """
     options: dict = {"pipes": 2, "keep": KEPT, "tree": True, "stdin": stdin, "cwd": directory}
     if user is not None:
@@ -97,7 +99,7 @@ def watch(
 
 
 def _limiter(child: Child, scratch: Path, limits: Limits, result: Ended) -> Callable[[], None]:
-    """Return a function that checks the limits of the whole tree, a few times a second; raises LimitBroken."""
+    """Return a function that checks all limits of the process tree, and raises LimitBroken if one is exceeded."""
     then = 0.0
 
     def look() -> None:
@@ -123,7 +125,7 @@ def _limiter(child: Child, scratch: Path, limits: Limits, result: Ended) -> Call
 
 
 def _size(directory: Path, enough: int) -> int:
-    """Return the bytes that a folder takes on disk; stop counting at `enough`, or at MOST_FILES."""
+    """Return the bytes that a folder takes on disk. Counting stops above `enough`, or above MOST_FILES files."""
     total = files = 0
     waiting = [str(directory)]
     while waiting and total <= enough:
