@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import functools
 import hashlib
+import os
 import re
 import subprocess
 import sys
@@ -58,7 +59,7 @@ def slow_server(delay: float, size: int) -> Iterator[str]:
 
     Raises RuntimeError if the server does not start. The server has then written the reason to stderr.
     """
-    command = [sys.executable, "-P", "-m", "ftbench.data.slow_server", str(delay), str(size)]
+    command = [sys.executable, "-P", "-m", "ftbench.data.slow_server", str(delay), str(size), str(os.getpid())]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout
@@ -71,6 +72,6 @@ def slow_server(delay: float, size: int) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    die_with_parent()
+    die_with_parent(*map(int, sys.argv[3:]))
     with contextlib.suppress(KeyboardInterrupt):
         asyncio.run(_serve(float(sys.argv[1]), int(sys.argv[2])))

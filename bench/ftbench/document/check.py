@@ -83,10 +83,10 @@ def _of_scenario(scenario: Scenario) -> Iterator[str]:
             yield f"round {position} is missing"
         for problem in (*_twice([trial.candidate for trial in one.trials]), *_of_trials(one.trials, scenario.metrics)):
             yield f"round {position}: {problem}"
-    for key in {trial.candidate for one in scenario.rounds for trial in one.trials}.difference(keys):
+    for key in sorted({trial.candidate for one in scenario.rounds for trial in one.trials}.difference(keys)):
         yield f"{key} was measured, and did not take part"
     whole = {c.key for c in scenario.whole}
-    for key in {key for pair in scenario.pairs for key in (pair.numerator, pair.denominator)} - whole:
+    for key in sorted({key for pair in scenario.pairs for key in (pair.numerator, pair.denominator)} - whole):
         yield f"{key} is compared, and was not measured in every round"
     for failure in scenario.failures:
         if failure.candidate not in keys:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy
 
 from ftbench.document.model import Distribution, Scenario
-from ftbench.plan.candidates import VARIANTS
+from ftbench.plan.candidates import VARIANTS, Candidate
 from ftbench.plan.metrics import METRICS, Metric
 from ftbench.report import run_words, style, tables, verdict_words
 from ftbench.report.draw import MOST_MARKS, Chart, Curves, Line, Row, Rows
@@ -210,6 +210,11 @@ def _curve(rounds: Sequence[Distribution]) -> tuple[Sequence[float], list[float]
     return x, [median(of) for of in at_each], [min(of) for of in at_each], [max(of) for of in at_each]
 
 
+def _most_workers(candidates: Sequence[Candidate]) -> dict[str, int]:
+    """Return the largest number of workers of each case."""
+    return {case: max(c.workers for c in candidates if c.case == case) for case in {c.case for c in candidates}}
+
+
 def _courses(scenario: Scenario, name: str, kept: Kept) -> Iterator[Chart]:
     """Yield curves over the course of a trial, a chart for each case; one curve if all are the same."""
     first, label = next(iter(kept.values()))[0], _title(name)
@@ -226,15 +231,15 @@ def _courses(scenario: Scenario, name: str, kept: Kept) -> Iterator[Chart]:
         frozenset(range(1, 5)),
     )
     # Of several numbers of workers the most have the picture; the table has all.
-    most = max(c.workers for c in candidates)
+    most = _most_workers(candidates)
     several = len({c.workers for c in candidates}) > 1
     how = "shaded" if len(curves[0][0]) > MOST_MARKS else "lines"
     caption = f"By {over}: medians of the rounds; {how}: from the lowest round to the highest."
     parts: dict[str, list[Line]] = {}
     for title, c, (x, middle, low, high) in zip(titles, candidates, curves, strict=True):
         hover = [f"{title}\n{over} {at:,g}\n{y:.4g} {unit}" for at, y in zip(x, middle, strict=True)]
-        if c.workers == most:
-            where = run_words.case_title(scenario, c.case), run_words.workers(most) if several else ""
+        if c.workers == most[c.case]:
+            where = run_words.case_title(scenario, c.case), run_words.workers(c.workers) if several else ""
             line = Line(c.config, c.variant, run_words.label(c.config, c.variant), x, middle, low, high, hover)
             parts.setdefault(", ".join(filter(None, where)), []).append(line)
     if len(curves) > 1 and all(curve == curves[0] for curve in curves) and curves[0][2] == curves[0][3]:
@@ -255,10 +260,10 @@ def _pooled(scenario: Scenario, name: str, kept: Kept, folded: str) -> Chart:
     """Return the chart of all rounds' values together: median and range."""
     unit = next(iter(kept.values()))[0].unit
     candidates = [scenario.candidate(key) for key in kept]
-    most = max(c.workers for c in candidates)
+    most = _most_workers(candidates)
     groups: dict[str, list[Row]] = {}
     for c in candidates:
-        if c.workers == most:
+        if c.workers == most[c.case]:
             # The smallest value that at least such a share of all do not exceed: always one that was measured.
             every = [value for each in kept[c.key] for value in each.values]
             low, middle, high = map(float, numpy.quantile(every, (0.01, 0.5, 0.99), method="inverted_cdf"))
@@ -266,12 +271,13 @@ def _pooled(scenario: Scenario, name: str, kept: Kept, folded: str) -> Chart:
             hover = f"{title}\nmedian {middle:.4g} {unit}\n{low:.4g} to {high:.4g} (1% to 99%)"
             row = Row(title, middle, low, high, hover, c.config, c.variant, text=text)
             groups.setdefault(run_words.case_title(scenario, c.case), []).append(row)
+    with_workers = " or ".join(map(run_words.workers, sorted(set(most.values()))))
     cells = [(run_words.full_title(scenario, c), [each.values for each in kept[c.key]]) for c in candidates]
     return Chart(
         _name(scenario.name, name),
         f"{_title(name)}: all of them, not only the median",
-        f"All rounds together, {run_words.workers(most)}. Bars: median; lines: from 1% to 99%; figures: median · 99th "
-        "percentile. The table has each round's own percentiles.",
+        f"All rounds together, {with_workers}. Bars: median; lines: from 1% to 99%; figures: median · 99th percentile. "
+        "The table has each round's own percentiles.",
         Rows(list(groups.items()), unit),
         tables.pooled(unit, cells),
         folded,

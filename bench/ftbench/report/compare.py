@@ -263,7 +263,7 @@ def _cautions(name: str, results: Results) -> Iterator[str]:
 def text(comparison: RunComparison, a: tuple[str, Results], b: tuple[str, Results]) -> str:
     """Word the whole comparison; `a` and `b` are (path, results)."""
     words = {"describe": describe, "unchanged": unchanged, "conclusion": conclusion}
-    return render("comparison.txt.jinja", one_line, comparison=comparison, a=a, b=b, **words)
+    return render("comparison.txt.jinja", one_line, [run_words], comparison=comparison, a=a, b=b, **words)
 
 
 def unchanged(changes: list[FigureChange]) -> str:

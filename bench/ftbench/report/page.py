@@ -63,6 +63,7 @@ def page(run: Analysis) -> bytes:
     text = render(
         "report.html.jinja",
         terminal,
+        (*markdown.MODULES, charts),
         run=run,
         results=run.results,
         repeat=commands.commands(run),

@@ -1,19 +1,17 @@
 """Rendering of the templates: the page, the summary in Markdown, the comparison of two runs."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import jinja2
 
-from ftbench.report import advice, charts, run_words, safety, tables, verdict_words, waterfalls
-
 TEMPLATES = Path(__file__).resolve().parent / "templates"
-MODULES = (advice, charts, run_words, safety, tables, verdict_words, waterfalls)
 
 
-def render(name: str, escaped: Callable[[str], str], **context: Any) -> str:
-    """Return the template *name* with *context* and the report's modules; every string passes through `escaped`."""
+def render(name: str, escaped: Callable[[str], str], modules: Iterable[ModuleType], **context: Any) -> str:
+    """Return the template *name* with *context* and *modules*, by their names; `escaped` gets every string."""
     templates = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),
         autoescape=name.endswith(".html.jinja"),
@@ -22,5 +20,5 @@ def render(name: str, escaped: Callable[[str], str], **context: Any) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    modules = {module.__name__.rpartition(".")[2]: module for module in MODULES}
-    return templates.get_template(name).render(modules, **context)
+    named = {module.__name__.rpartition(".")[2]: module for module in modules}
+    return templates.get_template(name).render(named, **context)

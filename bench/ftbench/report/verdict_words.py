@@ -1,6 +1,7 @@
 """The wording of the benchmark's verdicts: of one ratio, of a scenario, of a waterfall."""
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from statistics import median
 
@@ -134,7 +135,9 @@ def _tell(scenario: AnalysedScenario, found: Sequence[Comparison], ours: str, th
         if len(those) >= FEWEST_TYPICAL:
             most = f"typically {directed(METRICS[extreme.metric], median([c.ratio for c in those]))}, {most}"
         where = run_words.case_title(scenario, extreme.numerator.case)
-        parts.append(f"{said} {count}" + (f" ({most} {short(extreme)} in {where})" if name != "same" else ""))
+        parts.append(
+            f"{said} {count}" + ("" if name in ("same", "unknown") else f" ({most} {short(extreme)} in {where})")
+        )
     listed = parts[0] if len(parts) == 1 else ", ".join(parts[:-1]) + " and " + parts[-1]
     return f"of {len(found)} comparisons with {theirs}, {ours} {listed}."
 
@@ -170,7 +173,19 @@ def verdict(scenario: AnalysedScenario) -> list[str]:
         who = ((each.config, each.variant, each.workers) for each in (c.numerator, c.denominator))
         groups.setdefault((c.kind, *who, c.target and c.numerator.case), []).append(c)
     wanted = [group for group in groups.values() if group[0].target]
-    return [conclusion(scenario, group) for group in wanted or [*groups.values()][:MOST_SENTENCES]]
+    return [conclusion(scenario, group) for group in wanted or _chosen(list(groups.values()))]
+
+
+def _chosen(groups: list[list[Comparison]]) -> list[list[Comparison]]:
+    """Return at most three groups: two of the most important kind, one of each other, then the rest."""
+    place = Counter[str]()
+
+    def rank(group: list[Comparison]) -> int:
+        kind = group[0].kind
+        place[kind] += 1
+        return 0 if kind == groups[0][0].kind and place[kind] <= 2 else min(place[kind], 2)
+
+    return sorted(groups, key=rank)[:MOST_SENTENCES]
 
 
 def sentence(run: Analysis, fall: Waterfall) -> str:

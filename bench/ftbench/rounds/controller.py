@@ -106,7 +106,6 @@ class Controller:
             if self.work.scenario.same_work:
                 raise
             self.differences.append(str(error))
-        self.notes[result["note"]] = None
         return from_json(Trial, {"candidate": candidate.key, **result})
 
     def _measure_group(self, group: Sequence[Candidate], trials: dict[Candidate, Trial]) -> dict[Candidate, float]:
@@ -137,6 +136,7 @@ class Controller:
                     seconds[candidate] += time.monotonic() - before
                     if result is not None:
                         trials[candidate] = self._checked(candidate, result)
+                        self.notes[result["note"]] = None
         return seconds
 
     def _try[T](self, candidate: Candidate, act: Callable[[], T]) -> T | None:

@@ -50,7 +50,11 @@ class TrialServer(server.Server):
                 case {"op": "go on", "process": int(number)}:
                     if number not in self._started:
                         raise TrialFailed(f"no trial {number} is waiting")
-                    return {"result": self._started[number].go_on()}
+                    try:
+                        return {"result": self._started[number].go_on()}
+                    except TrialFailed:  # it may still compute, beside the trials of others
+                        self._started.pop(number).close()
+                        raise
                 case {"op": "end", "process": int(number)}:
                     if process := self._started.pop(number, None):
                         process.close()

@@ -156,3 +156,11 @@ def test_disturbed_rounds_are_told():
     assert run_words.disturbed(scenario) == [
         "1 of 3 rounds was disturbed (round 2: other processes used 0.25 of 2 CPUs)."
     ]
+
+
+@pytest.mark.parametrize(
+    "kinds, chosen", [("aaabbc", [0, 1, 3]), ("aab", [0, 1, 2]), ("abb", [0, 1, 2]), ("a", [0]), ("", [])]
+)
+def test_sentences_are_of_several_kinds(kinds, chosen):
+    groups = [[SimpleNamespace(kind=kind)] for kind in kinds]
+    assert verdict_words._chosen(groups) == [groups[index] for index in chosen]
