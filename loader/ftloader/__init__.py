@@ -3,7 +3,7 @@
 ``from ftloader import DataLoader`` in place of ``from torch.utils.data import DataLoader`` is the whole change. This
 package makes torch's own ``get_worker_info`` answer for worker threads too (``ftloader.workers.info``).
 
-The way of a batch, with worker threads:
+The path of a batch, with worker threads:
 
     sampler -> dispatch (iterators.prefetch) -> dataset[i] (workers.thread, batch.fetch) -> its slot of the batch
     (batch.slots) -> hand-over in order (iterators.threads) -> training loop
@@ -23,10 +23,18 @@ The parts:
 - ``protocols``: abilities of datasets and samplers; ``diagnosis``: lines and objects that warnings name
 - ``compat``: private names of torch; ``fork``: locks in forked processes
 
-The rooms, each of which imports only those after it: dataloader; cache, datasets and choose; iterators and decode;
+The layers, each of which imports only those after it: dataloader; cache, datasets and choose; iterators and decode;
 workers; batch; state; rng; current and protocols; compat and diagnosis; fork.
 
-Public are the names below and the modules ``cache``, ``datasets`` and ``decode``.
+The terms:
+
+- consumer: the thread that iterates the loader. A batch is *handed over* when ``next()`` returns it there.
+- slot: a sample's place in the memory of its batch
+- key: what the sampler yielded for a sample
+- share: the samples of an iterable-style dataset that one worker loads in an epoch
+- left out: said of a sample that could not be loaded and that ``on_error`` skipped
+
+The public names are those below and the modules ``cache``, ``datasets`` and ``decode``.
 """
 
 from ftloader.batch.errors import SKIP, SkipLog, Skipped

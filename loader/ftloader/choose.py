@@ -13,7 +13,7 @@ WORKER_METHODS = get_args(WorkerMethod)
 
 
 def choose_workers(loader: Any) -> tuple[bool, list[UserObjects] | None]:
-    """Return True for threads, and the copies that they use if the choice had to make them."""
+    """Return (True for threads, user objects of each worker). The objects are None if the choice made no copies."""
     # "auto" chooses for each iterator, since a dataset may have opened a file, and tells the logger ``ftloader``.
     if loader.worker_method != "auto":
         return loader.worker_method == "thread", None
@@ -35,7 +35,7 @@ def choose_workers(loader: Any) -> tuple[bool, list[UserObjects] | None]:
 
 
 def reason_against_threads(loader: Any) -> str | None:
-    """Return why "auto" takes processes, as far as that is known without copying the dataset; None for threads."""
+    """Return the reason why "auto" uses processes, or None. The dataset is not copied, which could give another."""
     if loader.multiprocessing_context is not None:
         return "multiprocessing_context is given"
     if sys._is_gil_enabled():
@@ -46,7 +46,7 @@ def reason_against_threads(loader: Any) -> str | None:
 
 
 def check_thread_arguments(worker_method: Any, multiprocessing_context: Any, dataset: Any) -> None:
-    """Raise ``ValueError`` if ``worker_method="thread"`` cannot go with the other two arguments."""
+    """Raise ``ValueError`` if *worker_method* is "thread" and one of the other arguments does not allow threads."""
     if worker_method != "thread":
         return
     if multiprocessing_context is not None:

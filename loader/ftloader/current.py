@@ -1,7 +1,7 @@
-"""The sample that a thread is loading, its slot in the batch, and the worker that the thread is.
+"""Per-thread record of the sample that the thread is loading, its slot in the batch, and its worker info.
 
-The code that loads a sample enters it here; ``sample_rng()`` and ``empty_sample()`` look it up. Each thread has its own
-``this_thread``; hence no lock.
+The code that loads a sample records it here. ``sample_rng()`` and ``empty_sample()`` read the record. ``this_thread``
+is thread-local, so it needs no lock.
 """
 
 import operator
@@ -16,14 +16,14 @@ NO_SAMPLE: Final = object()
 
 
 class SeededEpoch(Protocol):
-    """The part of an epoch that random numbers derive from."""
+    """Seed and number of an epoch, from which the random numbers of samples are derived."""
 
     base_seed: int
     number: int
 
 
 class CurrentSample:
-    """The sample that one thread is loading, and the place in the batch where it will be written."""
+    """Record of the sample that one thread is loading, and of its place in the batch."""
 
     __slots__ = ("_seen", "epoch", "given", "key", "position", "rest", "rng", "slots")
 
@@ -40,7 +40,7 @@ class CurrentSample:
         self.leave()
 
     def enter(self, epoch: SeededEpoch, key: Any, slots: Any = None, position: int = 0) -> None:
-        """Enter the sample *key* of *epoch*, which will be written to *position* of *slots*, if there are slots."""
+        """Record the sample *key* of *epoch* as current. *slots* and *position* say where it will be written."""
         # All workers share the epoch's reference count, and writing to it costs more than a comparison.
         if self.epoch is not epoch:
             self.epoch = epoch
@@ -48,18 +48,18 @@ class CurrentSample:
         self.slots, self.position, self.given = slots, position, None
 
     def enter_all(self, epoch: SeededEpoch, keys: Sequence[Any], rest: Iterator) -> None:
-        """Enter the samples *keys* in turn: the state of *rest*, an iterator over *keys*, says which is current."""
+        """Record samples loaded in turn. The current sample is the last key that *rest*, ``iter(keys)``, returned."""
         if self.epoch is not epoch:
             self.epoch = epoch
         self.key, self.rest, self.rng, self._seen = keys, rest, None, -1
 
     def leave(self) -> None:
-        """Enter no sample, and refer to nothing of the last one."""
+        """Record that no sample is current, and drop all references to the last one."""
         self.key, self.rest, self.rng = NO_SAMPLE, None, None
         self.slots, self.position, self.given = None, 0, None
 
     def locate(self) -> Any:
-        """Return the key of the sample that is being loaded, and drop the generators of an earlier one."""
+        """Return the key of the current sample, and drop the random generators of an earlier one."""
         if self.rest is None:
             return self.key
         left = operator.length_hint(self.rest)
@@ -80,12 +80,12 @@ this_thread = _PerThread()
 
 
 def enter_sample(epoch: SeededEpoch, key: Any) -> None:
-    """Make *key* of *epoch* the sample that this thread is loading."""
+    """Record that this thread is loading the sample *key* of *epoch*."""
     this_thread.sample.enter(epoch, key)
 
 
 def leave_sample() -> None:
-    """Record that this thread is loading no sample, and refer to nothing of the last one."""
+    """Record that this thread is loading no sample, and drop all references to the last one."""
     this_thread.sample.leave()
 
 
@@ -107,12 +107,12 @@ class _Temporarily:
 
 
 def sample_scope() -> _Temporarily:
-    """Return to the thread's present sample at the end of the block, in which a dataset may iterate a loader."""
+    """Context manager that restores the thread's current sample. A dataset may iterate a loader in the block."""
     return _Temporarily("sample", CurrentSample())
 
 
 def acting_as(info: Any) -> _Temporarily:
-    """Make ``get_worker_info()`` return *info* within the block, in this thread only."""
+    """Context manager in which ``get_worker_info()`` returns *info*, in this thread only."""
     return _Temporarily("worker", info)
 
 

@@ -24,35 +24,40 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
     Takes every argument of torch's class, with the same meaning, and these:
 
     Args:
-        worker_method: what a worker is when ``num_workers > 0``.
+        worker_method: the kind of worker, if ``num_workers > 0``.
 
             - ``"thread"``: a thread of this process. Batches are handed over without a copy; a map-style dataset is
               shared and need not be picklable.
             - ``"process"``: torch's own worker processes.
-            - ``"auto"`` (default): threads if the GIL is off when the iterator is made, else processes; processes also
+            - ``"auto"`` (default): threads if the GIL is off when the iterator is made, else processes. Processes also
               if ``multiprocessing_context`` is given, for data pipes, and for iterable-style datasets that cannot be
-              copied. The logger ``ftloader`` says which and why. With threads it warns once of files, cursors and
-              readers among a map-style dataset's attributes, and of samples that use the program's generators.
+              copied. The logger ``ftloader`` says which and why. If "auto" chooses threads, the loader warns once of
+              files, cursors and readers among a map-style dataset's attributes, and once of samples that use the
+              program's global random generators.
         on_error: the action for a sample whose loading raises an ``Exception``. ``"raise"`` (default) raises it;
             ``"skip"`` leaves the sample out; a callable ``on_error(error, index)`` returns a sample to use instead, or
             ``ftloader.SKIP``. The attribute ``skipped`` describes the samples left out, and a warning at the end of
             the epoch names them.
         snapshot_every_n_steps: number of batches between two calls of ``state_dict()`` of a sampler, or of a worker's
-            dataset, that has this method. None, the default, means after each batch for an iterable-style dataset;
-            else once, at the start of the epoch, so that later changes of a sampler or of a map-style dataset in
-            worker processes are not saved. A number N makes large states of iterable-style datasets cheaper:
-            ``load_state_dict`` loads the samples since the latest snapshot again. It also saves those later changes, at
-            most N batches old. Without workers, and with threads, a map-style dataset is asked only when the loader's
-            ``state_dict()`` is called.
+            dataset, if it has this method.
+
+            - None (default), iterable-style dataset: the method is called after each batch.
+            - None, otherwise: once, at the start of the epoch. Later changes of a sampler, or of a map-style dataset in
+              worker processes, are not saved.
+            - N: after every N batches. Such changes are saved, at most N batches old. Large states of iterable-style
+              datasets get cheaper: ``load_state_dict`` loads the samples since the latest snapshot again.
+
+            Without workers, and with threads, a map-style dataset's method is called only by the loader's own
+            ``state_dict()``.
 
     With threads, ``multiprocessing_context`` must be None and ``prefetch_factor`` at least 1. docs/loader.md lists all
     differences from processes. The most important ones:
 
     - All workers share one map-style dataset and its ``collate_fn``, which must be thread-safe (PEP 703). Each worker
       has its own copy of an iterable-style dataset and of its functions.
-    - Workers do not seed the program's generators. Draw from ``ftloader.sample_rng()``.
+    - Workers do not seed the program's global random generators. Draw from ``ftloader.sample_rng()`` instead.
     - With ``batch_size=None``, or a ``collate_fn`` that copies nothing, a batch consists of the dataset's own objects.
-    - A worker's exception is raised as the same object, with notes. The epoch can be continued after it.
+    - ``next()`` raises the worker's exception object itself, with notes. The epoch can be continued after it.
 
     Raises:
         ValueError: for an unknown ``worker_method`` or ``on_error``; for ``multiprocessing_context``, or a
@@ -102,29 +107,29 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
         """Return the position of the latest iterator, from which ``load_state_dict`` continues.
 
         The state counts the batches that the training loop was given, not those prefetched. Samples that ``on_error``
-        left out count too. A batch that raised an exception counts once a later one is handed over. Before the first
+        left out count too. A batch that raised an exception counts once a later batch is handed over. Before the first
         iterator, and after the end of one, the state stands for the whole next epoch.
 
-        May be called at any time, in any thread, also when the iterator is gone. It draws nothing. The size of the
-        dictionary does not depend on the length of the dataset. The dictionary survives ``pickle`` and ``torch.save``.
+        May be called at any time, in any thread, even after the iterator is gone. Draws no random number. The size of
+        the dictionary does not depend on the dataset's length. The dictionary survives ``pickle`` and ``torch.save``.
         """
         return self._shared.states.state(self)
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Make the next ``iter()`` continue where *state_dict* was taken. Later iterators make whole epochs.
+        """Make the next ``iter()`` continue from *state_dict*. Later iterators make whole epochs.
 
         ``num_workers``, ``worker_method`` and ``prefetch_factor`` may differ from the saved loader's. Only for an
         iterable-style dataset the number of workers must be the same (0 counts as 1), since the workers divide the data
         among themselves. An empty dictionary means no state.
 
-        An explicit ``generator``, and those of the samplers, are put into their saved states at once. Loaders that
-        share a generator continue together if their states were taken at the same moment; else load the states in the
-        order in which they were taken. The program's global generators are left as they are. Between two epochs the
-        state of an iterable-style dataset is loaded here too, so the program may change it afterwards.
+        The states of an explicit ``generator``, and of the samplers' generators, are loaded at once. Loaders that share
+        a generator continue together if their states were taken at the same moment. Otherwise load the states in the
+        order in which they were taken. The program's global generators are left as they are. A state from between two
+        epochs loads an iterable-style dataset's state at once too, so the program may change the dataset afterwards.
 
         Raises:
             ValueError: if the state is not from a loader like this one, or cannot be continued. Nothing has changed
-                then. If only the sampler can tell, the next ``iter()`` or ``next()`` raises.
+                then. An error that only the sampler can find is raised by the next ``iter()`` or ``next()``.
         """
         self._shared.states.load(state_dict, self)
         self._iterator = None  # persistent workers are started again

@@ -39,7 +39,7 @@ IMG_EXTENSIONS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tif
 
 
 def default_loader(path: str) -> Any:
-    """Return an RGB ``PIL.Image.Image``, which transforms written for torchvision take."""
+    """Return the image at *path* as an RGB ``PIL.Image.Image``, which torchvision's transforms accept."""
     return decode.read_pil(path)
 
 
@@ -70,7 +70,9 @@ class PathTable:
 
     Args:
         paths: the paths, ``str``.
-        class_ids: the same number of integers, iterated after the paths. ``ValueError`` for another number.
+        class_ids: the class number of each path, iterated after the paths.
+
+    Raises ``ValueError`` if the number of paths and of class numbers differ.
     """
 
     __slots__ = ("_directories", "_directory_ids", "_names", "class_ids")
@@ -160,7 +162,7 @@ class Samples(_Column[tuple[str, int]]):
 class Targets(_Column[int]):
     """Class index of each sample, as ``int``.
 
-    ``numpy.asarray(targets)`` and ``torch.as_tensor(numpy.array(targets))`` copy no objects.
+    ``numpy.asarray(targets)`` and ``torch.as_tensor(numpy.array(targets))`` make no ``int`` objects.
     """
 
     __slots__ = ()
@@ -176,7 +178,7 @@ class Targets(_Column[int]):
 
 
 def find_classes(directory: str | os.PathLike[str]) -> tuple[list[str], dict[str, int]]:
-    """Return the sorted class folders of *directory* and their indices. ``FileNotFoundError`` if there is none."""
+    """Return (sorted class folders of *directory*, index of each). Raise ``FileNotFoundError`` if there is none."""
     with os.scandir(directory) as entries:
         classes = sorted(entry.name for entry in entries if entry.is_dir())
     if not classes:
@@ -197,8 +199,8 @@ def make_dataset(
 
     Args:
         directory: the folder of the class folders.
-        class_to_idx: the class folders to use, with their indices. By default all of them.
-        extensions: endings of the files to use, in lower case. Names match in any case.
+        class_to_idx: the class folders to use, with their indices. By default all class folders.
+        extensions: endings of the files to use, in lower case. File names match in any case.
         is_valid_file: instead of *extensions*, a function that returns True for a path to use.
         allow_empty: True if a class may have no file.
 

@@ -1,7 +1,7 @@
-"""Forks: the package's one hook, and locks that are free in a forked child.
+"""The package's only fork hook (``os.register_at_fork``), and locks that are free in a forked child.
 
-A lock that another thread holds at a fork stays locked in the child forever. Objects that a child may go on using take
-their locks from here. These locks are for short steps that leave nothing broken if the child sees them half done.
+A lock that another thread holds at a fork stays locked in the child forever. Objects that a child may go on using get
+their locks from here. Hold such a lock for short steps only, which leave nothing broken if a fork interrupts them.
 """
 
 import os
@@ -30,7 +30,7 @@ def rlock() -> threading.RLock:
 
 
 def renewed[T](new: T) -> T:
-    """Register *new*, whose ``_at_fork_reinit()`` runs in every child and must not wait. Return *new*."""
+    """Make every forked child call ``new._at_fork_reinit()``, which must not wait. Return *new*."""
     # The object is not kept alive.
     global _when_to_tidy_up
     with registering:
@@ -44,7 +44,7 @@ def renewed[T](new: T) -> T:
 
 
 def call_in_child(function: Callable[[], Any]) -> None:
-    """Run *function*, of a module, in every child, after all locks are free."""
+    """Make every forked child call *function*, a module's, after all locks have been freed."""
     _functions.append(function)
 
 

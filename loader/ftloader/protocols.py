@@ -1,4 +1,4 @@
-"""Abilities of user-supplied datasets and samplers, found out by looking at their methods."""
+"""Tests of which optional methods user-supplied datasets and samplers have."""
 
 import inspect
 from collections.abc import Callable, Iterable
@@ -15,7 +15,7 @@ def is_iterable(loader: Any) -> bool:
 
 
 def is_stateful(value: Any) -> bool:
-    """Return True if *value* has a state to save: ``state_dict()`` without arguments and ``load_state_dict``."""
+    """Return True if *value* has ``load_state_dict`` and a ``state_dict`` that needs no arguments."""
     # MosaicML streaming and litdata have methods of these names that need other arguments.
     save = getattr(value, "state_dict", None)
     if not callable(save) or not callable(getattr(value, "load_state_dict", None)):
@@ -30,7 +30,7 @@ def is_stateful(value: Any) -> bool:
 
 
 def has_getitems(dataset: Any) -> bool:
-    """Return True if a map-style dataset loads batches at once. As in torch, ``__getitems__ = None`` says no."""
+    """Return True if a map-style dataset loads whole batches with ``__getitems__``. As in torch, None means no."""
     # torch's wrappers load batches at once if a wrapped dataset does. A subclass that overrides ``__getitem__`` alone
     # is asked for batches, as in torch.
     if not getattr(dataset, "__getitems__", None):

@@ -1,9 +1,9 @@
 """Batches that all workers build together.
 
-Workers claim pieces of a batch, which get smaller towards the end (guided self-scheduling: Polychronopoulos and Kuck,
-1987), load their samples, and write these into the batch's slots. The worker that is the last to end a piece finishes
-the batch. Where samples are cheap, fewer workers help, with larger pieces. Neither the values of a batch nor its
-exception, that of the first failing sample, depend on which worker loads which sample.
+A worker claims a piece of a batch (a range of positions), loads its samples, and writes them into the batch's slots.
+Pieces get smaller towards the end (guided self-scheduling: Polychronopoulos and Kuck, 1987). The worker that ends the
+last piece finishes the batch. Where samples are cheap, fewer workers share a batch, in larger pieces. A batch's values
+do not depend on which worker loads which sample, nor does its exception, that of the first failing sample.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ _OUR_FILES = (__file__, load_one.__code__.co_filename)  # between a worker and t
 
 
 class Mode(enum.Enum):
-    """Expectation of a batch that is not a ``Layout``."""
+    """Expectation of the next batch if its layout is unknown, or if its samples have no slots."""
 
     UNKNOWN = "unknown"  # the batch's first sample will tell
     PLAIN = "plain"  # the samples have no slots: they are kept, and collated all at once
@@ -58,7 +58,7 @@ class BatchHints:
 
     @cached_property
     def can_have_slots(self) -> bool:
-        """True if samples written into slots make the same batch as collate_fn."""
+        """True if writing samples into slots gives the same batch as collate_fn."""
         # First asked by a worker, so after worker_init_fn, which may register functions with torch's collation.
         return is_torchs_collation(self.settings.collate_fn)
 
@@ -68,7 +68,7 @@ class BatchHints:
         return min(self.workers, max(1, int(pieces)))
 
     def expect(self, next_one: Layout | Mode) -> None:
-        """Set what the next batch is expected to look like, unless batches are known to differ."""
+        """Set the expectation of the next batch: *next_one*, or UNKNOWN once two batches were unlike the one before."""
         self.expected = Mode.UNKNOWN if self.misjudged >= _RAGGED else next_one
 
 
@@ -79,8 +79,8 @@ class SharedBatch:
     claimed position of ``_samples`` or of the slots belongs to the worker that claimed it until its piece has ended,
     and then to the worker that finishes the batch.
 
-    The epoch is checked after user code and before any lock is taken: in a child that user code forked, where the epoch
-    is cancelled, another worker may hold the lock forever.
+    Workers call ``epoch.check()`` after user code and before they take a lock. User code may have forked: in the child
+    the epoch is cancelled, and the lock may stay locked forever.
     """
 
     def __init__(self, hints: BatchHints, epoch: Epoch, index: list | tuple) -> None:
@@ -101,8 +101,8 @@ class SharedBatch:
         self._seconds: list[float] = []  # per sample, of each piece
 
     def build(self, context: Any) -> Outcome | None:
-        """Work on the batch, with the dataset of *context* (a ``WorkerContext``), until no piece is left.
-        Return the outcome in the worker that finishes it, else None. Raise ``Cancelled``, or what collate_fn raises."""
+        """Load pieces of the batch from the dataset of *context*, a ``WorkerContext``, until none is left.
+        Return the outcome if this worker finishes the batch, else None. Raise ``Cancelled``, or collate_fn's error."""
         dataset = context.dataset
         piece = self._claim()
         try:
@@ -124,7 +124,7 @@ class SharedBatch:
         return None if piece is None else self._finish()
 
     def _claim(self, seconds: float | None = None) -> range | None:
-        """Return the next piece; an empty one, once, to the worker that has to finish the batch; else None."""
+        """Return the next piece, or None. The one worker that must finish the batch gets an empty piece."""
         with self._lock:
             if seconds is not None:  # for each sample of this worker's previous piece, which has ended
                 self._working -= 1
@@ -143,7 +143,7 @@ class SharedBatch:
             return range(0)
 
     def _load(self, piece: range, dataset: Any) -> None:
-        """Load the samples of *piece*. Raise what the dataset raises, or ``Cancelled``."""
+        """Load the samples of *piece*. Raise the dataset's error, or ``Cancelled``."""
         hints, epoch, index = self._hints, self.epoch, self._index
         policy, here = hints.settings.policy, this_thread.sample
         expected = hints.expected  # read once: another worker may replace it at any moment
@@ -181,7 +181,7 @@ class SharedBatch:
                 self._failure = without_stop_iteration(error, "the dataset")
 
     def _keep(self, position: int, sample: Any) -> None:
-        """Put *sample* into its slot, or into the list if it has none."""
+        """Write *sample* into its slot, or into the list of samples if the batch has no slot for it."""
         if self._slots is None and self._undecided and type(sample) is not Skipped:
             self._open_slots(Layout.of(sample) if self._hints.can_have_slots else None)
         if self._slots is not None and self._slots.write(position, sample):
@@ -190,7 +190,7 @@ class SharedBatch:
             self._samples[position] = sample
 
     def _open_slots(self, layout: Layout | None) -> None:
-        """Make the slots for samples of *layout*, or decide for none, unless another worker has decided."""
+        """Make slots for samples of *layout* (None: no slots), unless another worker has decided already."""
         hints = self._hints
         with self._lock:
             if not self._undecided or self._failed_at < 0:
@@ -233,7 +233,7 @@ class SharedBatch:
         return Fetched(pinned(settings.collate_fn(samples), hints.pin_device), skipped)
 
     def _expected_next(self, samples: list) -> Layout | Mode:
-        """Return what the next batch may look like, after this one, which was collated whole."""
+        """Return the expectation of the next batch after a batch whose samples were all passed to collate_fn."""
         hints = self._hints
         if not hints.can_have_slots:
             return Mode.PLAIN

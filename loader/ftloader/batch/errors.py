@@ -1,8 +1,9 @@
 """Errors of samples: the policy ``on_error``, the record of samples left out, and notes on exceptions.
 
-Every sample left out is counted, described and, once an epoch, warned of. The policy acts in the worker;
-``loader.skipped`` keeps the record. After an exception of an iterable-style dataset, its iterator is asked for the next
-sample. A generator has ended then, and the record says so. An error in ``collate_fn`` belongs to no sample, and raises.
+Every sample left out is counted and described, and one warning per epoch reports them. The policy acts in the worker;
+``loader.skipped`` keeps the record. After an exception in an iterable-style dataset, the worker asks the dataset's
+iterator for the next sample. A generator has none after an exception, and the record says so. An exception in
+``collate_fn`` belongs to no sample and is always raised.
 """
 
 import enum
@@ -16,7 +17,7 @@ from ftloader.diagnosis.exceptions import annotate, notes_of, text_of
 
 
 class _Skip(enum.Enum):
-    """Type of ``SKIP``: an enum's member stays the same object through pickling, and so in worker processes."""
+    """Type of ``SKIP``: an enum, whose member is the same object after pickling, also in worker processes."""
 
     SKIP = "skip"
 
@@ -45,7 +46,7 @@ class Skipped(NamedTuple):
 
     @classmethod
     def because_of(cls, error: BaseException, index: Any, with_the_rest: bool = False) -> "Skipped":
-        """Return the record for *index*; *with_the_rest*: the samples after it in the worker's share are lost too."""
+        """Return the record for *index*. *with_the_rest*: True if the rest of the worker's share is lost too."""
         text = " ".join(text_of(error).split())
         if len(text) > _LONGEST_ERROR:
             text = text[: _LONGEST_ERROR - 3] + "..."
@@ -61,13 +62,13 @@ def split_skipped(samples: list) -> tuple[list, tuple[Skipped, ...]]:
 
 
 class ErrorPolicy:
-    """The loader's answer to an ``Exception`` of one sample: its argument ``on_error``. Picklable if a callable is.
+    """Action for a sample whose loading raises an ``Exception``: the loader's argument ``on_error``.
 
-    - ``"raise"``: raise it, as torch does.
-    - ``"skip"``: leave the sample out. Map-style, its batch is smaller by one; iterable-style, the batch is filled with
-      what follows. With ``__getitems__`` the whole batch is left out.
-    - a callable ``on_error(error, index)``, called in the worker, also by several threads at once: it returns a sample
-      to use instead or ``ftloader.SKIP``, or raises.
+    - ``"raise"``: raise the exception, as torch does.
+    - ``"skip"``: leave the sample out. A map-style batch is smaller by one; an iterable-style batch is filled with the
+      samples that follow. With ``__getitems__`` the whole batch is left out.
+    - a callable ``on_error(error, index)``: it returns a sample to use instead, returns ``ftloader.SKIP``, or raises.
+      Workers call it, several threads at once. The policy is picklable if the callable is.
     """
 
     __slots__ = ("_on_error", "raises")
@@ -83,7 +84,7 @@ class ErrorPolicy:
         self.raises: bool = isinstance(on_error, str) and on_error == "raise"
 
     def resolve(self, error: BaseException, index: Any) -> Any:
-        """Return a sample to use for *index*, or ``SKIP``. Raise *error* if told to, or if it is no ``Exception``."""
+        """Return a sample to use for *index*, or ``SKIP``. Raise *error* under "raise" or if it is no ``Exception``."""
         if self.raises or not isinstance(error, Exception):
             raise error
         return SKIP if isinstance(self._on_error, str) else self._on_error(error, index)
@@ -92,8 +93,8 @@ class ErrorPolicy:
 class SkipLog:
     """Record of the samples that a ``DataLoader`` has left out so far, as ``loader.skipped``.
 
-    Iterators add to the log when they hand over a batch, so the order is that of the batches. Any thread may read it at
-    any time. A pickled or deep-copied log keeps what it held.
+    Iterators add to the log when they hand over a batch, so the records are in the order of the batches. Any thread may
+    read the log at any time. A pickle or deep copy of the log has the same records.
     """
 
     KEPT = 1000  # samples that are described; all are counted
@@ -120,7 +121,7 @@ class SkipLog:
             self._unreported = new + len(skipped), (*first, *skipped)[: self._NAMED]
 
     def report(self) -> None:
-        """Warn, at the end of an epoch, if samples were left out since the last report (also in abandoned epochs)."""
+        """Warn if samples were left out since the last report, abandoned epochs included. Called as an epoch ends."""
         with self._lock:
             (new, first), self._unreported = self._unreported, (0, ())
         if new == 0:
@@ -150,7 +151,7 @@ describe_sample = reprlib.Repr(maxlist=8, maxtuple=8).repr
 
 
 def without_stop_iteration[E: BaseException](error: E, raised_by: str) -> E | RuntimeError:
-    """Return *error*; for a ``StopIteration``, which would end the epoch in silence, a ``RuntimeError`` (PEP 479)."""
+    """Return *error*, or a ``RuntimeError`` for a ``StopIteration``, which would silently end the epoch (PEP 479)."""
     if not isinstance(error, StopIteration):
         return error
     replacement = RuntimeError(f"{raised_by} raised StopIteration")
@@ -161,12 +162,12 @@ def without_stop_iteration[E: BaseException](error: E, raised_by: str) -> E | Ru
 
 
 def annotate_sample(error: BaseException, index: Any) -> None:
-    """Note that *error* was raised while ``dataset[index]`` was loaded."""
+    """Add a note to *error* that it was raised while loading ``dataset[index]``."""
     annotate(error, f"raised while loading dataset[{describe_sample(index)}]")
 
 
 def describe_index(index: Any) -> str:
-    """Describe what the sampler yielded for a batch, in a few words for a note."""
+    """Return a short description of *index*, the sampler's value for a batch, for a note on an exception."""
     if index is None or (isinstance(index, list) and index and all(i is None for i in index)):
         return "of the worker's share"  # iterable-style: there are no indices
     size = f" ({len(index)} samples)" if isinstance(index, (list, tuple)) else ""

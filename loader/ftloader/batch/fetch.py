@@ -1,8 +1,8 @@
-"""From what the sampler yielded to a batch: ``dataset[i]`` and collate.
+"""Builds a batch from the sampler's indices: ``dataset[i]``, then collate_fn.
 
-The contract is that of ``torch.utils.data._utils.fetch``. Added are random numbers of the sample (``rng.sample``), the
-error policy (``batch.errors``), a note that names the failing sample, and a check that the epoch is still wanted. This
-file has the common parts and map-style datasets; ``batch.iterable`` fetches from iterable-style ones.
+The contract is that of ``torch.utils.data._utils.fetch``. Added are random numbers of each sample (``rng.sample``), the
+error policy (``batch.errors``), a note that names the failing sample, and a check that the epoch is not cancelled. This
+file has the common parts and the fetcher for map-style datasets. ``batch.iterable`` has that for iterable-style ones.
 """
 
 import enum
@@ -24,15 +24,15 @@ Not ``SKIP``, which is for ``on_error``: a dataset may return that by mistake.""
 
 
 class Cancelled(Exception):
-    """Raised in a worker when the consumer has left this epoch: the batch is no longer wanted."""
+    """Raised in a worker whose batch is no longer wanted, since the consumer has left the epoch."""
 
 
 @dataclass(eq=False, slots=True)
 class Epoch:
-    """One pass over the data, as the workers see it.
+    """One pass over the data: its seed, its number, and a flag that tells workers to give it up.
 
-    ``cancelled`` changes from False to True once. Any thread may set it, and workers read it without a lock: a late
-    reader only loads one sample too many. An epoch refers to no user-supplied object.
+    ``cancelled`` changes from False to True once. Any thread may set it. Workers read it without a lock: a worker that
+    sees the change late loads one sample too many. An epoch refers to no user-supplied object.
     """
 
     base_seed: int = 0  # as torch draws it (an int64)
@@ -40,14 +40,14 @@ class Epoch:
     cancelled: bool = field(default=False, init=False)
 
     def check(self) -> None:
-        """Raise ``Cancelled`` if the epoch is no longer wanted."""
+        """Raise ``Cancelled`` if the epoch is cancelled."""
         if self.cancelled:
             raise Cancelled
 
 
 @dataclass(slots=True)
 class Fetched:
-    """A batch, with what the consumer must know about it."""
+    """A batch from a worker, with the samples left out of it and the state of the worker's dataset."""
 
     data: Any  # the result of collate_fn, Slots of which the consumer makes the batch, or EMPTY
     skipped: tuple[Skipped, ...] = ()
@@ -73,7 +73,7 @@ Outcome = Fetched | Failure
 
 @dataclass(frozen=True, slots=True)
 class BatchSettings:
-    """The loader's arguments that say how batches are made of samples; shared by its workers."""
+    """The loader's arguments for building a batch from samples. Its workers share this object."""
 
     auto_collation: bool
     collate_fn: Callable[[Any], Any]
@@ -88,7 +88,7 @@ def load_one(
     policy: Any,
     note: Callable[[BaseException, Any], None] | None = annotate_sample,
 ) -> Any:
-    """Return the sample ``load(source, key)``. If that raises, do as *policy* says: return a sample or ``Skipped``."""
+    """Return the sample ``load(source, key)``. On an error return a sample or ``Skipped``, or raise, by *policy*."""
     # *policy* has ``raises`` and ``resolve()`` of an ``ErrorPolicy``. An error is raised after *note* has noted the
     # sample on it. Samples whose errors are raised anyway may be loaded elsewhere, by faster list comprehensions.
     try:
@@ -111,7 +111,7 @@ class MapFetcher:
         self._current = CurrentSample()
 
     def fetch(self, index: Any, epoch: Epoch) -> Fetched:
-        """Return the batch of *index*: a list of indices, or one index without automatic batching."""
+        """Return the batch for *index*: a list of indices or, without automatic batching, one index."""
         settings, dataset, here = self._settings, self._dataset, self._current
         policy = settings.policy
         skipped: tuple[Skipped, ...] = ()

@@ -1,8 +1,8 @@
-"""Fetching from an iterable-style dataset, and from a map-style one in a worker process, with the dataset's state.
+"""Fetchers that load and save the dataset's state: for iterable-style datasets, and for map-style ones in processes.
 
-As in torchdata, the state of the dataset is loaded before ``iter(dataset)``, and that of the iterator after it. Within
-an epoch, only the latter is used for a dataset that is its own iterator. ``state.format`` describes the states, which
-travel with the batches (``Fetched.state``).
+As in torchdata, the dataset's state is loaded before ``iter(dataset)``, the iterator's state after it. If the dataset
+is its own iterator, a state from within an epoch is loaded once, after ``iter(dataset)``. Each state travels to the
+consumer with a batch (``Fetched.state``). ``state.format`` describes the states.
 """
 
 import copy
@@ -19,14 +19,14 @@ from ftloader.state.format import FailedState, WorkerState, dataset_state, fresh
 
 
 class Exhausted(Exception):
-    """End of this worker's share of an iterable-style dataset; not ``StopIteration``, which user code may raise."""
+    """Raised at the end of a worker's share. Not ``StopIteration``, which user code may raise by mistake."""
 
 
 class IterableFetcher:
-    """Builder of batches from an iterable-style dataset. One instance makes one pass, from where *state* says.
+    """Builder of batches for one worker and one pass over an iterable-style dataset, which starts at *state*.
 
-    Owned by the one worker that uses it. Raises ``ValueError`` if the dataset has no ``load_state_dict()`` for the
-    state, and what the dataset raises.
+    Raises ``ValueError`` if *state* has a dataset state and the dataset has no ``load_state_dict()``; and the dataset's
+    errors.
     """
 
     def __init__(self, settings: BatchSettings, dataset: Any, worker_id: int, state: WorkerState) -> None:
@@ -56,8 +56,8 @@ class IterableFetcher:
         self._parts = {name: part for name, part in parts.items() if is_stateful(part)}
 
     def fetch(self, index: Any, epoch: Epoch) -> Fetched:
-        """Return the next batch, of ``len(index)`` samples with automatic batching, else of one.
-        Raise ``ValueError`` if the share is shorter than the part of it that has been handed over."""
+        """Return the next batch: ``len(index)`` samples or, without automatic batching, one sample.
+        Raise ``ValueError`` if the dataset ends before the point of the saved state."""
         self._catch_up(index, epoch)
         self._skipped = []
         try:
@@ -78,7 +78,7 @@ class IterableFetcher:
         return fetched
 
     def _catch_up(self, index: Any, epoch: Epoch) -> None:
-        """Go past the batches that were handed over after the snapshot was taken."""
+        """Skip the batches that were handed over between the snapshot and the saved state."""
         behind, self._behind = self._behind, 0
         for missing in range(behind, 0, -1):
             try:
@@ -104,7 +104,7 @@ class IterableFetcher:
         return Fetched(EMPTY, tuple(self._skipped), state, ended=True)
 
     def _samples(self, index: Any, epoch: Epoch) -> Any:
-        """Return the samples of the next batch. Raise ``Exhausted`` at the end."""
+        """Return the samples of the next batch. Raise ``Exhausted`` at the end of the share."""
         if self._ended:
             raise Exhausted
         with sample_scope():
@@ -124,7 +124,7 @@ class IterableFetcher:
         return samples
 
     def _next_sample(self, epoch: Epoch) -> Any:
-        """Return the next sample, or EMPTY if it is left out. Raise ``Exhausted`` at the end."""
+        """Return the next sample, or EMPTY if it is left out. Raise ``Exhausted`` at the end of the share."""
         key = (self._worker_id, self._position)
         enter_sample(epoch, key)
         failures = self._failures_in_a_row
@@ -163,7 +163,8 @@ def _annotate_position(error: BaseException, key: tuple[int, int]) -> None:
 class StatefulMapFetcher(MapFetcher):
     """Builder of batches from a map-style dataset in a worker process, with the dataset's state.
 
-    The first batch has the state from before it, later ones every ``snapshot_every_n_steps``.
+    Every ``snapshot_every_n_steps``-th batch carries the state from after that batch. The first batch carries the state
+    from before it, unless the step is 1.
     """
 
     def __init__(self, settings: BatchSettings, dataset: Any, state: WorkerState) -> None:

@@ -34,7 +34,7 @@ _TORCHS_COLLATE_FUNCTIONS = {
 
 
 def is_torchs_collation(collate_fn: Callable[[Any], Any]) -> bool:
-    """Return True if *collate_fn* is torch's ``default_collate``, with the types and functions that torch gives it."""
+    """Return True if *collate_fn* is torch's ``default_collate`` and no type or function was registered with it."""
     registered = _torch_collate.default_collate_fn_map
     return (
         collation_name(collate_fn) == "default_collate"
@@ -84,7 +84,7 @@ class Slot(_Leaf):
 
 @dataclass(frozen=True, slots=True)
 class Column(_Leaf):
-    """Leaf that is collected and collated by torch."""
+    """Leaf whose values are collected in a list and collated by torch."""
 
     container: type  # tuple for elements of tuples and lists, else list, as in torch; the difference shows for strings
 
@@ -141,7 +141,7 @@ class Layout:
 
     @classmethod
     def of(cls, sample: Any) -> "Layout | None":
-        """Return the layout of *sample*; None if no part of it is worth a slot."""
+        """Return the layout of *sample*; None if it has no array or tensor that is large enough for a slot."""
         try:
             layout = cls(_describe(sample, list))
         except RecursionError:  # a container in itself: collation raises torch's own error
@@ -154,7 +154,7 @@ class Layout:
         return leaves if self._root.flatten(sample, leaves) else None
 
     def nest(self, leaves: list, batched: bool) -> Any:
-        """Return the sample made of these leaves; or the batch, nested as torch nests it, of collated ones."""
+        """Return the sample made of *leaves*. If *batched*: the batch of collated leaves, nested as torch nests it."""
         return self._root.nest(iter(leaves), batched)
 
 

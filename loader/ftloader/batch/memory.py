@@ -1,12 +1,12 @@
-"""The memory of batches, which is used again once no reference to it is left.
+"""Memory for batches, reused once no reference to an earlier batch is left.
 
-A fresh batch of 100 MB costs tens of thousands of page faults, about as much time as filling it. So the memory of an
-earlier batch is taken where it is free. Its reference counts alone say that: every tensor, view, NumPy array,
-memoryview or DLPack capsule on it keeps torch's storage (a C++ object) or its Python object alive. No code can get a
-new reference to a storage that only the pool refers to, so there is no gap between looking and taking.
+New memory for a batch of 100 MB costs tens of thousands of page faults, about as much time as filling it. So the pool
+reuses a torch storage once its reference counts show that it is free: every tensor, view, NumPy array, memoryview or
+DLPack capsule on the memory keeps the storage (a C++ object) or its Python object alive. No other code can get a new
+reference to a storage that only the pool refers to. So the storage is still free when the pool takes it.
 
-Memory whose use does not show in reference counts is given up: storages in shared memory, which other processes map,
-and pinned ones, from which a GPU may still copy. torch's allocator of pinned memory knows those copies, and is cheap.
+Memory whose use does not show in reference counts is not reused: storages in shared memory, which other processes map,
+and pinned storages, from which a GPU may still copy. torch's allocator reuses pinned memory, and knows those copies.
 """
 
 import ctypes
@@ -24,10 +24,10 @@ from ftloader.compat.torch_private import storage_use_count
 
 
 class Buffer:
-    """A storage and the batch that is filling it. Made and lent by a ``BufferPool``.
+    """A torch storage and the batch that is filling it. A ``BufferPool`` makes and lends buffers.
 
-    This object holds the only lasting reference to ``storage``. All others that this package makes are dropped by the
-    thread that made them, so the count is right at once, also without the GIL (biased reference counting, PEP 703).
+    This object holds the only lasting reference to ``storage``. Any other reference that this package makes is dropped
+    by the thread that made it. So the count is right at once also without the GIL (biased reference counting, PEP 703).
     """
 
     __slots__ = ("filler", "last_taken", "storage")
@@ -38,11 +38,11 @@ class Buffer:
         self.last_taken = 0  # by the pool's count
 
     def release(self) -> None:
-        """Record that the storage has been filled. It is free once all tensors on it are gone."""
+        """Record that the storage has been filled. The storage is free once all tensors on it are gone."""
         self.filler = None
 
     def is_free(self) -> bool:
-        """Return True if the storage is not being filled, referred to, or mapped by another process."""
+        """Return True if no batch is filling the storage, no tensor is on it, and no other process maps it."""
         filler = self.filler
         if filler is not None and filler() is not None:
             return False
@@ -55,10 +55,11 @@ class Buffer:
 
 
 class BufferPool:
-    """The storages of one DataLoader, on the CPU, found by their size in bytes. With *pinned* none is remembered.
+    """Pool of one DataLoader's CPU storages, which are found by their size in bytes.
 
-    The storages of *batches* batches are remembered. If the consumer keeps more, the oldest are forgotten. A size that
-    was not asked for during the last four times as many batches is freed. One lock guards the list and the lending.
+    The pool keeps the storages of *batches* batches. If the consumer holds more batches, the pool forgets its oldest
+    storages. It frees a size that was not taken during the last 4 * *batches* batches. With *pinned* it keeps none. One
+    lock guards the list and the lending.
     """
 
     def __init__(self, batches: int, pinned: bool = False) -> None:
@@ -70,7 +71,7 @@ class BufferPool:
         self._taken = 0
 
     def take(self, nbytes: int, filler: Any, per_batch: int = 1) -> Buffer:
-        """Return *nbytes* (> 0) bytes of any content for *filler*, whose batch takes *per_batch* such buffers."""
+        """Return an uninitialised buffer of *nbytes* (> 0) bytes for *filler*. A batch takes *per_batch* buffers."""
         if self._pinned:
             pinned = torch.empty(nbytes, dtype=torch.uint8, device="cpu", pin_memory=True)
             return Buffer(pinned.untyped_storage())
@@ -115,11 +116,11 @@ _HEADER = 1 << 16
 
 @functools.cache
 def keep_freed_memory() -> None:
-    """Raise glibc's thresholds at once, by freeing one block of the largest size."""
+    """Make glibc's malloc keep freed blocks of up to 32 MiB for reuse, instead of returning them to the system."""
     # glibc gives freed memory back to the system above two thresholds, which start at 128 KiB and follow the largest
-    # block freed, up to 32 and 64 MiB (mallopt(3), M_MMAP_THRESHOLD and M_TRIM_THRESHOLD). At the low ones every image
-    # of 1 MB is given back and faulted in again: a third of the time of a worker that decodes JPEGs
-    # (``docs/profile.md``).
+    # block freed, up to 32 and 64 MiB (mallopt(3), M_MMAP_THRESHOLD and M_TRIM_THRESHOLD). Freeing one block of the
+    # largest size raises both at once. At the low ones every image of 1 MB is given back and faulted in again: a third
+    # of the time of a worker that decodes JPEGs (``docs/profile.md``).
     # The block is never touched, so it costs two system calls. A program that has set the thresholds itself is not
     # affected, nor is another allocator. A thread keeps at most 64 MiB. Forked processes inherit the effect.
     np.empty(_LARGEST_BLOCK - _HEADER, np.uint8)
@@ -130,7 +131,7 @@ _SMALLEST_OF_HUGE_PAGES = 4 << 20
 
 
 def advise_huge_pages(address: int, nbytes: int) -> None:
-    """Ask for transparent huge pages: 50 page faults for a first batch of 100 MB, not 25,600. Advice only."""
+    """Ask the kernel for huge pages, which it may ignore. 100 MB then take 50 page faults instead of 25,600."""
     # NumPy does the same for large arrays, and torch on ``THP_MEM_ALLOC_ENABLE=1``.
     if nbytes < _SMALLEST_OF_HUGE_PAGES or not hasattr(mmap, "MADV_HUGEPAGE"):
         return

@@ -15,7 +15,9 @@ from ftloader.current import this_thread
 
 
 class _Memory:
-    """Memory for NumPy to read; arrays on it keep *owner* alive. ``tensor.numpy()`` would mark the storage forever."""
+    """Memory at *address* as an object that ``numpy.asarray`` accepts. Arrays on the memory keep *owner* alive."""
+
+    # Not tensor.numpy(), which would mark the storage forever.
 
     __slots__ = ("__array_interface__", "owner")
 
@@ -27,8 +29,8 @@ class _Memory:
 class _Array:
     """The slots of one leaf: *size* arrays of the leaf's shape, back to back.
 
-    This object owns the memory until ``release()``. Workers write through an array that does not own its memory, or
-    through tensors that live for one write, since ``Buffer`` counts references.
+    This object owns the memory until ``release()``. ``Buffer`` counts references to the memory. So workers write
+    through an array that does not own it, or through tensors that are dropped after one write.
     """
 
     __slots__ = ("__weakref__", "_address", "_buffer", "_shape", "_slot", "_strides", "_view")
@@ -54,7 +56,7 @@ class _Array:
             self._view[position] = value
 
     def separate(self, position: int, values: list, own: int) -> list:
-        """Return *values* with copies of those in this slot but ``values[own]``, whose writing would change them."""
+        """Return *values*, with copies of the others in this slot, which writing ``values[own]`` would overwrite."""
         # empty_sample() gave the slot to the sample, so other values may be views of it.
         if self._is_at(values[own], position):
             return values  # nothing will be written
@@ -68,7 +70,10 @@ class _Array:
         ]
 
     def give(self, position: int, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray | None:
-        """Return the slot as an array that keeps the memory alive; None if it has another shape or type."""
+        """Return the slot at *position* as an array; None if the slot has another shape or type.
+
+        The array keeps the memory alive.
+        """
         if self._slot.numpy_dtype != dtype or self._slot.shape != shape:
             return None
         return np.asarray(_Memory(self._address_of(position), shape, dtype, self._buffer.storage))
@@ -79,7 +84,7 @@ class _Array:
         return self._view[position].copy()
 
     def tensor(self) -> torch.Tensor:
-        """Return a new tensor on all slots, of shape (size, *slot.shape)."""
+        """Return a new tensor of shape (size, *slot.shape) on the memory of all slots."""
         return self._new_tensor(0, self._shape, self._strides)
 
     def release(self) -> None:
@@ -97,7 +102,7 @@ class _Array:
         return self._address + position * self._slot.nbytes
 
     def _is_at(self, value: np.ndarray, position: int) -> bool:
-        """Return True if *value* is the slot itself, filled in place (see ``empty_sample``)."""
+        """Return True if *value* is the slot's own memory, filled in place (see ``empty_sample``)."""
         if value.base is None:  # it owns its memory, as nearly all do
             return False
         address = value.__array_interface__["data"][0]
@@ -119,8 +124,9 @@ def _lies_in(value: Any, begin: int, end: int) -> bool:
 class Slots:
     """The slots and columns of one batch of *size* samples.
 
-    Each position is written by the worker that claimed it, and read once all workers have finished; hence no lock.
-    ``batch()`` is for the thread that will own the tensors: without the GIL only its creator frees an object at once.
+    No lock: the worker that claimed a position writes it, and others read it once all workers have finished. The
+    consumer calls ``batch()``, so its thread makes the tensors: without the GIL only an object's creator frees it at
+    once.
     """
 
     __slots__ = ("_arrays", "_collated", "_columns", "_pin_device", "layout")
@@ -137,7 +143,7 @@ class Slots:
         self._collated: list = []
 
     def write(self, position: int, sample: Any) -> bool:
-        """Copy *sample* to *position*. Return False if it has another layout; then the slot's content is undefined."""
+        """Copy *sample* to *position*. Return False, with the slot undefined, if the sample has another layout."""
         values = self.layout.flatten(sample)
         if values is None:
             return False
@@ -165,7 +171,7 @@ class Slots:
             self._collated.append(data)
 
     def batch(self) -> Any:
-        """Return the batch: new tensors on the slots, and the collated columns. To be called once."""
+        """Return the batch: new tensors on the slots, and the collated columns. Call once."""
         if torch.is_inference_mode_enabled():  # ordinary tensors there too, like those that workers collate
             with torch.inference_mode(False):
                 return self.batch()
@@ -181,7 +187,7 @@ class Slots:
                 array.release()
 
     def give(self, position: int, shape: tuple[int, ...], dtype: np.dtype) -> tuple[int, np.ndarray] | None:
-        """Return the first leaf whose slots have this shape and type, and its slot at *position*; None without one."""
+        """Return (leaf number, slot at *position*) for the first leaf of this shape and type; None if there is none."""
         for leaf, array in enumerate(self._arrays):
             if array is not None and (given := array.give(position, shape, dtype)) is not None:
                 return leaf, given
@@ -191,10 +197,10 @@ class Slots:
 def empty_sample(shape: tuple[int, ...], dtype: Any = np.uint8) -> np.ndarray:
     """Return an uninitialised array for the sample being loaded, if possible in its batch's memory.
 
-    *shape* is the sample's, without the batch's dimension. A dataset (or decoder) that fills this array and returns it
-    saves the copy into the batch. In a worker thread the array is the sample's slot of the batch, if samples of this
-    shape and type are expected there. Anywhere else it is ``numpy.empty``'s. Ask once per sample, return the array or a
-    whole one made from it, and do not keep it.
+    *shape* is that of one sample, without the batch dimension. A dataset (or decoder) that fills this array and returns
+    it saves the copy into the batch. In a worker thread the array is the sample's slot of the batch, if samples of this
+    shape and type are expected. Otherwise it is ``numpy.empty(shape, dtype)``. Call this once per sample, return the
+    array or a full array made from it, and keep no reference to it.
     """
     here = this_thread.sample
     given = here.slots.give(here.position, tuple(shape), np.dtype(dtype)) if here.slots is not None else None

@@ -1,10 +1,10 @@
 """A cache on the local disk that grows while a training job reads it (``help(GrowingCache)``, docs/cache.md).
 
-The way of a sample:
+The path of a sample:
 
     source -> fetchers (threads) -> store (budget, eviction) -> segment (a file) -> snapshot (an epoch) -> dataset[i]
 
-``sharing`` has the files by which processes share a cache, ``arrays`` the decoders of samples.
+``sharing`` has the files through which processes share a cache. ``arrays`` has decoders of samples.
 """
 
 from ftloader.cache.arrays import RawArray, RawArrays

@@ -1,4 +1,4 @@
-"""Decoders that read a sample straight into an array: its slot of the batch, if the loader has made one."""
+"""Decoders that read a sample straight into an array: the sample's slot of the batch, if there is one."""
 
 import math
 from collections.abc import Mapping
@@ -11,21 +11,21 @@ from ftloader.cache.errors import CacheError
 
 
 class RawArray:
-    """Decoder (``decode=``) for samples that are the memory of one array.
+    """Decoder (``decode=``) for samples whose bytes are one array.
 
     Args:
         dtype: anything that ``numpy.dtype`` accepts.
         shape: the array's shape. None: one dimension, of the sample's length.
 
-    Any callable of a sample's bytes is a decoder. If it also has ``empty(nbytes)``, like this one, the cache fills the
-    array that ``empty`` returns from the file, without a copy in between.
+    Any callable of a sample's bytes is a decoder. If it also has a method ``empty(nbytes)``, as here, the cache reads
+    the file straight into the array that ``empty`` returns.
     """
 
     def __init__(self, dtype: Any = np.uint8, shape: tuple[int, ...] | None = None) -> None:
         self.dtype, self.shape = np.dtype(dtype), shape
 
     def empty(self, nbytes: int) -> np.ndarray:
-        """Return an array to fill with *nbytes* bytes. Raise ``CacheError`` if they do not fit its shape."""
+        """Return an uninitialised array of *nbytes* bytes. Raise ``CacheError`` if that is not the shape's size."""
         shape = (nbytes // max(1, self.dtype.itemsize),) if self.shape is None else self.shape
         if math.prod(shape) * self.dtype.itemsize != nbytes:
             raise CacheError(f"a sample of {nbytes} bytes is no array of {self.dtype} with the shape {shape}")
@@ -38,12 +38,13 @@ class RawArray:
 
 
 class RawArrays:
-    """Decoder (``decode=``) for samples that are dicts of arrays, whose memory lies back to back in the file.
+    """Decoder (``decode=``) for samples that are dicts of arrays, stored back to back.
 
         decode=RawArrays({"label": RawArray(np.int64, ()), "image": RawArray(np.float32, (3, 512, 512))})
 
     Args:
-        arrays: by name, in the order of the bytes. One of them may have no shape: it gets the remaining bytes.
+        arrays: each array's name and decoder, in the order of the bytes. One decoder may have the shape None: its array
+            gets the remaining bytes.
     """
 
     def __init__(self, arrays: Mapping[str, RawArray]) -> None:
@@ -55,7 +56,7 @@ class RawArrays:
         self._sizes.update(dict.fromkeys(self._open, 0))
 
     def empty(self, nbytes: int) -> dict[str, np.ndarray]:
-        """Return arrays to fill with *nbytes* bytes. Raise ``CacheError`` if they do not fit the shapes."""
+        """Return uninitialised arrays of *nbytes* bytes in sum. Raise ``CacheError`` if the shapes do not fit."""
         left = nbytes - sum(self._sizes.values())
         if left < 0 or (left and not self._open):
             raise CacheError(f"a sample of {nbytes} bytes: its arrays {', '.join(self.arrays)} have {nbytes - left}")

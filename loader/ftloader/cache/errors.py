@@ -6,7 +6,7 @@ class CacheError(RuntimeError):
 
 
 class DamagedSegmentError(CacheError):
-    """Error for a segment of this cache whose head or index is damaged."""
+    """Error for a segment file whose head or index is damaged."""
 
 
 class PartlyListedError(OSError):
@@ -14,4 +14,4 @@ class PartlyListedError(OSError):
 
 
 class CorruptSampleError(CacheError):
-    """Error for a sample that is not what was written: its checksum differs, or its file is missing or too short."""
+    """Error for a damaged sample: its checksum differs, or its file is missing or too short."""

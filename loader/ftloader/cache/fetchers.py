@@ -18,13 +18,13 @@ _MANY = 8  # failures in a row that are not chance, with few threads
 
 
 class Fetchers(ThreadGroup):
-    """*count* threads that go through ``source.keys()`` again and again and fetch the samples that are missing.
+    """Group of *count* threads that list ``source.keys()`` repeatedly and fetch the samples missing from the store.
 
-    When no sample is missing they wait for an eviction or ``look_again``. Each thread has one sample in memory. The
-    last thread to end closes the store, since nothing else may be left to do that for a cache that was dropped.
+    When no sample is missing, the threads wait for an eviction or ``look_again``. Each thread has one sample in memory.
+    The last thread to end closes the store: if the program drops a cache without ``close()``, no other code does.
 
-    The store's ``changed`` guards the counts and the state of the listing. ``_listing`` is taken before it, and guards
-    the iterator of keys; a thread holds it for as long as the source takes for the next key.
+    The store's ``changed`` guards the counts and the state of the listing. The lock ``_listing`` guards the iterator of
+    keys. A thread takes ``_listing`` before ``changed``, and holds it while the source finds the next key.
     """
 
     consequence = "It ends when that call returns; its sample is thrown away."
@@ -55,7 +55,7 @@ class Fetchers(ThreadGroup):
         self.threads = tuple(WorkerThread(target=self._run, name=f"cache-fetcher-{number}") for number in range(count))
 
     def look_again(self) -> None:
-        """List the source again after the end of this listing: it may have grown, or answer again."""
+        """Request another listing of the source, which may have new keys, or work again after an error."""
         with self._changed:
             self._asked += 1
             self._changed.notify_all()
@@ -73,7 +73,7 @@ class Fetchers(ThreadGroup):
 
     @property
     def idle(self) -> bool:
-        """True if no more samples will come unasked: all keys have been tried, or no thread is left."""
+        """True if no sample will come before ``look_again``: all keys have been tried, or no thread is left."""
         with self._changed:
             return self._is_idle() or not self._running
 
@@ -111,7 +111,7 @@ class Fetchers(ThreadGroup):
             return None if self._store.stopped else next(self._keys, None)
 
     def _claimed(self) -> Iterator[str]:
-        """Yield keys that are missing, claimed for the thread that asked for one, until the store is stopped."""
+        """Yield missing keys until the store is stopped. Each key is claimed for the thread that takes it."""
         pauses = _pauses()
         while self._wait_to_list():
             try:
@@ -142,7 +142,7 @@ class Fetchers(ThreadGroup):
                     self._note_listing(None)
 
     def _note_listing(self, error: BaseException | None) -> None:
-        """Note why the source, or a part of it, cannot be listed; None if it can. The caller holds the lock."""
+        """Record the error of listing (a part of) the source, or None. The caller holds the lock ``changed``."""
         if error is None or isinstance(error, PartlyListedError):
             if self.trouble is self._listing_error:
                 self.trouble, self.failures_in_a_row = None, 0
@@ -156,7 +156,7 @@ class Fetchers(ThreadGroup):
         self._changed.notify_all()
 
     def _wait_to_list(self) -> bool:
-        """Wait for a reason to list the source. Return False once stopped."""
+        """Wait until the source must be listed (again). Return False once the store is stopped."""
         store = self._store
         with self._changed:
             self._changed.wait_for(
@@ -172,7 +172,7 @@ class Fetchers(ThreadGroup):
             return not store.stopped
 
     def _fetch(self, key: str) -> bool:
-        """Fetch a sample and add it, with retries. Return True if the sample is in the store now."""
+        """Fetch a sample, with retries, and add it to the store. Return True if the store has it now."""
         for attempt, pause in enumerate(_pauses()):
             try:
                 data = memoryview(self._source.read(key))
@@ -208,7 +208,7 @@ class Fetchers(ThreadGroup):
             self._report(error, "a file onto the disk")
 
     def _fail(self, error: BaseException, key: str) -> bool:
-        """Count and report a sample that cannot be had. Return False."""
+        """Count and report a sample that cannot be fetched or added. Return False."""
         with self._changed:
             if self._store.stopped:
                 return False
@@ -218,7 +218,7 @@ class Fetchers(ThreadGroup):
         return False
 
     def _report(self, error: BaseException, what: str) -> None:
-        """Note *error*, which is about *what*, for the statistics and ``set_epoch``. Warn of the first one."""
+        """Record *error* for the statistics and ``set_epoch``. Warn at the first; *what* names what was not fetched."""
         with self._changed:
             self.trouble = error
             self.failures_in_a_row += 1
@@ -236,7 +236,7 @@ class Fetchers(ThreadGroup):
                     sys.stderr.write(f"RuntimeWarning: {text}\n")
 
     def _pause(self, seconds: float) -> bool:
-        """Wait *seconds*. Return False, at once, when stopped."""
+        """Wait *seconds* and return True. Return False as soon as the store is stopped."""
         with self._changed:
             return not self._changed.wait_for(lambda: self._store.stopped, seconds)
 

@@ -15,7 +15,7 @@ def disk_usage(status: os.stat_result) -> int:
 
 @contextlib.contextmanager
 def opened(path: str, flags: int) -> Iterator[int]:
-    """Open a file for the ``with`` block. Do not wait if a pipe is in the file's place."""
+    """Open a file for the ``with`` block. Do not block if the path is a named pipe."""
     fd = os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
         yield fd

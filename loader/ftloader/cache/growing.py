@@ -1,4 +1,4 @@
-"""The dataset: those samples of a remote source that are on this machine by now."""
+"""``GrowingCache``: a dataset of the samples of a remote source that have been copied to this machine so far."""
 
 import os
 import threading
@@ -42,27 +42,27 @@ class GrowingCache(Dataset):
         source: an object with ``keys()`` and ``read(key)``, or an address that fsspec understands. None: this process
             reads the samples that another one fetches on this machine, such as another rank of the job.
         directory: the only place where files are written.
-        max_bytes: the budget of the disk, at least 1 MiB. It is never exceeded, unfinished writes included.
+        max_bytes: disk budget in bytes, at least 1 MiB. Never exceeded, not even by unfinished writes.
         fetchers: number of threads that fetch. Each has one sample in memory.
-        evict: "oldest", or "lru": first the samples that this process has not read for the longest time. 1/128 of the
-            budget is evicted at a time.
-        decode: a callable of a sample's bytes, by default one that makes an array of uint8. See ``RawArray`` and
-            ``RawArrays`` for others.
+        evict: what to evict first. "oldest": the oldest samples. "lru": the samples that this process has not read for
+            the longest time. 1/128 of the budget is evicted at a time.
+        decode: a callable that gets a sample's bytes and returns the sample, by default a uint8 array. See ``RawArray``
+            and ``RawArrays`` for others.
         min_samples: number of samples that ``set_epoch`` waits for.
-        pin: the part of the budget for an epoch's samples, which are the newest ones. The fetchers have the rest for
-            the next epoch. If the whole source is there, an epoch has all of it.
-        retries: number of times that a failed sample is tried again at once, with growing pauses. After that it waits
-            for the next epoch.
-        max_unlisted: number of epochs in a row for which the source could not be listed, after which ``set_epoch``
-            raises ``CacheError``. None: only warn, at the first of these epochs and when the reason changes.
+        pin: fraction of the budget for an epoch's samples, which are the newest. The fetchers use the rest for the next
+            epoch. Once the cache holds the whole source, an epoch has all its samples.
+        retries: number of times that fetching a sample is repeated, after growing pauses. Then the sample is left for
+            the next epoch.
+        max_unlisted: largest number of epochs in a row for which the source could not be listed. Beyond this number
+            ``set_epoch`` raises ``CacheError``. None: only warn, at the first such epoch and when the reason changes.
         format: "segment", or "tfrecord": write the samples to TFRecord files, which ``files()`` names. This needs the
             package crc32c (``ftloader[tfrecord]``). The format may change between runs.
 
-    ``len(cache)``, ``cache[i]``, ``cache.key(i)`` and ``cache.ages()`` are about the current epoch. Threads and worker
-    processes may call them. Other methods may be called by one thread at a time, in the process that made the object.
+    ``len(cache)``, ``cache[i]``, ``cache.key(i)`` and ``cache.ages()`` refer to the current epoch. Threads and worker
+    processes may call these four. One thread at a time may call the others, in the process that made the object.
 
     Raises:
-        CacheError: another process fetches into the directory, or it has another version; or crc32c is missing.
+        CacheError: another process fetches into the directory; its files have another version; crc32c is missing.
         OSError: the directory cannot be written.
     """
 
@@ -153,7 +153,7 @@ class GrowingCache(Dataset):
     def files(self) -> list[str]:
         """Return the paths of the epoch's TFRecord files, for ``tf.data.TFRecordDataset``.
 
-        They stay until the next ``set_epoch``, and are whole files, also with ``at_most``.
+        The files stay until the next ``set_epoch``. ``at_most`` does not shorten them.
         """
         segments = self._snapshot().segments
         return [one.data_path for one in segments if one.version == FORMATS["tfrecord"]]
@@ -173,9 +173,10 @@ class GrowingCache(Dataset):
     # Epochs
 
     def set_epoch(self, epoch: int, at_most: int | None = None) -> None:
-        """Make the samples that are complete now the data of *epoch*. They stay readable until the next call.
+        """Make the samples that are complete now the data of *epoch*. These stay readable until the next call.
 
-        Wait for ``min_samples``; in a reader (``source=None``), until the writer has set this epoch.
+        Wait until ``min_samples`` samples are complete. With ``source=None``, wait until the fetching process has set
+        this epoch.
 
         Args:
             at_most: the largest number of samples, so that all hosts of a job have the same number.
@@ -212,7 +213,7 @@ class GrowingCache(Dataset):
         self._counts.epochs_waited += time.monotonic() - began
 
     def _check_listing(self, store: Store, fetchers: Fetchers) -> None:
-        """Warn if the source cannot be listed. Raise ``CacheError`` if that was so for too many epochs."""
+        """Warn if the source cannot be listed. Raise ``CacheError`` after more than ``max_unlisted`` such epochs."""
         error = fetchers.unlisted
         if error is None or store.stopped:
             self._unlisted, self._warned = 0, ""
@@ -235,7 +236,7 @@ class GrowingCache(Dataset):
             )
 
     def _check_hope(self, store: Store, fetchers: Fetchers, there: int) -> None:
-        """Raise ``CacheError`` if no more samples will come."""
+        """Raise ``CacheError``, with the reason, if *there* samples are complete and no more will come."""
         start = f"{there} samples are there, and min_samples={self._min_samples}: "
         if store.stopped:
             raise CacheError(start + "the cache is closed")
@@ -252,7 +253,7 @@ class GrowingCache(Dataset):
         self._shared[0] = self._set_here
 
     def _follow(self, state: dict[str, Any], at_most: int | None) -> None:
-        """Make the writer's snapshot the current one."""
+        """Make *state*, a snapshot of the process that fetches, the current epoch. Pin its segments."""
         if self._pins is None:
             self._pins = sharing.Pins(self._directory)
         self._pins.write(" ".join(state["segments"]))
@@ -260,11 +261,11 @@ class GrowingCache(Dataset):
         self._set_current(snapshot.of_state({**state, "length": length}, self._directory))
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the names of the snapshot's files, for ``load_state_dict``."""
+        """Return the current epoch's number, segment names and length, for ``load_state_dict``."""
         return self._snapshot().state()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Make the state's snapshot the current one. Raise ``CacheError`` if samples of it were evicted since."""
+        """Make the epoch in *state* the current one. Raise ``CacheError`` if some of its samples have been evicted."""
         if state == self._snapshot().state():
             return
         if os.getpid() != self._process:
@@ -278,11 +279,11 @@ class GrowingCache(Dataset):
 
     @property
     def epoch(self) -> int:
-        """The current epoch; -1 before the first."""
+        """Number of the current epoch; -1 before the first ``set_epoch``."""
         return self._snapshot().epoch
 
     def statistics(self) -> Statistics:
-        """Return the counts so far. ``print`` shows them in one line."""
+        """Return the cache's counts since it was made. ``print`` shows the counts in one line."""
         store, fetchers, counts = self._store, self._fetchers, self._counts
         samples, used = store.contents() if store is not None else (len(self), 0)
         ages = self.ages()
@@ -306,7 +307,7 @@ class GrowingCache(Dataset):
     # The end
 
     def close(self) -> None:
-        """End the fetchers, and drop samples that are not written yet. Do nothing in a worker process.
+        """Stop fetching and close the cache. Samples not written yet are lost. In a worker process, do nothing.
 
         Wait at most five seconds for calls to the source that do not return.
         """
@@ -341,12 +342,12 @@ class GrowingCache(Dataset):
 
 
 def _mark(name: str) -> int:
-    """Return a number, not 0, that tells a segment from the others of an epoch."""
+    """Return a nonzero hash of the segment *name*, which marks the segment as damaged."""
     return 1 + zlib.crc32(name.encode())
 
 
 class _Counts:
-    """Counts of the readers. ``lock`` guards the reads and marks; the thread that sets epochs has the other counts."""
+    """Counts of one process's reads. ``lock`` guards the reads and marks; the epochs' thread alone writes the rest."""
 
     def __init__(self) -> None:
         self.began = time.monotonic()

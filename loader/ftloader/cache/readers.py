@@ -1,4 +1,4 @@
-"""Readers of a ``UrlSource``. One thread at a time uses a reader, so it needs no lock."""
+"""Clients with which a ``UrlSource`` reads files. No locks: one thread at a time uses a reader."""
 
 import asyncio
 import http.client
@@ -19,10 +19,10 @@ _SAFE = "/%:=&?~+!$,;'@()*[]"  # not quoted in paths and queries; with a %, an a
 
 
 class WebReader:
-    """Reader of web servers over kept connections. fsspec's takes three times the CPU time, or more.
+    """Reader for web servers that keeps connections open. fsspec's reader takes three times the CPU time or more.
 
-    The server is not trusted. An answer is refused if it has more than *largest* bytes, or no end, or takes longer than
-    *timeout* seconds, redirects included. No redirect leads out of the web, or from https to http. Errors leave out the
+    The server is not trusted. An answer is refused if it has more than *largest* bytes or takes longer than *timeout*
+    seconds, redirects included. A redirect must lead to http or https, and not from https to http. Errors leave out the
     query of an address (after ``?``), which may be a signature.
     """
 
@@ -93,7 +93,7 @@ class WebReader:
             return response, data
 
     def _body(self, response: http.client.HTTPResponse, name: str) -> bytes:
-        """Return the body. Raise ``IncompleteRead`` if it ends too early, ``OSError`` if it is too large."""
+        """Return the answer's body. Raise ``IncompleteRead`` if it ends too early, ``OSError`` if it is too large."""
         parts, size = [], 0
         while size + (response.length or 0) <= self._largest:
             if not (part := response.read1(_AT_ONCE)):
@@ -109,7 +109,7 @@ class WebReader:
 
 
 class _InTime(io.RawIOBase):
-    """Stream of what comes from a socket before *deadline*, which ``HTTPResponse`` uses as its socket."""
+    """Stream of a socket's bytes that raises ``TimeoutError`` after *deadline*. ``HTTPResponse`` reads from it."""
 
     # A socket's own time-out does not do: it starts again with each byte.
     def __init__(self, sock: socket.socket, deadline: float, late: str) -> None:
@@ -137,16 +137,16 @@ class _InTime(io.RawIOBase):
 
 
 def _is_readable(sock: socket.socket) -> bool:
-    """Return True if an idle connection was closed, or has bytes, which cannot answer the next request."""
+    """Return True if an idle connection cannot be reused: the server closed it, or sent unexpected bytes."""
     poll = select.poll()
     poll.register(sock, select.POLLIN)
     return bool(poll.poll(0))
 
 
 class LoopReader:
-    """Reader of an asynchronous file system of fsspec, with an event loop that the thread itself runs.
+    """Reader for an asynchronous file system of fsspec. Runs its own event loop in the calling thread.
 
-    fsspec runs one loop in one thread for the whole process, for which many requests at a time would wait.
+    fsspec itself runs one loop in one thread for the whole process, which slows down many requests at a time.
     """
 
     def __init__(self, like: AsyncFileSystem, timeout: float) -> None:

@@ -1,16 +1,16 @@
-"""The bytes of a segment.
+"""File format of a segment.
 
     head | record | record | ... | rows | keys | trailer
 
-A record is a header (lengths, checksums, time), the key and the sample. Headers are written in the order of the file,
-so that after a crash an unfinished segment can be walked from its start. A row has the header's values and the place of
-the sample. The trailer has the place of the rows, and is written last: a segment with a valid trailer is sealed. The
-trailer's last field is set once everything before it has reached the disk (``fdatasync``).
+A record is a header (lengths, checksums, time), the key and the sample. Headers are written in the order of the file.
+So after a crash, the records of an unfinished segment can be read from its start. A row has the header's values and the
+sample's offset. The trailer has the offset of the rows, and is written last: a segment with a valid trailer is sealed.
+The trailer's last field is set once everything before it has reached the disk (``fdatasync``).
 
 All numbers are little-endian, checksums are CRC-32 (``zlib.crc32``).
 
-With ``FORMATS["tfrecord"]`` the samples are in a TFRecord file next to the segment, which has nothing else once the
-segment is sealed. The checksums of samples are CRC-32C then.
+With ``FORMATS["tfrecord"]`` the samples are in a TFRecord file next to the segment, and their checksums are CRC-32C.
+Once the segment is sealed, the TFRecord file holds the samples and nothing else.
 """
 
 import os
@@ -43,20 +43,20 @@ def head(version: int) -> bytes:
 
 
 def record_header(key: bytes, length: int, crc: int, when: float) -> bytes:
-    """Return the bytes of a record before its sample, the key included."""
+    """Return the bytes of a record before its sample: header and key."""
     rest = struct.pack("<IIQd", crc, len(key), length, when) + key
     return struct.pack("<II", _RECORD_MAGIC, zlib.crc32(rest)) + rest
 
 
 def end(table: np.ndarray, keys: list[str], start: int) -> bytes:
-    """Return the bytes after the records, for the offset *start*: rows, keys and trailer."""
+    """Return the end of a segment file (rows, keys, trailer), to be written at offset *start*."""
     index = table.tobytes() + b"".join(map(encoded, keys))
     parts = zlib.crc32(index), start, len(table)
     return index + TRAILER.pack(_TRAILER_MAGIC, parts[0], zlib.crc32(repr(parts).encode()), *parts[1:], 0)
 
 
 def read_end(fd: int) -> tuple[np.ndarray, tuple[str, ...], int, bool] | None:
-    """Return (rows, keys, end of the records, True if synced); None if there is no valid trailer."""
+    """Return (rows, keys, offset after the records, True if synced); None if there is no valid trailer."""
     at = os.fstat(fd).st_size - TRAILER.size
     if at < HEAD.size:
         return None
@@ -102,7 +102,7 @@ def walk(fd: int, version: int) -> Iterator[tuple[tuple, str]]:
 
 
 def is_right(version: int, fd: int, row: tuple, pieces: Iterable[Any]) -> bool:
-    """Return True if the *pieces* of a sample have its checksum, and, in a TFRecord file, what is around them too."""
+    """Return True if *pieces*, the bytes of a sample, match its checksum. In a TFRecord its frame must match too."""
     offset, length, expected, *_ = row
     if version == TFRECORD:
         around = tfrecord.header(length), tfrecord.footer(expected)
@@ -116,8 +116,8 @@ def is_right(version: int, fd: int, row: tuple, pieces: Iterable[Any]) -> bool:
 
 
 def version_of(fd: int, name: str) -> int:
-    """Return the version in the head of segment *name*; 0 if a crash came before the head was written.
-    Raise ``DamagedSegmentError`` if only the trailer is this cache's, ``CacheError`` if neither is."""
+    """Return the format version in the head of segment *name*; 0 if the head was never written (a crash).
+    Raise ``DamagedSegmentError`` if the head is overwritten, ``CacheError`` for another version or program."""
     found = os.pread(fd, HEAD.size, 0)
     magic, version = HEAD.unpack(found.ljust(HEAD.size, b"\0"))
     if magic == _MAGIC and version in FORMATS.values():
@@ -131,18 +131,18 @@ def version_of(fd: int, name: str) -> int:
 
 
 def is_inline(fd: int) -> bool:
-    """Return True if, by its rows, a segment holds its samples itself: in a TFRecord file the first is at 12."""
+    """Return True if the segment file itself holds the samples: the first row's offset is then past the head."""
     end = read_end(fd)
     return end is not None and len(end[0]) > 0 and bool(end[0]["offset"][0] >= HEAD.size)
 
 
 def checksum(version: int, data: Any, before: int = 0) -> int:
-    """Return a sample's checksum in this format. *before* is that of the sample's bytes before *data*."""
+    """Return the checksum of *data* in this format version, continuing *before*, that of the bytes before it."""
     return (tfrecord.crc32c if version == TFRECORD else zlib.crc32)(data, before)
 
 
 def encoded(key: str) -> bytes:
-    """Return *key* as bytes. Lone surrogates, which names of files may have, are kept."""
+    """Return *key* as UTF-8 bytes. Lone surrogates, which file names may have, are kept."""
     return key.encode("utf-8", "surrogatepass")
 
 
@@ -151,6 +151,6 @@ def _decoded(key: bytes | bytearray) -> str:
 
 
 def needs(version: int, key: bytes, length: int) -> tuple[int, int]:
-    """Return the bytes that a sample needs of the segment (record, row, key twice) and of the TFRecord file."""
+    """Return the numbers of bytes that a sample takes (in the segment file, in the TFRecord file)."""
     index = RECORD.size + ROW.itemsize + 2 * len(key)
     return (index, length + FRAME) if version == TFRECORD else (index + length, 0)

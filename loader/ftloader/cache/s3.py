@@ -1,6 +1,6 @@
-"""Objects of s3 read by obstore, a client in Rust that needs neither the GIL nor an event loop in Python.
+"""Reads objects from s3 with obstore, a client in Rust that needs neither the GIL nor an event loop in Python.
 
-s3fs still lists the bucket, and reads what obstore cannot. Measured in docs/cache.md.
+s3fs still lists the bucket, and reads the objects that obstore cannot. docs/cache.md has measurements.
 """
 
 import datetime
@@ -18,7 +18,7 @@ _REFRESH = datetime.timedelta(minutes=5)  # botocore renews credentials 10 minut
 
 
 def open_bucket(filesystem: AsyncFileSystem, bucket: str, timeout: float) -> Any:
-    """Return obstore's view of *bucket*, which threads may share; None if s3fs has to read it."""
+    """Return obstore's client for *bucket*, which threads may share; None if s3fs has to read the bucket."""
     # The address, the region and the credentials are those that s3fs would use: botocore finds them for both.
     options = filesystem.storage_options
     if not (bucket and "s3" in filesystem.protocol and options.keys() <= _KNOWN) or getproxies():
@@ -56,11 +56,11 @@ def open_bucket(filesystem: AsyncFileSystem, bucket: str, timeout: float) -> Any
 
 
 class ObjectReader(LoopReader):
-    """Reader of one thread for the objects of one bucket.
+    """Reader for the objects of one bucket, used by one thread.
 
-    The server is not trusted: an object larger than *largest* bytes and an answer later than *timeout* seconds are
-    refused. s3fs reads what obstore may not read or has no key for, and whatever fails before obstore has read a first
-    object: the bucket may be in another region, or its certificate known to s3fs alone.
+    The server is not trusted: an object larger than *largest* bytes or an answer later than *timeout* seconds is
+    refused. s3fs reads an object if obstore lacks the permission or changes the key. Until obstore has read a first
+    object, s3fs also reads after other errors: the bucket may be in another region, or only s3fs knows its certificate.
     """
 
     def __init__(self, like: AsyncFileSystem, bucket: Any, timeout: float, largest: int) -> None:

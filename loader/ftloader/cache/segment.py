@@ -1,7 +1,7 @@
 """Segments: the files of a cache. Each holds samples back to back, and is never changed once it is sealed.
 
-Their bytes are described in ``record``. The next writer that opens the cache checks every sample of a segment that was
-not synced. A segment is made before the TFRecord file of its samples, and removed after it.
+``record`` describes the file format. The next writer that opens the cache checks every sample of a segment that was
+not synced. A segment is made before the TFRecord file of its samples, and removed after that file.
 """
 
 import contextlib
@@ -29,9 +29,9 @@ _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
 
 class Segment:
-    """Sealed segment, immutable but for ``used``, so any number of threads may read it.
+    """Sealed segment. Any number of threads may read it, since only ``used`` ever changes.
 
-    ``used`` is the time of this process's last read. No lock: which of two nearby times remains does not matter.
+    ``used`` is the time of this process's last read. No lock: if two threads read at once, either time will do.
     """
 
     __slots__ = ("_rows", "directory", "keys", "name", "number", "size", "used", "version")
@@ -54,17 +54,17 @@ class Segment:
         return self._rows["time"]
 
     def nbytes(self, row: int) -> int:
-        """Return the size of a sample. Raise ``CorruptSampleError`` if the files are smaller."""
+        """Return the size of a sample in bytes. Raise ``CorruptSampleError`` if the segment's files are smaller."""
         if (length := int(self._rows["length"][row])) > self.size:
             raise CorruptSampleError(f"sample {self.keys[row]!r} in {self.data_path} is damaged: {length} bytes")
         return length
 
     def read(self, row: int) -> bytes:
-        """Return a sample. Raise ``CorruptSampleError`` if it is damaged, ``OSError`` if descriptors or memory lack."""
+        """Return a sample. Raise ``CorruptSampleError`` if it is damaged, ``OSError`` without descriptors or memory."""
         return self._checked(row, lambda fd, offset, length: [read_bytes(fd, length, offset)])[0]
 
     def read_into(self, row: int, arrays: Iterable[np.ndarray]) -> None:
-        """Fill *arrays* with the sample. Raise ``CacheError`` unless they are contiguous and have its size in sum."""
+        """Read a sample into *arrays*. Raise ``CacheError`` if one is not contiguous or their total size differs."""
         arrays = list(arrays)
         if (size := sum(array.nbytes for array in arrays)) != self.nbytes(row):
             raise CacheError(f"sample {self.keys[row]!r} has {self.nbytes(row)} bytes, and the arrays for it {size}")
@@ -105,7 +105,7 @@ class Segment:
 
     @property
     def data_path(self) -> str:
-        """The file that has the samples."""
+        """Path of the file that has the samples."""
         return _data_path(self.path) if self.version == TFRECORD else self.path
 
     def unlink(self) -> None:
@@ -113,9 +113,9 @@ class Segment:
 
 
 class SegmentWriter:
-    """New segment. The store's lock guards everything but ``write``, which several threads may run at a time.
+    """Writer of a new segment. The store's lock guards all but ``write``, which several threads may call at a time.
 
-    ``size`` bytes of the disk, rows and trailer included, are taken at the start, where a full disk is noticed.
+    ``size`` bytes of disk, rows and trailer included, are allocated at the start, so that a full disk shows then.
     ``users`` is the number of unfinished writes.
     """
 
@@ -149,18 +149,18 @@ class SegmentWriter:
 
     @staticmethod
     def size_for(key: bytes, length: int, version: int = 1) -> int:
-        """Return the size of a segment for one sample."""
+        """Return the size in bytes of a segment that has room for this one sample."""
         inside, outside = record.needs(version, key, length)
         index = HEAD.size + TRAILER.size + inside
         return index if not outside else max(-(-index // BLOCK) * 16 * BLOCK, -(-(outside + BLOCK) * 16 // 15))
 
     def fits(self, key: bytes, length: int) -> bool:
-        """Return True if there is room for a sample."""
+        """Return True if the segment has room for another sample, of *length* bytes."""
         inside, outside = record.needs(self.version, key, length)
         return self._reserved + inside <= self._most and self._data_end + outside <= self.size - self._most
 
     def begin(self, key: bytes, length: int, crc: int) -> tuple:
-        """Take room for a sample. Return its row, the argument of ``write`` and ``complete``."""
+        """Reserve room for a sample of *length* bytes. Return its row, for ``write`` and ``complete``."""
         now = time.time()
         write_all(self._fd, record.record_header(key, length, crc, now), self._end)
         inside, outside = record.needs(self.version, key, length)
@@ -173,7 +173,7 @@ class SegmentWriter:
         return offset, length, crc, len(key), now
 
     def write(self, row: tuple, data: bytes | memoryview) -> None:
-        """Write the sample of *row*."""
+        """Write *data*, the sample of *row*, into its place."""
         offset, length, crc = row[:3]
         write_all(self._data, data, offset)
         if self.version == TFRECORD:
@@ -181,12 +181,12 @@ class SegmentWriter:
             write_all(self._data, tfrecord.footer(crc), offset + length)
 
     def complete(self, row: tuple, key: str) -> None:
-        """Note that the sample of *row* is written."""
+        """Record that the sample of *row* is written."""
         self._rows.append(row)
         self.keys.append(key)
 
     def seal(self) -> Segment | None:
-        """Finish the file. Remove it and return None if it has no samples."""
+        """Finish the segment and return it. If it has no samples, remove it and return None."""
         try:
             pairs = list(zip(self._rows, self.keys))
             return _seal((self._fd, self._data), self.directory, self.name, self.version, self._end, pairs)
@@ -204,7 +204,7 @@ class SegmentWriter:
 
 
 def number_of(name: str) -> int:
-    """Return a segment's number. Segments are numbered in the order of their start, since clocks jump."""
+    """Return the number in a segment's name. Segments are numbered in the order in which they were made."""
     return int(name.partition("-")[0])
 
 
@@ -215,7 +215,7 @@ def names_in(directory: str) -> list[str]:
 
 
 def is_own(directory: str) -> bool:
-    """Return True if *directory* has segments. Raise ``CacheError`` if all belong to another program or version."""
+    """Return True if a cache made *directory*. Raise ``CacheError`` if another program or version made the segments."""
     strange: CacheError | None = None
     for name in names_in(directory):
         try:
@@ -235,7 +235,7 @@ def is_own(directory: str) -> bool:
 
 
 def load(directory: str, name: str) -> Segment:
-    """Return a sealed segment. Raise ``CacheError`` if the file is none."""
+    """Return the sealed segment *name*. Raise ``CacheError`` if the file is missing, unreadable or not sealed."""
     try:
         with _both_opened(directory, name, os.O_RDONLY) as (version, fds):
             found = record.read_end(fds[0])
@@ -247,9 +247,9 @@ def load(directory: str, name: str) -> Segment:
 
 
 def recover(directory: str, name: str, most: int | None = None) -> Segment | None:
-    """Seal a segment that an earlier writer left, with its intact samples, and return it.
-    Remove it and return None if it has none, or is larger than *most* bytes. Raise ``CacheError``, and change
-    nothing, if its version is another one or its head is damaged."""
+    """Check a segment that an earlier writer left. Seal it with its intact samples, and return it.
+    Remove it and return None if no sample is intact, or if it is larger than *most* bytes. Raise ``CacheError``, and
+    change nothing, if it has another version or a damaged head."""
     try:
         with _both_opened(directory, name, os.O_RDWR) as (version, fds):
             if most is not None and usage(directory, name) > most:
@@ -281,13 +281,13 @@ def _named(error: OSError, directory: str, name: str) -> OSError:
 
 
 def usage(directory: str, name: str) -> int:
-    """Return the disk usage of a segment's files, whatever is in them."""
+    """Return the disk usage of a segment's files in bytes. The files are not opened."""
     path = os.path.join(directory, name)
     return sum(disk_usage(os.lstat(each)) for each in (path, _data_path(path)) if os.path.lexists(each))
 
 
 def remove_strays(directory: str) -> None:
-    """Remove files of samples without a segment, which a crash can leave."""
+    """Remove TFRecord files that have no segment, which a crash can leave."""
     there = set(filter(_OWN.fullmatch, os.listdir(directory)))
     for name in there:
         if name.endswith(_DATA_SUFFIX) and name.removesuffix(_DATA_SUFFIX) + SUFFIX not in there:
@@ -295,7 +295,7 @@ def remove_strays(directory: str) -> None:
 
 
 def sync(directory: str, name: str) -> None:
-    """Wait until a sealed segment has reached the disk, and note that in it. Ignore a segment that is gone."""
+    """Wait until a sealed segment has reached the disk, and record that in its trailer. Ignore a missing segment."""
     with contextlib.suppress(FileNotFoundError), _both_opened(directory, name, os.O_RDWR) as (_, fds):
         fd = fds[0]
         if (found := record.read_end(fd)) is None or found[3]:
@@ -328,7 +328,7 @@ def _seal(
 
 
 def _without_gaps(fd: int, rows: list[tuple]) -> list[tuple]:
-    """Close the gaps that unwritten records left, and end the file after the last record."""
+    """Move records over the gaps that unwritten records left, and cut off the rest. Return the new rows."""
     end, moved = 0, []  # after a crash in between, the checksums tell which records are left
     for offset, length, *rest in rows:
         begin, size = offset - tfrecord.HEADER, length + FRAME
@@ -349,7 +349,7 @@ def _is_intact(version: int, fd: int, row: tuple) -> bool:
 
 @contextlib.contextmanager
 def _both_opened(directory: str, name: str, flags: int) -> Iterator[tuple[int, tuple[int, int]]]:
-    """Open the files of a segment and of its samples, which may be the same. Yield the version and both files."""
+    """Open a segment file and the file of its samples, which may be the same. Yield (version, both descriptors)."""
     path, flags = os.path.join(directory, name), flags | os.O_NOFOLLOW
     with opened(path, flags) as fd:
         has_records = os.path.lexists(_data_path(path))

@@ -1,8 +1,8 @@
-"""Files by which processes share a cache. Their locks (``flock``) end with the process that holds them.
+"""Files through which processes share a cache. A lock on a file (``flock``) ends with the process that holds it.
 
-writer    has the current snapshot; locked by the writer as long as it lives
-turn      locked by the writer until it publishes the next snapshot; readers wait for that
-*.pins    has the segments that one reader may read; locked by the reader as long as it lives
+writer    contains the current snapshot; locked by the writer until it ends
+turn      locked by the writer until it publishes the next snapshot; readers wait for this lock
+*.pins    contains the names of the segments that one reader may read; locked by the reader until it ends
 """
 
 import contextlib
@@ -28,7 +28,7 @@ _MOST_BYTES = 1 << 26  # read of a small file
 
 
 def check_own(directory: str) -> None:
-    """Raise ``CacheError`` if another program has a file of the name of a small file."""
+    """Raise ``CacheError`` if another program has a file named "writer", "turn" or "turn.new" in *directory*."""
     for name, begin in _BEGINS.items():
         with (
             contextlib.suppress(FileNotFoundError),
@@ -42,7 +42,7 @@ class LockedFile:
     """File that this process alone has locked. A forked child does not share the lock."""
 
     def __init__(self, path: str, create: bool = True) -> None:
-        """Raise ``BlockingIOError`` if another process holds the lock."""
+        """Open and lock the file. Raise ``BlockingIOError`` if another process holds the lock."""
         with fork.registering:  # a child forked in between would keep the lock
             self.fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_CREAT if create else 0), 0o666)
             try:
@@ -54,11 +54,11 @@ class LockedFile:
 
     @property
     def held(self) -> bool:
-        """True until ``release``."""
+        """True while this object holds the lock."""
         return self.fd >= 0
 
     def write(self, text: str) -> None:
-        """Replace the content, in the blocks that the file has: this works on a full disk."""
+        """Overwrite the content in place, padded to the file's size. So this works on a full disk."""
         write_all(self.fd, text.encode().ljust(os.fstat(self.fd).st_size), 0)
 
     def release(self) -> None:
@@ -72,9 +72,9 @@ class LockedFile:
 
 
 class WriterLock(LockedFile):
-    """Lock of the one writer of *directory*, for whose snapshots readers wait.
+    """Lock of the one process that writes to *directory*. Readers wait for its snapshots.
 
-    ``earlier`` has the segments of the last snapshot of the writer before.
+    ``earlier`` has the segment names of the last snapshot of the previous writer.
     """
 
     _turn: LockedFile | None = None
@@ -98,7 +98,7 @@ class WriterLock(LockedFile):
             raise
 
     def publish(self, snapshot: dict[str, Any]) -> None:
-        """Replace the snapshot and wake the readers that wait for it. It is not synced: a restart does not need it."""
+        """Replace the current snapshot and wake waiting readers. The file is not synced: a restart does not need it."""
         self._write(**snapshot)
         turn, self._turn = self._turn, self._new_turn()
         if turn is not None:
@@ -125,7 +125,7 @@ class WriterLock(LockedFile):
 
 
 def published(directory: str) -> dict[str, Any]:
-    """Return the current snapshot; {} if there is none, or it is damaged or being written."""
+    """Return the current snapshot as a dict; {} if there is none, or it is damaged or being written."""
     try:
         text, _, check = _content(os.path.join(directory, "writer")).rpartition(b"\n")
         found: Any = json.loads(text.decode()) if int(check) == zlib.crc32(text) else None
@@ -136,7 +136,7 @@ def published(directory: str) -> dict[str, Any]:
 
 
 def _content(path: str) -> bytes:
-    """Return the content of a small file; b"" if the file is no regular one."""
+    """Return the content of a small file; b"" if it is not a regular file."""
     with opened(path, os.O_RDONLY | os.O_NOFOLLOW) as fd:
         status = os.fstat(fd)
         if not stat.S_ISREG(status.st_mode):
@@ -145,7 +145,7 @@ def _content(path: str) -> bytes:
 
 
 def wait_for_epoch(directory: str, epoch: int) -> dict[str, Any]:
-    """Wait for the current writer's snapshot of *epoch*. Raise ``CacheError`` if there will be none."""
+    """Wait for the snapshot of *epoch* and return it. Raise ``CacheError`` if no writer runs, or it is past *epoch*."""
     path = os.path.join(directory, "turn")
     while True:
         try:
@@ -173,7 +173,7 @@ def wait_for_epoch(directory: str, epoch: int) -> dict[str, Any]:
 
 
 class Pins(LockedFile):
-    """Locked file of a reader with the segments that must not be evicted."""
+    """Locked file with the names of the segments that must not be evicted, since one reader uses them."""
 
     def __init__(self, directory: str) -> None:
         name = os.path.join(directory, secrets.token_hex(8))
@@ -189,7 +189,7 @@ class Pins(LockedFile):
 
 
 def pinned_by_readers(directory: str) -> set[str]:
-    """Return the segments that readers have pinned. Remove the files of readers that died."""
+    """Return the names of the segments that readers have pinned. Remove the files of dead readers."""
     pinned: set[str] = set()
     for name in os.listdir(directory):
         if _OWN_PINS.fullmatch(name):

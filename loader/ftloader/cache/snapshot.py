@@ -1,4 +1,4 @@
-"""The samples of an epoch: whole segments, of which the first *length* samples are used."""
+"""The samples of an epoch: the first *length* samples of a list of segments."""
 
 import bisect
 import itertools
@@ -12,7 +12,7 @@ from ftloader.cache.segment import Segment
 
 
 class Snapshot:
-    """The samples of *epoch*. Immutable, so threads share it. A process that unpickles one opens the files itself."""
+    """List of the samples of *epoch*. Immutable, so threads may share it. Unpickling opens the segments' files."""
 
     def __init__(self, epoch: int, segments: list[Segment], length: int | None = None) -> None:
         self.epoch, self.segments = epoch, tuple(segments)
@@ -24,7 +24,7 @@ class Snapshot:
         return self._length
 
     def find(self, index: Any) -> tuple[Segment, int]:
-        """Return the segment of sample *index*, and its row there."""
+        """Return (segment, row in that segment) of sample *index*. Raise ``IndexError`` if there is no such sample."""
         number = index.__index__()
         if not -self._length <= number < self._length:
             raise IndexError(f"sample {number} of {self._length}")
@@ -34,12 +34,12 @@ class Snapshot:
         return one, number - self._ends[which] + len(one)
 
     def times(self) -> np.ndarray:
-        """Return when each sample was written, in seconds since 1970."""
+        """Return the time at which each sample was written, in seconds since 1970."""
         parts = [one.times for one in self.segments]
         return np.concatenate(parts)[: self._length] if parts else np.empty(0)
 
     def state(self) -> dict[str, Any]:
-        """Return the snapshot as a dict for JSON; ``of_state`` reads it."""
+        """Return the snapshot as a dict that JSON can hold, for ``of_state``."""
         return {"epoch": self.epoch, "segments": [one.name for one in self.segments], "length": self._length}
 
     @property
@@ -49,6 +49,6 @@ class Snapshot:
 
 
 def of_state(state: dict[str, Any], directory: str) -> Snapshot:
-    """Return the snapshot of *state*. Raise ``CacheError`` if one of its segments is missing."""
+    """Return the snapshot whose ``state()`` is *state*. Raise ``CacheError`` if one of its segments is missing."""
     segments = [segment.load(directory, os.path.basename(name)) for name in state["segments"]]
     return Snapshot(state["epoch"], segments, state["length"])

@@ -1,4 +1,4 @@
-"""Sources of samples: objects with ``keys()`` and ``read(key)``. Here are those for addresses."""
+"""Sources of samples, with ``keys()`` and ``read(key)``: an address, or one machine's share of a source."""
 
 import errno
 import itertools
@@ -27,10 +27,10 @@ _SLIP = re.compile("([a-z0-9]+)(?://|:/)([^/].*)")
 
 
 class Source(Protocol):
-    """Protocol of what a cache fetches from. Several threads call ``read`` at a time, one calls ``keys``."""
+    """Protocol of a source of samples. Several threads call ``read`` at a time; one at a time calls ``keys``."""
 
     def keys(self) -> Iterable[str]:
-        """Return the names of the samples. They may have no end, and the next call may return others."""
+        """Return the names of the samples. The iterable may be endless, and the next call may return other names."""
         ...
 
     def read(self, key: str) -> Any:
@@ -39,18 +39,17 @@ class Source(Protocol):
 
 
 class UrlSource:
-    """Source of the files below *url*. A key is the path of a file from there.
+    """Source of the files below *url*. A key is a file's path relative to *url*.
 
     Args:
         url: an address that fsspec understands: a directory, "memory://...", "http://...", "s3://...", ...
-        keys: the keys, where the store cannot be listed: an iterable, iterated again for each listing. ``read`` raises
-            ``ValueError`` for a key with a part ".." that would lead out of a directory of this machine.
-        timeout: seconds for one whole sample, after which a web server or an asynchronous file system has failed.
-        largest: bytes that a web server, or one of s3, may send for a sample. An answer may have no end. ``read``
-            raises ``OSError`` for more.
-        options: for the file system: ``fsspec.filesystem(protocol, **options)``.
+        keys: the keys, for a store that cannot be listed: an iterable, which is iterated again for each listing.
+        timeout: seconds within which a web server or an asynchronous file system must send one whole sample.
+        largest: maximum size in bytes of a sample from a web server or s3, whose answer might be endless.
+        options: options of the file system: ``fsspec.filesystem(protocol, **options)``.
 
-    ``read`` refuses a file that is longer or shorter than the listing says: it is being written, or was cut short.
+    ``read`` raises ``OSError`` for a file larger than *largest*, and for one whose size differs from the listing: it is
+    being written, or was cut short. For files of this machine, it raises ``ValueError`` for a key with a part "..".
     """
 
     def __init__(
@@ -72,9 +71,9 @@ class UrlSource:
         self._opening = threading.Lock()  # guards _bucket
 
     def keys(self) -> Iterable[str]:
-        """Return the keys, sorted if they come from a listing. Raise what prevents the listing of a directory.
+        """Return the keys, sorted if they come from a listing. Raise the error if *url* cannot be listed.
 
-        If only directories below the address cannot be listed, raise ``PartlyListedError`` after all other keys.
+        If only directories below *url* cannot be listed, raise ``PartlyListedError`` after the last of the other keys.
         """
         if self._given is not None:
             return self._given
@@ -91,7 +90,7 @@ class UrlSource:
         return iter(sizes) if error is None else _then_raise(sizes, error)
 
     def read(self, key: str) -> bytes:
-        """Return the bytes of a file. Raise ``OSError`` if they are not what the listing says, or too many."""
+        """Return the bytes of a file. Raise ``OSError`` if its size differs from the listing, or is too large."""
         if self._is_local and ".." in key.split("/"):
             raise ValueError(f"the key {key!r} leads out of {self._root!r}: take an address that is above both")
         if (reader := self._readers.get(thread := threading.get_ident())) is None:
@@ -103,7 +102,7 @@ class UrlSource:
         return data
 
     def close(self) -> None:
-        """Close the connections of threads that have ended."""
+        """Close all connections. The threads that used them must have ended."""
         while self._readers:
             self._readers.popitem()[1].close()
 
@@ -121,7 +120,7 @@ class UrlSource:
 
 
 class Share:
-    """One machine's share of *source*: every *count*-th key, from *index* on."""
+    """Source that has one machine's share of *source*: every *count*-th key, starting at number *index*."""
 
     def __init__(self, source: Source, index: int, count: int) -> None:
         if not 0 <= index < count:
@@ -129,20 +128,20 @@ class Share:
         self._source, self._index, self._count = source, index, count
 
     def keys(self) -> Iterator[str]:
-        """Return the share's keys."""
+        """Return the keys of this share."""
         return itertools.islice(self._source.keys(), self._index, None, self._count)
 
     def read(self, key: str) -> Any:
-        """Read a sample from the source that this is a share of."""
+        """Return the bytes of a sample, from the whole source."""
         return self._source.read(key)
 
     def close(self) -> None:
-        """Close the source that this is a share of."""
+        """Close the whole source, if it has ``close()``."""
         close_source(self._source)
 
 
 def _find(filesystem: Any, root: str) -> tuple[dict[str, Any], Exception | None]:
-    """Return the files below *root*, and the first error of a directory there that cannot be listed."""
+    """Return (files below *root*, the first error in listing a directory below it, or None)."""
     # fsspec's own ``find`` takes a directory that it cannot list, *root* too, for an empty one.
     # simplecache:: and others of its kind hand the call to another file system.
     kind = type(getattr(filesystem.find, "__self__", filesystem))
@@ -177,7 +176,7 @@ def _then_raise(keys: Iterable[str], error: Exception) -> Iterator[str]:
 
 
 def _is_local(filesystem: Any) -> bool:
-    """Return True if *filesystem* reads files of this machine, if only through another one (``simplecache::...``)."""
+    """Return True if *filesystem* reads this machine's files, also through a wrapper (``simplecache::...``)."""
     while filesystem is not None and not isinstance(filesystem, LocalFileSystem):
         filesystem = getattr(filesystem, "fs", None) or getattr(filesystem, "sync_fs", None)
     return filesystem is not None

@@ -5,7 +5,7 @@ import dataclasses
 
 @dataclasses.dataclass(frozen=True)
 class Statistics:
-    """Counts since the start, of this process alone. ``later - earlier`` is what happened in between."""
+    """Counts of this process since the cache was made. ``later - earlier`` gives the counts in between."""
 
     seconds: float
     samples: int
@@ -75,13 +75,13 @@ def _number(value: float) -> str:
 
 
 def _size(nbytes: float) -> str:
-    """Return a number of bytes in the unit that suits it."""
+    """Return a number of bytes as text with a unit, such as "12 MB"."""
     size, name = _unit(nbytes)
     return f"{_number(nbytes / size)} {name}"
 
 
 def _part(used: float, whole: float) -> str:
-    """Return "0.4 of 50 MB", in the unit that suits *whole* if *used* is not too small for it; "" of 0 bytes."""
+    """Return text such as "0.4 of 50 MB", or "3 kB of 50 MB" if *used* is small; "" if *whole* is 0."""
     size, name = _unit(whole)
     first = _number(used / size) if used >= size / 10 else _size(used)
     return f"{first} of {_number(whole / size)} {name}" if whole else ""

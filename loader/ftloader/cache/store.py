@@ -1,11 +1,12 @@
-"""The content of a cache's directory, for the one process that writes there.
+"""Adds samples to a cache's directory and evicts them, in the one process that writes there.
 
-A thread takes the room of a sample with the lock, and writes the sample without it. So the budget holds at every
-moment, with unfinished writes included:
+A thread reserves room for a sample under the lock, and writes the sample without the lock. So the budget holds at every
+moment, unfinished writes included:
 
     sealed segments (their disk usage) + the open segment (its largest size) + a fixed reserve <= max_bytes
 
-Samples that came since the last snapshot, which no epoch has had yet, are not evicted: threads wait for the next one.
+Samples added since the last snapshot are not evicted, since no epoch has used them yet. Threads that need room then
+wait for the next snapshot.
 """
 
 import os
@@ -29,10 +30,10 @@ _LOOK_AGAIN = 1.0  # seconds; nothing signals that a reader in another process g
 
 
 class Store:
-    """Writer of the samples in *directory*, the only one until ``close()``.
+    """Writer of the samples in *directory*, which it locks until ``close()``.
 
-    ``changed`` guards everything that is not constant, and is notified of every change. Its lock is reentrant, since a
-    finalizer may call ``stop`` in the middle of any other call.
+    The condition ``changed`` guards all attributes that change, and is notified of every change. Its lock is reentrant,
+    since a finalizer may call ``stop`` in the middle of any other call.
 
     Raises ``CacheError`` if another writer is there; ``OSError`` if the directory cannot be written.
     """
@@ -73,14 +74,14 @@ class Store:
             raise
 
     def _at_fork_reinit(self) -> None:
-        """Close a forked child's descriptors. A removed file takes its room as long as one is open."""
+        """Close a forked child's copies of the descriptors: a removed file occupies the disk until all are closed."""
         for writer in list(self._unsealed):
             writer.close()
 
     # Adding
 
     def claim(self, key: str) -> bool:
-        """Return True if *key* is missing and no thread fetches it. The caller has to fetch it then."""
+        """Return True if *key* is missing and no thread fetches it. The caller must then fetch it or give it up."""
         with self.changed:
             if key in self._keys:
                 return False
@@ -88,13 +89,13 @@ class Store:
             return True
 
     def give_up(self, key: str) -> None:
-        """Take back a claim."""
+        """Take back the claim of *key*."""
         with self.changed:
             self._keys.discard(key)
 
     def add(self, key: str, data: bytes | memoryview) -> bool:
-        """Add a claimed sample, and wait for room if there is none. Return False once stopped.
-        Raise ``CacheError`` if the sample is too large, ``OSError`` if it cannot be written. The claim remains."""
+        """Add a claimed sample, after waiting for room if there is none. Return False once stopped. Raise
+        ``CacheError`` if the sample is too large, ``OSError`` if it cannot be written; it is still claimed then."""
         crc, name, length = record.checksum(self._version, data), record.encoded(key), len(data)
         size = -(-max(self._part, SegmentWriter.size_for(name, length, self._version)) // BLOCK) * BLOCK
         if size > self.max_bytes // _LARGEST_SAMPLE:
@@ -151,7 +152,7 @@ class Store:
         self.waited += time.monotonic() - began
 
     def _open_segment(self, size: int) -> bool:
-        """Open a segment of *size* bytes. Return False if there is no room."""
+        """Start a new segment of *size* bytes, and evict others for it. Return False if there is no room."""
         while self._used + size + _NAME > self.max_bytes:
             victim = self._victim()
             if victim is None:
@@ -164,7 +165,7 @@ class Store:
         return True
 
     def _retire(self) -> None:
-        """Add nothing more to the open segment, and seal it once no thread writes to it."""
+        """Close the open segment to new samples. It is sealed once no thread writes to it."""
         writer, self._open = self._open, None
         if writer is not None:
             self._end(writer)
@@ -174,7 +175,8 @@ class Store:
         self._end(writer)
 
     def _end(self, writer: SegmentWriter) -> None:
-        """Seal a segment that no thread writes to or will. If Ctrl-C comes before that, ``close`` seals it."""
+        """Seal the segment of *writer*, unless it is the open one or a thread still writes to it."""
+        # If Ctrl-C interrupts the caller before this, close() seals the segment.
         if writer.users or writer is self._open:
             return
         self._unsealed.discard(writer)
@@ -219,7 +221,7 @@ class Store:
     # Snapshots
 
     def newest(self, most_bytes: int) -> list[Segment]:
-        """Seal what is complete. Return the newest segments that take at most *most_bytes*, the oldest first."""
+        """Seal the open segment. Return the newest segments of at most *most_bytes* in sum, the oldest first."""
         with self.changed:
             writer = self._open
             self._retire()
@@ -233,7 +235,7 @@ class Store:
             return chosen[::-1]
 
     def named(self, names: list[str]) -> list[Segment]:
-        """Return the segments of these names. Raise ``CacheError`` if one is gone."""
+        """Return the segments with these names. Raise ``CacheError`` if one is missing."""
         with self.changed:
             missing = [name for name in names if name not in self._sealed]
             if missing:
@@ -244,7 +246,7 @@ class Store:
             return [self._sealed[name] for name in names]
 
     def publish(self, snapshot: Snapshot) -> None:
-        """Make *snapshot* the current one: its segments stay, and others of this moment may be evicted."""
+        """Make *snapshot* the current one. Its segments are kept; the others that exist now may be evicted."""
         with self.changed:
             self._lock.publish(snapshot.state())
             self._pinned, self._earlier = snapshot.names | self._earlier, frozenset()
@@ -298,13 +300,13 @@ class Store:
             self._evict(next(iter(self._sealed.values())))
 
     def stop(self) -> None:
-        """Add nothing from now on, and wake the threads that wait for room."""
+        """Accept no more samples, and wake the threads that wait for room."""
         with self.changed:
             self.stopped = True
             self.changed.notify_all()
 
     def close(self) -> None:
-        """Seal the open segments, wait until all have reached the disk, and unlock the directory."""
+        """Seal all segments, wait until they have reached the disk, and unlock the directory."""
         # If another thread is closing the store, wait for that. A signal handler of the closing thread returns at once:
         # the thread cannot go on before.
         this_thread = threading.get_ident()

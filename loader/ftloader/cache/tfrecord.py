@@ -2,8 +2,8 @@
 
     length (uint64) | masked CRC-32C of the length (uint32) | data | masked CRC-32C of the data (uint32)
 
-All numbers are little-endian. Whatever reads here verifies both checksums. CRC-32C comes from the library crc32c, which
-is imported at the first use.
+All numbers are little-endian. ``records`` verifies both checksums. The package crc32c, which computes CRC-32C, is
+imported at the first use.
 """
 
 import functools
@@ -19,23 +19,23 @@ HEADER, FOOTER = 12, 4
 
 
 def crc32c(data: Any, before: int = 0) -> int:
-    """Return the CRC-32C of *data*, continuing the checksum *before*. Raise ``CacheError`` without the library."""
+    """Return the CRC-32C of *data*, continuing the checksum *before*. Raise ``CacheError`` if crc32c is missing."""
     return _function()(data, before)
 
 
 def header(length: int) -> bytes:
-    """Return the bytes of a record before its *length* bytes of data."""
+    """Return the 12 bytes before a record's data: its *length* and the length's checksum."""
     packed = struct.pack("<Q", length)
     return packed + footer(crc32c(packed))
 
 
 def footer(crc: int) -> bytes:
-    """Return the bytes of a record after data whose CRC-32C is *crc*: the masked checksum."""
+    """Return the 4 bytes after a record's data: *crc*, the CRC-32C of the data, masked."""
     return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
 
 
 def records(path: str | os.PathLike[str]) -> Iterator[bytes]:
-    """Yield the records of a file in their order. Raise ``CorruptSampleError`` at the first damaged one."""
+    """Yield the data of each record in a file. Raise ``CorruptSampleError`` at the first damaged record."""
     with open(path, "rb") as file:
         while head := file.read(HEADER):
             length = struct.unpack("<Q", head[:8])[0] if len(head) == HEADER else 0

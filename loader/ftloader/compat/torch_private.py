@@ -1,4 +1,4 @@
-"""Private names of torch that this package uses. No other module imports any.
+"""All private names of torch that this package uses. Other modules import them from here.
 
 This package was tested with torch 2.10.0, which the environments have, 2.12.0 (without the GIL) and 2.15.0 (with it);
 see docs/libraries.md. The classes in ``iterators`` also use inherited attributes of torch's iterators.
@@ -32,7 +32,7 @@ except AttributeError as error:
 
 
 def collation_name(function: Any) -> str | None:
-    """Return the name of *function* in torch's ``collate`` module, or None if it is not from there."""
+    """Return the name of *function* in torch's ``collate`` module; None if it is not defined there."""
     # The globals tell: a replacement of one of torch's functions may have its name.
     if type(function) is not types.FunctionType or function.__globals__ is not vars(collate):
         return None
@@ -40,7 +40,7 @@ def collation_name(function: Any) -> str | None:
 
 
 class StandIn:
-    """Object that torch is given in place of *original*, with other *attributes*. The rest is read when asked for."""
+    """Proxy of *original* for torch: *attributes* replace its own, all others are read from *original*."""
 
     def __init__(self, original: Any, **attributes: Any) -> None:
         self._original = original
@@ -51,7 +51,7 @@ class StandIn:
 
 
 def pinned(data: Any, device_type: str | None) -> Any:
-    """Return *data* in page-locked memory for a device of this type, or unchanged for None."""
+    """Return *data* copied to page-locked memory for this device type. If the type is None, return *data* itself."""
     return data if device_type is None else pin_memory(data, device_type)
 
 

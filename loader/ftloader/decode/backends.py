@@ -1,4 +1,4 @@
-"""Table of the libraries that decode images. Another one is a module of this package and a line here.
+"""Table of the libraries that decode images. To add a library, add a module to this package and a line here.
 
 A module for the CPU defines ``read_arrays(encoded, mode, outs)``, which reads each file as it iterates over *encoded*.
 One for a GPU defines ``resolve(device)``, ``check_mode(mode)`` and ``read_tensors(encoded, mode, device, outs,
@@ -18,7 +18,7 @@ BACKENDS = {
 
 
 def find(backend: str, device: torch.device) -> Any:
-    """Return the module of *backend* for *device*. Raise ``ValueError`` if there is none."""
+    """Return the module of *backend* that decodes on *device*. Raise ``ValueError`` if there is none."""
     if backend != "auto" and backend not in BACKENDS:
         raise ValueError(f"backend must be one of auto, {', '.join(BACKENDS)}, not {backend!r}")
     able = {name: modules[device.type] for name, modules in BACKENDS.items() if device.type in modules}

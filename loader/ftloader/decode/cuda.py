@@ -5,8 +5,8 @@ are freed with the thread.
 
 **Order.** A decode runs on the thread's own stream. The calling thread's current stream then copies the pixels into
 memory of torch's allocator, in some microseconds per image. So the tensors behave like the result of any torch
-operation called there: using them on the same stream needs no synchronisation, and freeing them is safe. In
-nvImageCodec's own buffer torch's allocator would not know that kernels still read them.
+operation called there: using them on the same stream needs no synchronisation, and freeing them is safe. Without the
+copy that would not be safe: nvImageCodec could free its buffer while kernels still read it.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ check_mode = nvimgcodec.check_mode
 
 
 def resolve(device: torch.device) -> torch.device:
-    """Return *device* with the index of the GPU to use. Raise ``ValueError`` for plain ``"cuda"`` where ambiguous."""
+    """Return *device* with the index of the GPU to use. Raise ``ValueError`` if ``"cuda"`` could be any of several."""
     if not torch.cuda.is_available():
         raise BackendUnavailable(
             f"device={str(device)!r} needs an NVIDIA GPU with its driver, and torch "
@@ -52,7 +52,7 @@ def resolve(device: torch.device) -> torch.device:
 
 
 class _ThreadDecoder:
-    """Decoder and stream of one thread on one GPU, with the images that its copies still read."""
+    """Decoder and stream of one thread on one GPU, with the decoded images that are still being copied."""
 
     def __init__(self, device: torch.device, cpu_threads: int) -> None:
         self._device = device
@@ -100,7 +100,7 @@ class _ThreadDecoder:
         return tensors
 
     def _pixels(self, image: Any, mode: str | None) -> torch.Tensor:
-        """Return a view of *image* as HWC or HW, ordered on the current stream."""
+        """Return the pixels of *image* as a CUDA tensor, HWC or HW, ready on the current stream."""
         codec = nvimgcodec.library()
         if image.buffer_kind == codec.ImageBufferKind.STRIDED_HOST:
             pixels = torch.from_numpy(np.asarray(image)).to(self._device)
@@ -109,7 +109,7 @@ class _ThreadDecoder:
         return pixels[:, :, 0] if mode == "L" else pixels
 
     def _free(self, at_most: int) -> None:
-        """Drop the images whose copies are made. Wait until *at_most* are left."""
+        """Free the batches of images that have been copied. Wait until at most *at_most* batches are left."""
         while self._in_flight and (len(self._in_flight) > at_most or self._in_flight[0][0].query()):
             event, *_ = self._in_flight[0]
             event.synchronize()
@@ -132,7 +132,7 @@ def read_tensors(
     out: Sequence[torch.Tensor] | None,
     cpu_threads: int,
 ) -> list[torch.Tensor]:
-    """Decode to uint8 tensors on *device*, a result of ``resolve``. See ``ftloader.decode.read_images``."""
+    """Decode images to uint8 tensors on *device*, a result of ``resolve``. See ``ftloader.decode.read_images``."""
     made: dict[Any, _ThreadDecoder] = vars(_local)
     key = device.index, cpu_threads
     if key not in made:

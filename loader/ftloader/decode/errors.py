@@ -10,7 +10,7 @@ class DecodeError(OSError, ValueError):
     """Error for an image that cannot be read or decoded: missing, unreadable, truncated, corrupt or unknown.
 
     Code that catches ``OSError``, as most of Pillow's errors are, still works. The message names the image and the
-    reason. Pickling, as by a process worker, keeps the path, the cause and the notes.
+    reason. An error from a worker process is pickled, which keeps the path, the cause and the notes.
 
     Attributes:
         path: the file as given (``str``). None for an image in memory, and for an error that was rebuilt from its
@@ -25,7 +25,7 @@ class DecodeError(OSError, ValueError):
 
     @classmethod
     def of(cls, name: str, path: str | None, cause: BaseException) -> "DecodeError":
-        """Return, unraised, the error for the image called *name* because of *cause*."""
+        """Return (do not raise) the error for the image called *name*, with *cause* as its cause."""
         error = cls(f"cannot decode {name}: {describe(cause)}", path)
         error.__cause__ = cause
         if isinstance(cause, OSError) and cause.errno is not None:
@@ -60,7 +60,7 @@ class BackendUnavailable(RuntimeError):
 
 
 def describe(error: BaseException) -> str:
-    """Return *error* in one line: its type and, where there is one, its message."""
+    """Return the type and message of *error* in one line; the type alone if there is no message."""
     if isinstance(error, OSError) and error.strerror:
         return f"{type(error).__name__}: {error.strerror}"
     message = " ".join(str(error).split())

@@ -1,12 +1,12 @@
-"""JPEGs to arrays through Pillow's codecs, without the copies and the shared state of Pillow's images.
+"""Decodes JPEGs to arrays with Pillow's codecs, without the copies and the shared memory arena of Pillow's images.
 
 ``np.array(Image.open(path).convert("RGB"))`` allocates and clears an image in the arena that all threads share behind a
 mutex (python-pillow/Pillow #8692), copies it, packs the copy into pieces, joins them, and copies the result. Here the
-same libjpeg code decodes into scratch memory that the thread keeps. The pixels are packed from there straight into the
-array: one copy, no arena, no plugin registry.
+same libjpeg code decodes into scratch memory that the thread keeps: a *core image*, Pillow's image object in C. The
+pixels are packed from there straight into the array: one copy, no arena, no plugin registry.
 
-``decode`` returns pixels only if they are certain to be Pillow's. It returns None for an unusual file, an error, or a
-Pillow with other codecs. The caller then uses Pillow's public functions, whose errors it reports.
+``decode`` returns pixels only if they are certain to equal Pillow's. It returns None for an unusual file, an error, or
+a Pillow with other codecs. The caller then uses Pillow's public functions, and reports the errors of these.
 """
 
 import io
@@ -92,7 +92,7 @@ def parse_header(data: bytes) -> tuple[int, int, int] | None:
 
 
 def pack_into(array: np.ndarray, image: Any, mode: str, size: tuple[int, int]) -> None:
-    """Write the top left *size* pixels of the core image into *array*: uint8, of their shape."""
+    """Write the top left pixels of *image*, a core image, into *array*: uint8, for *size* = (width, height)."""
     if not array.flags.c_contiguous:
         dense = np.empty(array.shape, np.uint8)
         pack_into(dense, image, mode, size)
@@ -115,7 +115,7 @@ def pack_into(array: np.ndarray, image: Any, mode: str, size: tuple[int, int]) -
 
 
 def _decode_into(image: Any, data: bytes, mode: str, size: tuple[int, int]) -> bool:
-    """Decode *data* into the top left corner of the core image. Return True if libjpeg decoded all of it."""
+    """Decode *data* into the top left corner of *image*, a core image. Return True if all of it was decoded."""
     # Mode, raw mode, JPEG mode, scale and draft of JpegImageFile.
     decoder = _CORE.jpeg_decoder(mode, mode, "", 1, 0)
     try:
@@ -130,7 +130,7 @@ def _decode_into(image: Any, data: bytes, mode: str, size: tuple[int, int]) -> b
 
 
 def _scratch_image(mode: str, size: tuple[int, int]) -> Any:
-    """Return this thread's core image of *mode*, at least *size* large, with arbitrary pixels."""
+    """Return this thread's core image of *mode*, at least of *size* (width, height), with arbitrary pixels."""
     width, height = size
     kept = getattr(_scratch, mode, None)
     if kept is not None:
@@ -148,7 +148,7 @@ def _scratch_image(mode: str, size: tuple[int, int]) -> Any:
 
 
 def works() -> bool:
-    """Return True if this Pillow's codecs decode real JPEGs when used as here."""
+    """Return True if ``decode`` gives the right pixels of test JPEGs with the installed Pillow."""
     pixels = np.arange(19 * 23 * 3, dtype=np.uint8).reshape(19, 23, 3)
     try:
         for picture in (Image.fromarray(pixels), Image.fromarray(pixels[:, :, 0].copy())):

@@ -46,13 +46,13 @@ def check_mode(mode: str | None) -> None:
 
 
 def params(mode: str | None) -> Any:
-    """Return ``DecodeParams`` for a checked *mode*. They leave the pixels as stored, without the EXIF orientation."""
+    """Return nvImageCodec's ``DecodeParams`` for a checked *mode*. The EXIF orientation is not applied."""
     codec = library()
     return codec.DecodeParams(apply_exif_orientation=False, color_spec=getattr(codec.ColorSpec, _COLOR_SPECS[mode]))
 
 
 def open_streams(encoded: Sequence[Encoded]) -> list[Any]:
-    """Return nvImageCodec's view of each encoded image. Raise ``DecodeError`` for an empty one."""
+    """Return an nvImageCodec ``CodeStream`` for each image. Raise ``DecodeError`` for an empty or unknown image."""
     codec = library()
     streams = []
     for image in encoded:
@@ -66,7 +66,7 @@ def open_streams(encoded: Sequence[Encoded]) -> list[Any]:
 
 
 def check_all(images: Sequence[Any], encoded: Sequence[Encoded], backend: str) -> None:
-    """Raise ``DecodeError`` for the first image that could not be decoded: None in *images*."""
+    """Raise ``DecodeError`` for the first image that failed to decode, which is None in *images*."""
     failed = [source for image, source in zip(images, encoded, strict=True) if image is None]
     if not failed:
         return
@@ -83,7 +83,7 @@ _local = threading.local()  # has the thread's decoder, which is freed with the 
 
 
 def _decoder() -> Any:
-    """Return this thread's CPU decoder. A forked child may use its copy: with one thread it runs in its caller."""
+    """Return this thread's CPU decoder. A forked child may use its copy, since the decoder starts no threads."""
     if not hasattr(_local, "decoder"):
         codec = library()
         _local.decoder = codec.Decoder(

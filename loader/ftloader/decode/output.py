@@ -1,4 +1,4 @@
-"""Arrays that pixels are written to: new ones, the caller's, or results of the caller's function."""
+"""Output arrays for pixels: new arrays, arrays of the caller, or results of the caller's function."""
 
 from collections.abc import Callable
 from typing import Any
@@ -23,7 +23,7 @@ def check_type(out: Any) -> None:
 
 
 def put(pixels: np.ndarray, out: Out) -> np.ndarray:
-    """Return *pixels*, copied to *out* unless that is None."""
+    """Return *pixels*; or, if *out* is given, the output array after copying *pixels* to it."""
     if out is None:
         return pixels
     array = array_for(out, pixels.shape, pixels.dtype.type)
@@ -32,7 +32,7 @@ def put(pixels: np.ndarray, out: Out) -> np.ndarray:
 
 
 def array_for(out: Out, shape: tuple[int, ...], dtype: Any = np.uint8) -> np.ndarray:
-    """Return the array for an image of *shape* and *dtype*. Raise ``ValueError`` if *out* cannot take the image."""
+    """Return the output array for an image of *shape* and *dtype*. Raise ``ValueError`` if *out* does not fit."""
     if out is None:
         return np.empty(shape, dtype)
     array = out(shape, dtype) if callable(out) else out

@@ -1,6 +1,6 @@
 """Backend that decodes images to arrays with Pillow, in many threads at once.
 
-The pixels are always those of ``np.array(Image.open(file).convert(mode))``. JPEGs get them in another way, see
+The pixels always equal those of ``np.array(Image.open(file).convert(mode))``. JPEGs are decoded in a faster way, see
 ``jpeg_fast``.
 """
 
@@ -28,7 +28,7 @@ def read_arrays(encoded: Iterable[Encoded], mode: str | None, outs: Sequence[Out
 
 
 def read_array(encoded: Encoded, mode: str | None, out: Out) -> np.ndarray:
-    """Decode an image to an array of *mode*, in *out* if given. See ``ftloader.decode.read_image``."""
+    """Decode an image to an array of *mode*, into *out* if given. See ``ftloader.decode.read_image``."""
     if _fast_jpeg and (mode == "RGB" or mode == "L"):
         array = jpeg_fast.decode(encoded.data, mode, out)
         if array is not None:
@@ -45,7 +45,7 @@ def read_array(encoded: Encoded, mode: str | None, out: Out) -> np.ndarray:
 
 
 def load(encoded: Encoded, mode: str | None) -> Image.Image:
-    """Decode to a Pillow image of *mode*. Raise ``DecodeError`` for bad data, ``ValueError`` for an unknown mode."""
+    """Return a Pillow image of *mode*. Raise ``DecodeError`` for bad data, ``ValueError`` for an unknown mode."""
     try:
         if mode is not None:
             ImageMode.getmode(mode)

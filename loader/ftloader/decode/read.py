@@ -1,4 +1,4 @@
-"""The functions that users call: decode one image, a batch of images, or one image to a Pillow image."""
+"""The public functions: decode one image, a batch of images, or one image to a Pillow image."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Sources of encoded images: a file's path, the bytes themselves, or an open file."""
+"""Reads an encoded image into memory from a path, an open file or bytes."""
 
 import os
 from typing import Any, BinaryIO, NamedTuple
@@ -10,7 +10,7 @@ ImageSource = str | os.PathLike | bytes | bytearray | memoryview | BinaryIO
 
 
 class Encoded(NamedTuple):
-    """Encoded image in memory, with its name for errors."""
+    """Encoded image in memory, with a name for error messages."""
 
     data: bytes
     path: str | None
@@ -24,7 +24,7 @@ class Encoded(NamedTuple):
 
 
 def fetch(source: Any) -> Encoded:
-    """Read *source* in one go. Raise ``DecodeError`` if that fails, ``TypeError`` if it is no ``ImageSource``."""
+    """Read *source* into memory. Raise ``DecodeError`` if that fails, ``TypeError`` if it is no ``ImageSource``."""
     # The two usual cases first. str before os.fspath, which treats bytes as a path.
     if isinstance(source, str):
         return _read_file(source)

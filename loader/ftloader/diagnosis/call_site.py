@@ -1,4 +1,4 @@
-"""User code told apart from all other code, for warnings at the right line and for the audit."""
+"""Tells user code from library code by file name, for warnings at the right line and for the audit."""
 
 import os
 import random
@@ -14,7 +14,7 @@ import torch
 
 
 class Origin(Enum):
-    """The kinds of code that a line can be part of."""
+    """Kind of code that a file holds."""
 
     GENERATOR = "the libraries that have the generators"
     ENGINE = "this package, from fetching to collating, and the audit"
@@ -35,7 +35,7 @@ _engine_folders: tuple[str, ...] = (os.path.join(_PACKAGE, ""),)
 
 
 def treat_as_engine(folder: str) -> None:
-    """Count the files below *folder* as this package's own. To be called at import time, before any search."""
+    """Treat the files below *folder* as this package's own. Call this while modules are imported."""
     global _engine_folders
     _engine_folders = (*_engine_folders, os.path.join(folder, ""))
     origin_of.cache_clear()
@@ -62,6 +62,6 @@ def is_user_code(filename: str) -> bool:
 
 
 def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
-    """Warn at the innermost line that is neither this package's nor torch's."""
+    """Issue a warning at the innermost line that is not in this package, torch or NumPy."""
     # That is the loop over the loader, or the line that closed or dropped an iterator.
     warnings.warn(message, category, skip_file_prefixes=(*_engine_folders, *_GENERATORS, weakref.__file__))

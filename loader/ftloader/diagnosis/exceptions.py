@@ -1,7 +1,7 @@
-"""Notes, texts and tracebacks of exceptions of any class, also of one that refuses attributes (a frozen dataclass).
+"""Functions for notes, messages and tracebacks of exceptions of any class, even a frozen dataclass.
 
-An exception's class may override attributes and methods so that they raise. The dataset's own exception must be raised
-all the same, so these functions use what ``BaseException`` itself has, and never raise.
+An exception's class may override attributes and methods so that they raise. The consumer must still get the dataset's
+own exception. So these functions use the attributes of ``BaseException`` itself, and never raise.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ _CHAIN: Any = [vars(BaseException)[name] for name in ("__cause__", "__context__"
 
 
 def annotate(error: BaseException, note: str) -> None:
-    """Add *note* (PEP 678) to *error*, unless it is there already or the error's class has other ``__notes__``."""
+    """Add *note* (PEP 678) to *error*, unless it has this note or its ``__notes__`` are something else."""
     with contextlib.suppress(Exception):
         if note not in notes_of(error):
             BaseException.add_note(error, note)  # one step: threads may share the exception
@@ -42,7 +42,7 @@ def text_of(error: BaseException) -> str:
 
 
 def format_error(error: BaseException) -> str:
-    """Return *error* as the interpreter prints it, without its notes."""
+    """Return the text that the interpreter prints for *error*, without its notes."""
     try:
         lines = traceback.TracebackException(type(error), error, traceback_of(error))
         lines.__notes__ = None
@@ -52,23 +52,23 @@ def format_error(error: BaseException) -> str:
 
 
 def traceback_of(error: BaseException) -> TracebackType | None:
-    """Return the traceback of *error*."""
+    """Return ``error.__traceback__``, even if the class overrides it."""
     return _TRACEBACK.__get__(error)
 
 
 def set_traceback[E: BaseException](error: E, entry: TracebackType | None) -> E:
-    """Make *entry* the traceback of *error*, and return *error*."""
+    """Set the traceback of *error* to *entry*, and return *error*."""
     _TRACEBACK.__set__(error, entry)
     return error
 
 
 def drop_first_frame(error: BaseException) -> None:
-    """Drop the outermost frame from the traceback of *error*, which has been raised."""
+    """Remove the outermost frame from the traceback of *error*."""
     set_traceback(error, traceback_of(error).tb_next)  # type: ignore[union-attr]  # it was raised
 
 
 def drop_frames[E: BaseException](error: E) -> E:
-    """Drop all frames, which keep their locals alive, from *error*, and what led to it. Return *error*."""
+    """Remove traceback, cause and context from *error*, whose frames keep locals alive. Return *error*."""
     for link in _CHAIN:
         link.__set__(error, None)
     return set_traceback(error, None)

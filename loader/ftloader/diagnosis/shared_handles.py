@@ -1,9 +1,9 @@
 """A warning about files, cursors and readers among a dataset's attributes, which worker threads share.
 
-A read in one thread moves the position for all threads, so code that is right in processes may give wrong samples. The
-search is short: the attributes of the dataset, of datasets that it wraps and of objects of user-defined classes, and
-the first elements of containers among these. An object that also has a lock or a memory map is assumed to be safe.
-Libraries are recognised by the names of their classes; none is imported.
+A read in one thread moves a file's position for all threads. So code that is right in processes may give wrong samples.
+The search covers the attributes of the dataset, of datasets that it wraps and of objects of user-defined classes, and
+the first elements of containers among the attributes. An object that also has a lock or a memory map is assumed to be
+safe. Libraries are recognised by the names of their classes; none is imported.
 """
 
 import collections
@@ -62,7 +62,7 @@ _LOCKS: Final = (
 
 
 class SharedHandles:
-    """Warning about the handles of one loader's dataset, given once. No lock: two consumers may only warn twice."""
+    """One-time warning about the handles of one loader's dataset. No lock: at worst two consumers both warn."""
 
     def __init__(self) -> None:
         self._warned = False
@@ -86,7 +86,7 @@ class SharedHandles:
 
 
 def handles_of(dataset: Any) -> Iterator[tuple[str, str, str]]:
-    """Yield the path ("dataset.archive"), the class and the trouble of each handle in *dataset*, nearest first."""
+    """Yield (path, class, problem with sharing) of each handle in *dataset*, such as path "dataset.archive"."""
     queue = collections.deque([("dataset", dataset)])
     seen = {id(dataset)}
     while queue:
@@ -106,7 +106,7 @@ def handles_of(dataset: Any) -> Iterator[tuple[str, str, str]]:
 
 
 def _trouble(value: Any) -> str | None:
-    """Return the trouble with sharing *value*, or None."""
+    """Return the problem that sharing *value* among threads causes, or None."""
     if isinstance(value, FILES):
         # A log is only written. A file in memory mostly belongs to one sample.
         mostly_fine = isinstance(value, (io.BytesIO, io.StringIO)) or value is sys.stdin or value is sys.__stdin__
@@ -129,7 +129,7 @@ def _is_closed(value: Any) -> bool:
 
 
 def _children(value: Any) -> list[tuple[str, Any]]:
-    """Return the name and value of each object that *value* refers to and that is worth a look."""
+    """Return (name, object) of the elements or attributes of *value* to search for handles."""
     try:
         if type(value) in (list, tuple):
             return [(f"[{number}]", child) for number, child in enumerate(value[:_ELEMENTS])]

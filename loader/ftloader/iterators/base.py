@@ -1,7 +1,7 @@
-"""The base class of all iterators, torch's made resumable, and the objects that iterators of one loader share.
+"""Base class of all iterators: torch's iterator, extended by saving and resuming. And the objects that they share.
 
-The base class draws the order, counts the epochs and keeps the ``EpochProgress``. A subclass may derive from another of
-torch's iterators too, whose calls of ``super().__init__`` and ``super()._reset`` then arrive here. It must
+The base class draws the batch order, counts the epochs and keeps the ``EpochProgress``. A subclass may also derive from
+another of torch's iterators, whose calls of ``super().__init__`` and ``super()._reset`` arrive here. A subclass must
 
 - take indices from ``_next_index()`` only,
 - call ``_hand_over(...)`` for each batch that the consumer is given or that was skipped, and ``_progress.failed(...)``
@@ -33,10 +33,10 @@ from ftloader.state.store import StateStore, load_iterable
 
 
 class Shared:
-    """Saved state, batch memory and one-time warnings of one loader, for its iterators of all epochs.
+    """Saved state, batch memory and one-time warnings of one loader, shared by its iterators of all epochs.
 
-    No lock: two threads that make the first iterators at the same moment may each get memory of their own. A copy or
-    pickle has the loaded state only.
+    No lock: if two threads make the first two iterators at the same moment, each may get its own memory. A copy or
+    pickle of this object keeps the loaded state only.
     """
 
     def __init__(self, states: StateStore | None = None) -> None:
@@ -49,7 +49,7 @@ class Shared:
         return Shared, (copy.copy(self.states),)
 
     def memory(self, batches: int, pinned: bool) -> BufferPool:
-        """Return the memory for *batches* batches, *pinned* or not."""
+        """Return the loader's memory pool for *batches* batches, *pinned* or not."""
         wanted = batches, pinned
         if self._memory is None or self._memory[0] != wanted:
             self._memory = wanted, BufferPool(batches, pinned)
@@ -57,7 +57,7 @@ class Shared:
 
 
 def _quiet(loader: Any, mid_epoch: bool) -> StandIn:
-    """Return a stand-in for a loader whose base seed is saved: torch's ``__init__`` must draw none."""
+    """Return a proxy of *loader* with which torch's ``__init__`` draws no seed, since the base seed was saved."""
     # In the middle of an epoch ``__init__`` must not call ``iter(sampler)`` either: ``IndexStream`` does.
     return StandIn(loader, generator=torch.Generator(), **({"_index_sampler": ()} if mid_epoch else {}))
 
@@ -65,7 +65,7 @@ def _quiet(loader: Any, mid_epoch: bool) -> StandIn:
 class ResumableDataLoaderIter(BaseDataLoaderIter):
     """Iterator that keeps ``loader.state_dict()`` up to date and starts where ``loader.load_state_dict()`` says.
 
-    If that is impossible, it raises ``ValueError``.
+    The iterator raises ``ValueError`` if it cannot start there.
     """
 
     _copies_dataset = False  # True if each worker has its own map-style dataset (processes)
@@ -99,7 +99,7 @@ class ResumableDataLoaderIter(BaseDataLoaderIter):
             self._begin_progress(resume, self._first_shares(resume))
 
     def _load_dataset(self, loader: Any, resume: states.SavedState) -> None:
-        """Restore the loader's own dataset. Threads and iterators without workers use it, processes copy it."""
+        """Load the saved state into the loader's dataset, which threads use and processes copy."""
         state = resume.dataset
         if not self._copies_dataset and resume.datasets is not None:
             state = resume.only_dataset()
@@ -160,7 +160,7 @@ class ResumableDataLoaderIter(BaseDataLoaderIter):
         return next(self._sampler_iter) if self._order is None else self._order.next(self._sampler_iter)
 
     def _hand_over(self, fetched: Fetched, number: int, worker_id: int) -> bool:
-        """Record batch *number* of this worker. Return False if it has nothing for the consumer."""
+        """Record that batch *number*, from this worker, is handed over. Return False if it has no data."""
         self._skip_log.add(fetched.skipped)
         if fetched.ended:
             self._progress.worker_ended(worker_id, fetched.state)
@@ -174,7 +174,7 @@ class ResumableDataLoaderIter(BaseDataLoaderIter):
         raise StopIteration
 
     def worker_states(self) -> list[states.WorkerState]:
-        """Return the starting point of each worker (of worker 0 if there are none)."""
+        """Return each worker's starting point; with ``num_workers=0`` that of worker 0."""
         resume = self._resume
         common = states.WorkerState(every=self._every, lives_on=self._lives_on)
         if self._dataset_kind == DatasetKind.Iterable:

@@ -1,11 +1,12 @@
-"""The prefetch policy: how many batches are under way, and which worker builds the next one.
+"""The prefetch policy: how many batches are being prefetched, and which worker builds the next batch.
 
 At most ``prefetch_factor * num_workers`` batches are dispatched and not yet handed over. An epoch starts with that
 many; each hand-over makes room for one more. Batches are dispatched in the sampler's order.
 
 - A map-style dataset: the next free worker builds the batch, or several workers do.
-- An iterable-style dataset: each worker has its own share, so a batch is for one certain worker. In order, workers that
-  have data left take turns; else the worker with the fewest unfinished batches is next.
+- An iterable-style dataset: each worker has its own share, so each batch is assigned to one worker. With
+  ``in_order=True``, workers that have data left take turns. Otherwise the worker with the fewest unfinished batches is
+  next.
 
 Worker processes inherit the same policy from torch's iterator. ``tests/conformance/test_workers.py`` tests both kinds.
 """
@@ -20,20 +21,20 @@ from ftloader.workers.thread import Result
 
 
 def most_dispatched(loader: Any) -> int:
-    """Return the number of batches that may be dispatched and not yet handed over."""
+    """Return the maximum number of batches that are dispatched and not yet handed over."""
     return operator.index(loader.prefetch_factor * loader.num_workers)
 
 
 def most_in_memory(loader: Any) -> int:
-    """Return the number of batches that use memory: one more is the consumer's, and one it is about to drop."""
+    """Return the maximum number of batches in memory: the dispatched ones, and two in the consumer's hands."""
     return most_dispatched(loader) + 2
 
 
 class Prefetch:
-    """The batches of one epoch that are dispatched and not yet handed over. The iterator's lock guards it.
+    """Batches of one epoch that are dispatched and not yet handed over. The iterator's lock guards this object.
 
-    *with_data* are the workers that have a share of an iterable-style dataset, None for a map-style one; *turns* yields
-    those workers in turn, without end.
+    *with_data* has the ids of the workers that have data left of an iterable-style dataset; None if the dataset is
+    map-style. *turns* yields worker ids in turn, forever.
     """
 
     def __init__(self, most: int, in_order: bool, with_data: set[int] | None, turns: Iterator[int]) -> None:
@@ -63,11 +64,11 @@ class Prefetch:
         return worker_id
 
     def arrive(self, result: Result) -> None:
-        """File the result of a dispatched batch."""
+        """Store the result of a dispatched batch."""
         self._arrived[result.number] = result
 
     def take(self) -> tuple[Result, int] | None:
-        """Return the result to hand over next and its worker (0 if any); None if that result has not arrived."""
+        """Return (next result to hand over, id of its worker); None if it has not arrived. Map-style: the id is 0."""
         number = self.handed_over if self._in_order else next(iter(self._arrived), -1)
         result = self._arrived.pop(number, None)
         if result is None:
@@ -79,7 +80,7 @@ class Prefetch:
         return result, worker_id
 
     def forget_worker(self, worker_id: int, epoch: Epoch) -> None:
-        """Remove a worker that has departed: empty results stand in for the batches that it should have built."""
+        """Remove a worker that has ended, and store empty results for the batches that were assigned to it."""
         if self.with_data is not None:
             self.with_data.discard(worker_id)
         for number, builder in self._built_by.items():

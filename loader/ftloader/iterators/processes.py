@@ -32,7 +32,7 @@ _put_off: list[bool] = []
 
 
 def _error_if_any_worker_fails() -> None:
-    """Check the workers for torch's handler of SIGCHLD, but raise nothing where a lock may be half taken."""
+    """Replace torch's check of its workers in the SIGCHLD handler. Put off the check while a lock is being taken."""
     # An exception in ``Condition.__enter__`` leaves the condition locked for good (CPython issue 74174). torch's own
     # class would then wait forever for its queue when it ends the other workers.
     interrupted = sys._getframe(1).f_back  # the frame that the signal interrupted
@@ -61,9 +61,9 @@ for _name in ("_set_worker_pids", "_remove_worker_pids"):
 class ProcessDataLoaderIter(MultiProcessingDataLoaderIter, ResumableDataLoaderIter):
     """Iterator over a loader's batches, built by ``loader.num_workers`` processes.
 
-    Exceptions are as torch's iterator raises them, with notes that name sample and worker. Two things differ: the
-    sampler's exception comes after the batches that the sampler gave before and ends the epoch, and a ``StopIteration``
-    of user-supplied code becomes a ``RuntimeError``.
+    Raises the same exceptions as torch's iterator, with notes that name sample and worker. Two things differ. The
+    sampler's exception is raised after the batches that the sampler gave before it, and ends the epoch. A
+    ``StopIteration`` from user code becomes a ``RuntimeError``.
     """
 
     _copies_dataset = True
@@ -86,7 +86,7 @@ class ProcessDataLoaderIter(MultiProcessingDataLoaderIter, ResumableDataLoaderIt
 
     @property
     def orphaned(self) -> bool:
-        """True in a forked child, whose parent's workers these are."""
+        """True in a forked child: the workers belong to the parent process."""
         return self._getpid() != self._process
 
     def _at_fork_reinit(self) -> None:

@@ -1,7 +1,7 @@
 """The iterator for ``num_workers=0``: the thread that asks for a batch builds it.
 
-It is torch's iterator with the fetcher that threads and processes use. So ``sample_rng()``, ``on_error`` and the notes
-on exceptions are the same with and without workers.
+The iterator is torch's, with the fetcher that worker threads and processes use. So ``sample_rng()``, ``on_error`` and
+the notes on exceptions are the same with and without workers.
 """
 
 from typing import Any
@@ -19,8 +19,8 @@ from ftloader.iterators.base import ResumableDataLoaderIter
 class SerialDataLoaderIter(SingleProcessDataLoaderIter, ResumableDataLoaderIter):
     """Iterator over a loader's batches, built in the calling thread.
 
-    For one thread at a time, as torch's. ``__next__`` passes on exceptions of user code, with a note that names the
-    sample; ``StopIteration`` becomes a ``RuntimeError`` (PEP 479). The epoch can be continued after an exception.
+    One thread at a time may use the iterator, as with torch's. ``__next__`` raises exceptions of user code with a note
+    that names the sample; ``StopIteration`` becomes a ``RuntimeError`` (PEP 479). The epoch can be continued after it.
     """
 
     def __init__(self, loader: Any) -> None:

@@ -1,7 +1,7 @@
 """The iterator over batches built by worker threads: sampler, dispatch (``iterators.prefetch``), hand-over in order.
 
 One lock guards the sampler and all bookkeeping: ``__next__`` and ``_reset`` hold it. Several threads may share an
-iterator; each batch goes to one of them. Workers never see the iterator (see ``workers.pool``).
+iterator; each batch goes to one of these threads. Workers hold no reference to the iterator (see ``workers.pool``).
 """
 
 import itertools
@@ -32,8 +32,8 @@ from ftloader.workers.thread import Departure, Result, Task, WholeBatch, WorkerC
 class ThreadDataLoaderIter(ResumableDataLoaderIter):
     """Iterator over a loader's batches, built by ``loader.num_workers`` threads.
 
-    The iterator ends its threads when it is exhausted, closed (``close()``, or the end of a ``with`` block), dropped,
-    or when the interpreter exits. ``prefetch_factor=0`` is a ``ValueError``.
+    The iterator ends its threads when it is exhausted, closed (``close()``, or the end of a ``with`` block) or dropped,
+    and when the interpreter exits. Raises ``ValueError`` for ``prefetch_factor=0``.
     """
 
     def __init__(self, loader: Any, copies: list[UserObjects] | None = None) -> None:
@@ -56,7 +56,7 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         self._begin_epoch()
 
     def _start_workers(self, loader: Any, copies: list[UserObjects] | None = None) -> None:
-        """Start one worker thread for each of *copies*, the user-supplied objects. If None, make the copies first."""
+        """Start one worker thread for each of *copies*, the workers' user objects. If None, make them first."""
         config = WorkerConfig(
             settings=self._settings,
             dataset_kind=self._dataset_kind,
@@ -211,7 +211,7 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
                 return Failure(RuntimeError(f"DataLoader timed out after {self._timeout} seconds"))
 
     def _finish(self) -> None:
-        """End the epoch. A worker's failure to start must not get lost: it is raised next."""
+        """End the epoch. Collect late messages, so that a worker's failure to start is still raised."""
         self._exhausted = True
         self._skip_log.report()
         if self._persistent_workers:
@@ -221,7 +221,7 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         self._receive_all()
 
     def _dispatch(self) -> None:
-        """Draw from the sampler and give tasks to workers while there is room and the sampler has not ended."""
+        """Draw indices and queue tasks for the workers until the prefetch limit, or the sampler's end, is reached."""
         prefetch = self._prefetch
         while not self._drained and prefetch.has_room:
             number = prefetch.dispatched
@@ -252,7 +252,7 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
                 self._pool.put(task, worker_id)
 
     def _receive(self, timeout: float = 0) -> bool:
-        """Wait for one message and file it. Return False if none came within *timeout* seconds (0: no limit)."""
+        """Wait for one worker message and handle it. Return False after *timeout* seconds without one (0: no limit)."""
         try:
             message = self._results.get(timeout=timeout or None)
         except queue.Empty:
@@ -275,6 +275,6 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
             return self._receive(self._timeout)
 
     def _receive_all(self) -> None:
-        """File the messages that have arrived. Only this thread takes messages out."""
+        """Handle all worker messages that have arrived. Only this thread takes messages from the queue."""
         while not self._results.empty():
             self._receive()

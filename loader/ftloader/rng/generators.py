@@ -1,8 +1,8 @@
-"""Random generators: their states as plain values, and a torch generator that uses all of its seed.
+"""Saves and loads states of random generators as plain values, and makes torch generators from long seeds.
 
 A generator is one of ``torch.Generator``, ``random.Random``, ``numpy.random.Generator`` and
-``numpy.random.RandomState``. Its saved state survives pickle, JSON and ``torch.save``. Reading a state draws nothing.
-torch's generators lock themselves; NumPy's and Python's are read in one call each.
+``numpy.random.RandomState``. Its saved state survives pickle, JSON and ``torch.save``. Saving a state draws no number.
+No lock: torch's generators have their own, and the state of NumPy's and Python's generators is read in one call.
 """
 
 import base64
@@ -42,9 +42,9 @@ def save(generator: Any) -> State:
 
 
 def load(states: Iterable[tuple[Any, State]]) -> None:
-    """Load each generator's state from pairs of both. If one fails, restore all generators.
+    """Load states, given as pairs of a generator and its state. If one pair fails, restore all generators.
 
-    Raises ``ValueError`` if a state is not of its generator's kind.
+    Raises ``ValueError`` if a state is of another kind than its generator.
     """
     earlier: list[tuple[Any, State]] = []
     try:
@@ -105,7 +105,7 @@ _template.flags.writeable = False
 
 
 def make_torch_generator(seed: bytes) -> torch.Generator:
-    """Return a CPU generator whose whole state is seeded from all of *seed*, which may be of any length."""
+    """Return a CPU generator seeded with all bytes of *seed*, where ``manual_seed`` would use 32 bits."""
     # ``manual_seed(seed)`` uses 32 bits (``at::mt19937``), so among a million samples a hundred pairs would draw the
     # same numbers. Here a hash of *seed* gives all 624 words of the Mersenne Twister. The first eight bytes of the hash
     # are ``initial_seed()``. If torch keeps its state in another layout, these eight bytes alone seed the generator.

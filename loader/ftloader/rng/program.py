@@ -1,4 +1,4 @@
-"""The program's own random generators: worker threads must not seed them, nor draw from them unseen.
+"""Guards the program's global random generators: worker threads must not seed them, and a warning says if they draw.
 
 torch's recipe ``numpy.random.seed(torch.initial_seed() % 2**32)`` would seed the whole program in a worker thread: the
 training loop would draw the same numbers in each epoch.
@@ -32,7 +32,7 @@ _REFILLS = 64  # most times that draws during the block make new words in a gene
 
 @contextlib.contextmanager
 def preserved() -> Iterator[None]:
-    """Restore, after the block, the generators of ``random``, NumPy and torch that were seeded in it."""
+    """Context manager that restores those global generators (random, NumPy, torch) that its block has seeded."""
     # A generator that other threads have only drawn from is left alone. Does nothing in a worker thread.
     if this_thread.worker is not None:
         yield
@@ -51,12 +51,12 @@ def preserved() -> Iterator[None]:
 
 
 def states() -> dict[str, Any]:
-    """Return the state of each generator of the program, by its description."""
+    """Return the state of each global generator, by its name in ``generators.PROGRAMS``."""
     return {name: generators.save(generator) for name, generator in generators.PROGRAMS.items()}
 
 
 def _was_seeded(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
-    """Return True if draws alone cannot have led from state *before* to state *now*."""
+    """Return True if the generator was seeded: draws alone do not lead from state *before* to state *now*."""
     if before == now:
         return False
     first, last = _words(before), _words(now)
@@ -72,7 +72,7 @@ def _was_seeded(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
 
 
 def _words(saved: Mapping[str, Any]) -> tuple[int, ...] | None:
-    """Return the words of a state made by ``generators.save``; None if it is not that of a Mersenne Twister."""
+    """Return the words of a Mersenne Twister's saved state; None for the state of another generator."""
     state = saved["state"]
     if saved["kind"] == "torch":  # the words start at byte 24: see generators
         return tuple(np.frombuffer(base64.b64decode(state), np.uint64, _WORDS, 24).tolist())
@@ -82,7 +82,7 @@ def _words(saved: Mapping[str, Any]) -> tuple[int, ...] | None:
 
 
 def _queued_cuda_seeds(restore: dict[str, Any] | None = None) -> dict[str, Any]:
-    """Return the seeds that ``torch.manual_seed`` has queued until CUDA is initialised. Replace them by *restore*."""
+    """Return the seeds that torch keeps until CUDA is initialised. If given, *restore* replaces them."""
     tracker = getattr(torch.cuda, "_lazy_seed_tracker", None)  # not public; without it nothing is queued
     if tracker is None:
         return {}
@@ -92,11 +92,12 @@ def _queued_cuda_seeds(restore: dict[str, Any] | None = None) -> dict[str, Any]:
 
 
 class GlobalDrawCheck:
-    """The check of one loader: do its worker threads use a generator of the program?
+    """Check whether one loader's worker threads draw from the program's global generators.
 
-    The generators' states before and after a wait of the consumer for its workers are compared. A wait does not count
-    if any other Python thread has moved in it. Only the first waits are looked at, so the check costs nothing later. No
-    lock: two consumers at once may look at one wait more, or warn twice.
+    While the consumer waits for its workers, no other thread should draw. So the generators' states before and after a
+    wait are compared. A wait does not count if another Python thread, not a worker, has run during it. Only the first
+    16 waits are checked, so later ones cost nothing. No lock: two consumers at once may check one wait more, or warn
+    twice.
     """
 
     def __init__(self) -> None:
@@ -105,7 +106,7 @@ class GlobalDrawCheck:
 
     @contextlib.contextmanager
     def waiting(self, workers: Collection[threading.Thread]) -> Iterator[None]:
-        """Check the block, in which the calling thread waits for *workers*."""
+        """Context manager that checks its block, in which the calling thread waits for *workers*."""
         if not self._waits_left:
             yield
             return
@@ -123,7 +124,7 @@ class GlobalDrawCheck:
             self._used = [name for name in before if before[name] != after[name]]
 
     def report(self) -> None:
-        """Warn once, from the consumer's thread, if the check has found something."""
+        """Warn once if worker threads have drawn. Call this in the consumer's thread."""
         if self._used:
             used, self._used = self._used, []
             warn_user(
@@ -138,7 +139,7 @@ class GlobalDrawCheck:
 
 
 def _places(known: Collection[int | None] = ()) -> dict[int, tuple[FrameType, int]]:
-    """Return where each Python thread but the *known* ones stands, by id: its frame and the instruction in it."""
+    """Return {thread id: (frame, instruction)}: where every Python thread, except *known* ids, is running now."""
     # A thread at the same place in several looks has not moved, or its loop came back to the same call each time: while
     # a caller holds the frames, no new call gets one.
     # The dict of all frames is in no local, since this frame refers to the caller's: in that reference cycle the

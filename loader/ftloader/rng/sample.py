@@ -1,11 +1,11 @@
-"""Random numbers that belong to the sample: ``sample_rng()``.
+"""Random generators of one sample: ``sample_rng()``.
 
 ``sample_rng()`` gives each sample its own generators, seeded from
 
     BLAKE2b(base seed of the iterator, number of its epoch, key of the sample)
 
-So the augmentations are the same with 0, 1 or N workers, with threads or processes. The key is what the sampler
-yielded; for iterable-style datasets it is the worker's id and the position in its share.
+So augmentations are the same with 0, 1 or N workers, and with threads or processes. The key is what the sampler
+yielded. For an iterable-style dataset, the key is (worker id, position in the worker's share).
 """
 
 import hashlib
@@ -25,14 +25,14 @@ from ftloader.rng.generators import make_torch_generator
 
 
 class GlobalRandomWarning(UserWarning):
-    """Warning that samples use a random generator of the program, in worker threads that ``"auto"`` chose."""
+    """Warning that samples draw from a global random generator in worker threads that ``"auto"`` chose."""
 
 
 class SampleRNG:
-    """Random generators of one sample, each made when it is first asked for.
+    """Random generators of one sample, each made at its first use.
 
-    The three are independent streams, each of which continues where it stopped. They are for the thread that loads the
-    sample; other threads may use them only one at a time.
+    The three generators are independent streams. Each continues its stream at the next use. The thread that loads the
+    sample may use them; other threads may use them only one at a time.
     """
 
     def __init__(self, root: bytes) -> None:
@@ -55,8 +55,7 @@ class SampleRNG:
 
     @property
     def seed(self) -> int:
-        """A number in [0, 2**63), always the same for the sample, for libraries that want a seed and for generators on
-        other devices."""
+        """Seed in [0, 2**63), constant for the sample. For other libraries, and for generators on a GPU."""
         return self._number(b"seed", 8) >> 1
 
     def __repr__(self) -> str:
@@ -72,7 +71,7 @@ class SampleRNG:
 def sample_rng() -> SampleRNG:
     """Return the random generators of the sample that this thread is loading.
 
-    For a dataset's ``__getitem__``, ``__iter__`` or transforms. Every call within one sample returns the same object.
+    Call it in a dataset's ``__getitem__``, ``__iter__`` or transforms. All calls for one sample return the same object.
 
     Raises:
         RuntimeError: if this thread is not loading a sample for a ``ftloader.DataLoader``.
@@ -99,8 +98,8 @@ def sample_rng() -> SampleRNG:
 def canonical_bytes(key: Any) -> bytes:
     """Return *key* as bytes, the same in every process, on every machine, in every version.
 
-    Keys that compare equal give equal bytes: ``1``, ``True``, ``1.0``, ``np.uint8(1)``, ``torch.tensor(1)``; a
-    namedtuple and its tuple. Keys that compare unequal give distinct bytes. All NaNs are one key.
+    Equal keys give equal bytes: ``1``, ``True``, ``1.0``, ``np.uint8(1)`` and ``torch.tensor(1)``; a namedtuple and its
+    tuple. Unequal keys give distinct bytes. All NaNs count as equal.
 
     A key is None, an int, float, str, bytes, slice, anything with ``__index__``, a NumPy array or torch tensor of
     numbers or strings, or a tuple or list of these. Raise ``TypeError`` for anything else.

@@ -1,33 +1,33 @@
 """The saved state of a loader: its parts, and the checks of a state that is loaded.
 
-``DataLoader.state_dict()`` gives a dictionary of plain values (dictionaries with string keys, lists, strings, numbers,
-None), apart from what user-supplied ``state_dict()`` methods return. So it survives ``pickle``, ``torch.save``
-(``weights_only=True`` included) and, where the user-supplied parts do, JSON.
+``DataLoader.state_dict()`` returns a dictionary of plain values: dictionaries with string keys, lists, strings,
+numbers, None. It also holds the results of user-supplied ``state_dict()`` methods, of any type. The dictionary survives
+``pickle``, ``torch.save`` (also with ``weights_only=True``) and, if the user-supplied parts do, JSON.
 
 - ``format``, ``version``: ``"ftloader.DataLoader"`` and 5
 - ``loader``: settings that must be the same: ``style`` ("map" or "iterable"), ``batch_size`` and ``drop_last``
 - ``phase``: "begin" (before an epoch), "middle" or "end" (after one). After "begin" and "end" the next epoch is whole.
 - ``base_seed``: base seed of the epoch (or the next one), None if it is not drawn yet
 - ``epoch``: number of that epoch in its iterator (persistent workers go on counting)
-- ``shared_seed``: that of data pipes, or None
+- ``shared_seed``: torch's shared seed for data pipes, or None
 - ``order``: source of the batch order (``ftloader.state.samplers``)
 - ``generators``: states of the loader's and its samplers' own generators, or None if the sampler was drawing just then
 - ``drawn``, ``ended``: number of batches drawn from the sampler, and True if the sampler had ended
 - ``sampler``: states of samplers that have one, and the number of batches before them, or None
 - ``handed_over``: the batches before this number have been handed over
-- ``ahead``: with ``in_order=False``, numbers of later batches that have been, too
-- ``last``: number of the batch drawn last, and a digest of its indices, or None
+- ``ahead``: with ``in_order=False``, the numbers of later batches that have been handed over too
+- ``last``: number of the last batch drawn, and a digest of its indices, or None
 - ``workers``: iterable-style, in the middle, and between epochs if the workers' datasets live on and have a state: each
   worker's share (below), else None
 - ``next_worker``: worker whose turn is next
 - ``datasets``: map-style, processes: the state of each worker's dataset, or None
-- ``dataset``: the state of the loader's own dataset, or None; iterable-style: as it was when the epoch began
+- ``dataset``: the state of the loader's own dataset, or None; iterable-style: from the start of the epoch
 
-Workers share an iterable-style dataset out among themselves. A share is the position of one worker in its part:
+The workers divide an iterable-style dataset among themselves. A share records one worker's position in its part:
 
 - ``batches``: number of batches of this epoch that have been handed over
 - ``snapshot``: latest state of the worker's dataset and its iterator; None: start from the loader's dataset as it is
-- ``snapshot_at``: number of batches after which it was taken; None if the start of the epoch is not known either
+- ``snapshot_at``: number of batches before the snapshot; None if even the start of the epoch is not known
 - ``after``: if the snapshot is from the end of the previous pass over the dataset, the number of its batches; else 0
 
 A resumed worker loads the snapshot, then skips the batches handed over after it: it loads their samples without
@@ -52,7 +52,7 @@ Share = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class SavedState:
-    """A checked state, from which an epoch starts. Immutable, its values included."""
+    """Checked state from which an epoch starts. Neither it nor its values may be changed."""
 
     phase: str = "begin"
     base_seed: int | None = None
@@ -76,13 +76,13 @@ class SavedState:
         return self.phase == "middle"
 
     def dataset_of(self, worker_id: int, copies: int) -> Any:
-        """Return the state of a map-style dataset for one of *copies* worker processes, or None."""
+        """Return the state for the map-style dataset of worker *worker_id* of *copies* worker processes, or None."""
         if self.datasets is None:
             return None
         return self.datasets[worker_id] if len(self.datasets) == copies else self.only_dataset()
 
     def only_dataset(self) -> Any:
-        """Return the dataset state that all worker processes had in common, or raise ``ValueError``."""
+        """Return the dataset state of all worker processes. Raise ``ValueError`` if their states differ."""
         first, *others = self.datasets or (None,)
         if not all(same(other, first) for other in others):
             raise ValueError(
@@ -97,7 +97,7 @@ NOTHING: Final = SavedState()
 
 
 def fresh_share(dataset: Any = None, known: bool = True, after: int = 0) -> dict[str, Any]:
-    """Return the share of a worker that has handed over no batch."""
+    """Return the share of a worker at the start of an epoch, of which no batch has been handed over."""
     # *dataset* is the state that its dataset had at the end of the previous pass, of *after* batches. *known* is False
     # if the start of the epoch is not known.
     snapshot = None if dataset is None else {"states": {"dataset": dataset}, "position": 0}
@@ -106,7 +106,7 @@ def fresh_share(dataset: Any = None, known: bool = True, after: int = 0) -> dict
 
 @dataclass(frozen=True, slots=True)
 class WorkerState:
-    """Starting point of one worker. Picklable as the states are."""
+    """Starting point of one worker, from a saved state. Picklable if the states in it are."""
 
     share: Share | None = None  # iterable-style: the share to continue, or None to start from the dataset as it is
     dataset: Any = None  # map-style: state for this worker's dataset
@@ -115,7 +115,7 @@ class WorkerState:
 
 
 def same(state: Any, other: Any) -> bool:
-    """Return True if two states are known to be equal. States that hold tensors, for example, are not."""
+    """Return True if two states compare equal. False if they cannot be compared, such as states with tensors."""
     try:
         return bool(state == other)
     except Exception:  # from a comparison of user-supplied types
@@ -123,7 +123,7 @@ def same(state: Any, other: Any) -> bool:
 
 
 def require_stateful(value: Any, name: str) -> None:
-    """Raise ``ValueError`` unless *value*, the *name* whose state was saved, can load a state."""
+    """Raise ``ValueError`` unless *value* can load a state. *name* says what it is, for the message."""
     if not is_stateful(value):
         raise ValueError(
             f"the state holds one of the {name}, but the {name} ({type(value).__name__}) has no state_dict() and "
@@ -133,7 +133,7 @@ def require_stateful(value: Any, name: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class FailedState:
-    """Placeholder for a failed ``state_dict()``. Raises when the program asks for the state, which copies it."""
+    """Placeholder for a failed ``state_dict()``. Raises when the program asks for the state, since that copies it."""
 
     whose: str
     why: str
@@ -151,7 +151,7 @@ class FailedState:
 
 
 def state_of(part: Any) -> Any:
-    """Return a copy of ``part.state_dict()``, or ``FailedState``. *part* may go on changing the original."""
+    """Return a deep copy of ``part.state_dict()``, or a ``FailedState`` if that fails."""
     try:
         return copy.deepcopy(part.state_dict())
     except Exception as error:
@@ -165,7 +165,7 @@ def dataset_state(dataset: Any) -> Any:
 
 
 def describe_loader(loader: Any) -> dict[str, Any]:
-    """Return the part ``loader`` of a state."""
+    """Return the settings of *loader* that its saved state records as ``loader``."""
     batch_size, drop_last = loader.batch_size, loader.drop_last
     if batch_size is None and loader.batch_sampler is not None:
         # As if torch had made the batch sampler: wrappers of loaders turn one into the other.
@@ -178,7 +178,7 @@ def describe_loader(loader: Any) -> dict[str, Any]:
 
 
 def make_state(loader: Mapping[str, Any], **parts: Any) -> dict[str, Any]:
-    """Return a state with the given *parts*; the others have their default."""
+    """Return a state dictionary with the given *parts*; the other parts have their defaults."""
     state: dict[str, Any] = {"format": FORMAT, "version": VERSION, "loader": dict(loader)}
     for name in SavedState.__dataclass_fields__:
         value = parts.pop(name, getattr(NOTHING, name))
@@ -188,7 +188,7 @@ def make_state(loader: Mapping[str, Any], **parts: Any) -> dict[str, Any]:
 
 
 def parse(state: Any) -> SavedState:
-    """Return a copy of *state*, a result of ``state_dict()``, or raise ``ValueError`` if it is none of this version."""
+    """Return a checked copy of *state*. Raise ``ValueError`` if it is no ``state_dict()`` of this version."""
     if not isinstance(state, Mapping):
         raise ValueError(f"the state must be a dictionary from state_dict(), not {type(state)}")
     if "_snapshot" in state or "_sampler_iter_yielded" in state:
@@ -216,7 +216,7 @@ def parse(state: Any) -> SavedState:
 
 
 def check_fit(state: Mapping[str, Any], resume: SavedState, loader: Any) -> None:
-    """Raise ``ValueError`` if the state comes from a loader unlike *loader*."""
+    """Raise ``ValueError`` if the state comes from a loader with other settings than *loader*."""
     own, saved = describe_loader(loader), state["loader"]
     for name, value in saved.items():
         if own[name] != value:
@@ -230,7 +230,7 @@ def check_fit(state: Mapping[str, Any], resume: SavedState, loader: Any) -> None
 
 
 def lives_on(loader: Any) -> bool:
-    """Return True if each epoch uses the dataset object of the previous one."""
+    """Return True if each epoch uses the same dataset object as the previous epoch."""
     return loader.num_workers == 0 or bool(loader.persistent_workers)
 
 

@@ -21,9 +21,9 @@ from ftloader.state.progress import EpochProgress
 
 
 class IndexStream:
-    """Stream of the batches' indices of one epoch, which it reports to an ``EpochProgress``.
+    """Source of the index batches of one epoch. Reports what it draws to an ``EpochProgress``.
 
-    Only the thread inside the iterator's ``__next__`` or ``_reset`` uses it; others read the ``EpochProgress``.
+    Only the thread inside the iterator's ``__next__`` or ``_reset`` uses this object. Others read the progress.
     """
 
     def __init__(self, loader: Any, resume: SavedState) -> None:
@@ -48,7 +48,7 @@ class IndexStream:
         self.iterating()
 
     def _load_samplers(self, snapshot: Mapping[str, Any]) -> None:
-        """Load the samplers' states from before or after an epoch, at whose end only samplers know what these mean."""
+        """Load the samplers' states, saved before or after an epoch. If after, run the samplers to the epoch's end."""
         own = self._generators.now()
         try:
             samplers.load(self._index_sampler, snapshot["states"])
@@ -62,11 +62,11 @@ class IndexStream:
         self._batches, self._drawn = None, 0
 
     def iterating(self) -> None:
-        """Note the generators before ``iter(sampler)``, which may draw (that of torch's ``BatchSampler`` does not)."""
+        """Save the generators' states before ``iter(sampler)``, which may draw. torch's ``BatchSampler`` does not."""
         self._at_iter = None if type(self._index_sampler) is BatchSampler else self._generators.save()
 
     def report_to(self, progress: EpochProgress) -> None:
-        """Report to *progress* from now on. To be called after torch's ``iter(sampler)``."""
+        """Report to *progress* from now on. Call this after torch's ``iter(sampler)``."""
         self._progress = progress
         if not self._resume.mid_epoch:  # else the loaded state has it
             if self._states is None:  # torch's iterator of processes starts its first epoch twice
@@ -78,14 +78,14 @@ class IndexStream:
         self._progress.order = order
 
     def _origin(self) -> dict[str, Any]:
-        """Return the source of the order. Valid until the first draw."""
+        """Return the values from which the batch order can be rebuilt. Call this before the first draw."""
         own = self._generators.save()
         order: dict[str, Any] = {"generators": own, "epochs": samplers.epochs(self._index_sampler)}
         return order if self._at_iter in (None, own) else order | {"generators_at_iter": self._at_iter}
 
     def next(self, torchs: Iterator) -> Any:
-        """Return the index of the next batch. *torchs* is the ``iter(sampler)`` that torch has made for the epoch.
-        Raise ``StopIteration`` at the end, ``ValueError`` if a saved order cannot be rebuilt, the sampler's error."""
+        """Return the indices of the next batch. *torchs* is the ``iter(sampler)`` that torch has made for the epoch.
+        Raise ``StopIteration`` at the end; ``ValueError`` if a saved order cannot be rebuilt; the sampler's errors."""
         if self._batches is None:
             self._batches = iter(())  # if the next steps fail, the sampler counts as ended
             self._progress.drawing = True
@@ -118,7 +118,7 @@ class IndexStream:
         self._report_begin(order, states)
 
     def _open(self, torchs: Iterator, order: Mapping[str, Any]) -> None:
-        """Make the iterators, also the inner one of torch's ``BatchSampler``, which may have a state."""
+        """Make the samplers' iterators. That inside torch's ``BatchSampler`` is kept, since it may have a state."""
         outer = self._index_sampler
         sampler = samplers.innermost(outer)
         own = "seed" in order or "default" in order
@@ -143,7 +143,7 @@ class IndexStream:
             self._samples.load_state_dict(copy.deepcopy(snapshot["states"][samplers.ITERATOR]))  # type: ignore[attr-defined]
 
     def _find_again(self, resume: SavedState) -> None:
-        """Draw again the batches that had been drawn when the state was made."""
+        """Rebuild the saved order: repeat the draws that had been made when the state was saved."""
         order, left = resume.order, None
         samplers.set_epochs(self._index_sampler, order["epochs"], distributed=True)
         nothing = resume.drawn == 0 and not resume.ended
@@ -179,7 +179,7 @@ class IndexStream:
         self._progress.drawing = False
 
     def _draw_again(self, resume: SavedState) -> tuple[bool, tuple[int, Any]]:
-        """Draw as many batches as had been drawn. Return True if the sampler has ended, and the last batch."""
+        """Draw the same number of batches as the saved run. Return (True if the sampler has ended, last batch)."""
         last: tuple[int, Any] = (-1, None)
         while resume.ended or self._drawn < resume.drawn:
             try:
@@ -207,7 +207,7 @@ class IndexStream:
         return False, last
 
     def _step(self) -> Any:
-        """Return the indices of the next batch. They must not be changed."""
+        """Draw and return the indices of the next batch, which the caller must not change."""
         try:
             index = next(self._batches)  # type: ignore[arg-type]  # made by _open()
         except StopIteration:
@@ -228,7 +228,7 @@ class IndexStream:
         return _copied(index) if self._copies else index
 
     def _draw(self) -> Any:
-        """Return the indices of the next batch for the dataset, and report them."""
+        """Draw the indices of the next batch, report them to the progress and return them."""
         progress = self._progress
         progress.drawing = True
         try:
@@ -246,7 +246,7 @@ class IndexStream:
 
 
 def _copied(index: Any) -> Any:
-    """Return a copy of *index* if its type can be changed in place."""
+    """Return a copy of *index*, or *index* itself if its type is immutable."""
     if type(index) is int:
         return index
     if type(index) in (list, np.ndarray):
@@ -255,7 +255,7 @@ def _copied(index: Any) -> Any:
 
 
 def _check_order(index: Any, last: Mapping[str, Any]) -> None:
-    """Raise ``ValueError`` if *index* is not the batch that the saved state describes in *last*."""
+    """Raise ``ValueError`` if the digest of *index* differs from that of the saved state's *last* batch."""
     if last["digest"] is not None and samplers.digest(index) != last["digest"]:
         raise ValueError(
             f"the sampler does not give the order again that the state is from: batch "

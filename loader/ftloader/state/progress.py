@@ -1,11 +1,11 @@
 """The progress of an epoch, which ``state_dict()`` reads.
 
-Only the thread inside the iterator's ``__next__`` or ``_reset`` writes it. Any thread or signal handler may read it at
-any time, also when the iterator is gone. Each attribute is replaced as a whole by an immutable object; hence no lock.
-The progress refers neither to the iterator nor to the dataset.
+Only the thread inside the iterator's ``__next__`` or ``_reset`` writes the progress. Any thread or signal handler may
+read it at any time, even after the iterator is gone. No lock: each attribute is replaced as a whole by an immutable
+object. The progress refers neither to the iterator nor to the dataset.
 
-Batch numbers are absolute: they count from the start of the epoch, also if it is resumed. A resumed iterator counts its
-own batches from 0.
+Batch numbers in a state count from the start of the epoch, also in a resumed epoch. A resumed iterator counts its own
+batches from 0.
 """
 
 import copy
@@ -30,9 +30,13 @@ whose turn is next."""
 class EpochProgress:
     """Progress of one epoch.
 
-    *loader* is ``describe_loader``'s; *fixed* are the parts of the state that do not change during the epoch; *shares*
-    those of the workers of an iterable-style dataset. *copies* workers have a copy of a map-style dataset (processes);
-    *turns* workers take turns. *resume* is used if it is from the middle of an epoch.
+    Args:
+        loader: the result of ``describe_loader``.
+        fixed: the parts of the state that do not change during the epoch.
+        shares: the workers' shares of an iterable-style dataset.
+        copies: number of workers with a copy of a map-style dataset (processes).
+        turns: number of workers that take turns.
+        resume: the state to continue, if it is from the middle of an epoch. Any other state is ignored.
     """
 
     def __init__(
@@ -69,7 +73,7 @@ class EpochProgress:
     # Written by the iterator
 
     def handed_over(self, number: int, worker_id: int = 0, state: Any = None) -> None:
-        """Record that the consumer was given the iterator's batch *number*, or that all of it was skipped."""
+        """Record that batch *number* was handed over, or that all its samples were left out."""
         handed = self._handed
         for failed in self._failed:
             handed = self._after(handed, *failed)
@@ -79,7 +83,7 @@ class EpochProgress:
             self.snapshots = self.snapshots[1:]
 
     def failed(self, number: int, worker_id: int = 0) -> None:
-        """Record an exception in place of batch *number*, which is done once a later batch is handed over."""
+        """Record an exception in place of batch *number*. It counts as handed over once a later batch is."""
         self._failed.append((number, worker_id))
 
     def worker_ended(self, worker_id: int, state: Any) -> None:
@@ -115,7 +119,7 @@ class EpochProgress:
         return self._handed[3]
 
     def next_shares(self) -> list[Share]:
-        """Return the shares with which the same workers start the next epoch."""
+        """Return the workers' shares for the start of the next epoch."""
         if self.fixed["dataset"] is None:  # a dataset without a state
             return [fresh_share()] * len(self.shares())
         ends = [(self._ends.get(worker_id), share["batches"]) for worker_id, share in enumerate(self.shares())]
@@ -125,7 +129,7 @@ class EpochProgress:
         return self.snapshots, self._handed, self.drawn, self.order, self.ended
 
     def state(self, capture: Callable[[], Mapping]) -> dict[str, Any]:
-        """Return a copy of the state. *capture* returns the states of the loader's and its samplers' generators."""
+        """Return the loader's state, as a copy. *capture* must return the states of the loader's own generators."""
         while True:  # until no batch came in between
             snapshots, handed, drawn, order, ended = seen = self._seen()
             if all(map(operator.is_, seen, self._seen())):

@@ -1,4 +1,4 @@
-"""Samplers: saving the source of their order, and restoring it.
+"""Saves the values from which a sampler's order can be rebuilt, and restores them.
 
 An order is rebuilt in the first of these ways that applies:
 
@@ -10,9 +10,10 @@ An order is rebuilt in the first of these ways that applies:
    inside it are put into the state that they had before the first draw (``generators``; ``generators_at_iter`` if
    ``iter(sampler)`` had drawn already), and ``set_epoch`` is called with the epoch's number.
 
-Then the indices are drawn again, up to the point of the state. Then the generators are put where they were when the
-state was made, since another loader may draw from them too. An order that comes from the program's own generators, or
-changes for another reason, needs way 1. A digest of the batch drawn last shows if an order is not the saved one.
+Then the indices are drawn again, up to the point of the state. Then the generators get the states that they had when
+the loader's state was saved, since another loader may draw from them too. An order that comes from the program's global
+generators, or changes for another reason, needs way 1. A digest of the last batch drawn shows whether the rebuilt order
+is the saved one.
 """
 
 import copy
@@ -37,12 +38,12 @@ ITERATOR = "iterator"
 
 
 def sampler_of(loader: Any) -> Any:
-    """Return the sampler of the batches' indices; ``()`` for an iterable-style dataset, whose sampler has no state."""
+    """Return the sampler that yields the batches' indices; ``()`` for an iterable-style dataset."""
     return () if is_iterable(loader) else loader._index_sampler
 
 
 def chain(index_sampler: Any) -> list[Any]:
-    """Return *index_sampler* and the samplers inside it, each once, from the outermost."""
+    """Return *index_sampler* and all samplers inside it, the outermost first."""
     found: list[Any] = []
     waiting = [index_sampler]
     while waiting:
@@ -56,25 +57,25 @@ def chain(index_sampler: Any) -> list[Any]:
 
 
 def attributes_of(sampler: Any) -> dict[str, Any]:
-    """Return a copy of the attributes, made in one step: the sampler may be at work in another thread."""
+    """Return a copy of the sampler's attributes, made in one step, since another thread may be changing them."""
     return dict(getattr(sampler, "__dict__", {}))
 
 
 class OwnGenerators:
-    """Random generators of a loader and its samplers by path, looked for at each call. The program's are left out."""
+    """Random generators of a loader and its samplers, by path. Searched for at each call; global ones are excluded."""
 
     def __init__(self, loader: Any) -> None:
         self._index_sampler, self._loaders = sampler_of(loader), loader.generator
 
     def now(self) -> list[tuple[Any, State]]:
-        """Return each generator with its present state."""
+        """Return pairs of each generator and its current state."""
         return self.at(self.save())
 
     def save(self) -> dict[str, State]:
         return {path: generators.save(generator) for path, generator in self._found().items()}
 
     def at(self, saved: Mapping[str, State]) -> list[tuple[Any, State]]:
-        """Pair each saved state with its generator. Raise ``ValueError`` if this loader has no such generator."""
+        """Return pairs of generator and saved state. Raise ``ValueError`` if this loader lacks a saved generator."""
         here = self._found()
         for path in (path for path in saved if path not in here):
             what = "generator" if path == LOADER else f"sampler's random generator ({path})"
@@ -85,7 +86,7 @@ class OwnGenerators:
         return [(here[path], state) for path, state in saved.items()]
 
     def load(self, saved: Mapping[str, State]) -> None:
-        """Put the generators into the states *saved*."""
+        """Load the *saved* states into the generators."""
         generators.load(self.at(saved))
 
     def _found(self) -> dict[str, Any]:
@@ -101,7 +102,7 @@ class OwnGenerators:
 
 
 def draws_from_default(sampler: Any) -> bool:
-    """Return True if *sampler* is one of torch's that draw from the default generator, in their first step."""
+    """Return True if *sampler* is one of torch's that draw from torch's default generator in their first step."""
     return type(sampler) in _DRAWING and sampler.generator in (None, torch.default_generator)
 
 
@@ -115,7 +116,7 @@ def epochs(index_sampler: Any) -> dict[str, int]:
 
 
 def set_epochs(index_sampler: Any, saved: Mapping[str, int], *, distributed: bool) -> None:
-    """Call ``set_epoch`` with the saved epochs; on torch's ``DistributedSampler`` only if *distributed*."""
+    """Call each sampler's ``set_epoch`` with its saved epoch. Skip ``DistributedSampler`` unless *distributed*."""
     samplers = chain(index_sampler)
     for position, epoch in saved.items():
         sampler = samplers[int(position)] if int(position) < len(samplers) else None
@@ -145,13 +146,13 @@ def load(index_sampler: Any, states: Mapping[str, Any]) -> None:
 
 
 def check_stateful(index_sampler: Any, states: Mapping[str, Any]) -> None:
-    """Raise ``ValueError`` if no sampler here can load one of the *states*."""
+    """Raise ``ValueError`` if one of the *states* belongs to a sampler that this loader lacks or cannot load."""
     for name in states.keys() - stateful_samplers(index_sampler).keys() - {ITERATOR}:
         raise lacking(name)
 
 
 def stateful_samplers(index_sampler: Any) -> dict[str, Any]:
-    """Return the samplers that have a state: *index_sampler* and the sampler inside torch's ``BatchSampler``."""
+    """Return those of *index_sampler* and the sampler inside torch's ``BatchSampler`` that have a state, by name."""
     parts = {"sampler": index_sampler}
     if (inner := innermost(index_sampler)) is not index_sampler:
         parts["sampler inside"] = inner
@@ -164,7 +165,7 @@ def innermost(index_sampler: Any) -> Any:
 
 
 def lacking(name: str) -> ValueError:
-    """Return the error for a saved state of the sampler *name*, which this loader's sampler cannot load."""
+    """Return the error to raise if this loader's sampler cannot load the saved state of the sampler *name*."""
     return ValueError(
         f"the state comes from a loader whose {name} has state_dict() and load_state_dict(), "
         "which this one's lacks: create the DataLoader with the same sampler"

@@ -1,4 +1,4 @@
-"""The state of a loader between its iterators."""
+"""Keeps a loader's state between its iterators: a loaded state, or the progress of the latest epoch."""
 
 import copy
 from collections.abc import Mapping
@@ -13,12 +13,12 @@ from ftloader.state.samplers import OwnGenerators
 
 
 class StateStore:
-    """Holder of the state that was loaded and not yet used, or of the progress of the latest iterator.
+    """Holder of a loaded state that no iterator has used yet, or else of the latest iterator's progress.
 
-    It does not refer to the iterator. Copies and pickles of a loader get the loaded state, not the progress.
+    The store does not refer to the iterator. Copies and pickles of a loader get the loaded state, not the progress.
 
-    ``_now`` is replaced in one step. The lock ``starting`` is held while an epoch starts (``iter(sampler)`` included,
-    hence reentrant) and while a state between two epochs is made: both use the epoch's generators.
+    ``_now`` is replaced in one step. The lock ``starting`` is held while an epoch starts, and while a state between two
+    epochs is made, since both use the samplers' generators. It is reentrant, since ``iter(sampler)`` is user code.
     """
 
     def __init__(self, loaded: tuple[Mapping[str, Any], states.SavedState] | None = None) -> None:
@@ -32,7 +32,7 @@ class StateStore:
 
     @property
     def saved(self) -> states.SavedState:
-        """The loaded state, or ``NOTHING``."""
+        """The loaded state that no iterator has used yet, or ``NOTHING``."""
         loaded = self._now[0]
         return states.NOTHING if loaded is None else loaded[1]
 
@@ -42,7 +42,7 @@ class StateStore:
         return self._now[1]
 
     def began(self, progress: EpochProgress) -> None:
-        """Make *progress* that of the latest epoch. The loaded state has been used."""
+        """Record *progress* as that of the latest epoch, and drop the loaded state, which has been used."""
         self._now = None, progress
 
     # For the loader
@@ -53,7 +53,7 @@ class StateStore:
         return self._now[0] is not None
 
     def load(self, state: Mapping[str, Any], loader: Any) -> None:
-        """Check *state* and keep it for the next iterator. If it raises ``ValueError``, nothing has changed."""
+        """Check *state* and keep it for the next iterator. Raise ``ValueError``, changing nothing, if it is invalid."""
         if state == {}:
             self._now = None, None
             return
@@ -100,7 +100,7 @@ class StateStore:
 
 
 def load_iterable(dataset: Any, state: Any) -> bool:
-    """Load *state* into a loader's iterable-style dataset, unless it is in that state (then return False)."""
+    """Load *state* into an iterable-style dataset. Return False, and do nothing, if the dataset has this state."""
     # Loading the state of a fresh dataset, or of one between two passes, may put it into a pass that has begun.
     if states.same(dataset.state_dict(), state):
         return False
@@ -109,7 +109,7 @@ def load_iterable(dataset: Any, state: Any) -> bool:
 
 
 def _between_epochs(loader: Any, progress: EpochProgress | None) -> dict[str, Any]:
-    """Return the state before the first epoch (*progress* is None) or after the one of *progress*."""
+    """Return the state after the epoch of *progress*, or before the first epoch if *progress* is None."""
     index_sampler = samplers.sampler_of(loader)
     parts: dict[str, Any] = {"phase": "begin" if progress is None else "end", "dataset": None}
     if progress is not None and loader.persistent_workers:

@@ -1,4 +1,4 @@
-"""Modes that a worker thread takes over from the consumer, the thread that makes the iterator.
+"""torch modes and context variables that a worker thread inherits from the consumer, which makes the iterator.
 
 A forked worker process starts with all modes of its parent's thread. A new thread starts with gradients on, no autocast
 and the CPU as default device. Context variables, such as NumPy's ``errstate``, are copied for each worker:
@@ -13,7 +13,7 @@ import torch
 
 
 def consumer_modes() -> Callable[[], None]:
-    """Return a function that sets torch's modes of this thread, as they are now, in a new thread for good."""
+    """Return a function that gives its thread this thread's torch modes: gradients, autocast, default device."""
     # ``inference_mode`` becomes ``no_grad``, so that batches are ordinary tensors.
     gradients = torch.is_grad_enabled() and not torch.is_inference_mode_enabled()
     autocast = [(name, torch.is_autocast_enabled(name), torch.get_autocast_dtype(name)) for name in ("cpu", "cuda")]

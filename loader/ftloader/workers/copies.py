@@ -1,8 +1,8 @@
 """Deep copies of an iterable-style dataset and of its functions, one for each worker thread.
 
-A worker process has a copy of everything, so datasets change their own attributes, and functions may be methods of the
+In a worker process everything is a copy. So datasets change their own attributes, and functions may be methods of the
 dataset. The copies here are made as ``pickle`` makes them (``__reduce_ex__``, ``__getstate__``), except that a lock
-becomes a new, free lock. Shared with the original are
+becomes a new, free lock. A copy shares these objects with the original:
 
 - classes, modules and functions, importable or not. A function with a closure is the same code on a copied closure;
 - an ``object()``, whose identity is all that it has, and the program's random generators;
@@ -44,7 +44,7 @@ class UserObjects(NamedTuple):
 
 
 def copies_for_workers(original: UserObjects, dataset_kind: int, count: int) -> list[UserObjects]:
-    """Return the objects that each of *count* worker threads uses. Raise ``TypeError`` if they cannot be copied."""
+    """Return the user objects for *count* worker threads. Raise ``TypeError`` if they must and cannot be copied."""
     # The workers of a map-style dataset share the original. Those of an iterable-style dataset get a deep copy each, as
     # processes do.
     if dataset_kind == DatasetKind.Map:
@@ -73,14 +73,14 @@ def copies_for_workers(original: UserObjects, dataset_kind: int, count: int) -> 
 
 
 class _Shared:
-    """Placeholder in a pickle for the original *value*."""
+    """Placeholder in a pickle for *value*, which the copy shares with the original."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
 
 
 class _Pickler(pickle.Pickler):
-    """Pickler that sets aside the objects that do not go through pickle. Used once, by one thread."""
+    """Pickler that keeps arrays, tensors and shared objects in the list ``apart``, not in the pickle. Used once."""
 
     def __init__(self, file: io.BytesIO) -> None:
         super().__init__(file, pickle.HIGHEST_PROTOCOL)
@@ -163,7 +163,7 @@ def _lies_on_shared_memory(array: np.ndarray) -> bool:
 
 
 def _base(array: np.ndarray) -> Any:
-    """Return the object that *array* is a view of, past the helper object of ``as_strided``."""
+    """Return the object of which *array* is a view. Look through the helper object of ``as_strided``."""
     base: Any = array.base
     return base.base if type(base).__name__ == "DummyArray" else base
 

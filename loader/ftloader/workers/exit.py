@@ -1,12 +1,13 @@
-"""The end of the program: remaining worker threads are asked to end and waited for, with a limit.
+"""Stops the remaining worker threads when the program ends, and waits for them, with a limit.
 
-Workers of iterators in use are stopped in two steps, with the technique of ``concurrent.futures.thread``:
+Threads are stopped in two steps, with the technique of ``concurrent.futures.thread``:
 
-1. When the main thread has ended, before the interpreter waits for other threads and before functions of ``atexit``,
-   which may close what workers use. Groups used by a thread that the interpreter waits for go on.
-2. When all those threads have ended, as a function of ``atexit``: groups that are left, and those made since.
+1. When the main thread has ended, before the interpreter waits for other non-daemon threads, and before functions of
+   ``atexit``, which may close what workers use. Not stopped are thread groups that such another thread uses.
+2. When the other non-daemon threads have ended, in a function of ``atexit``: all thread groups that are left.
 
-Each wait ends after ``JOIN_LIMIT`` seconds. A worker that user code holds up is named with its stack, and left behind.
+Each wait ends after ``JOIN_LIMIT`` seconds. A warning names the workers that user code still holds up, with their
+stacks. The exit then goes on without them.
 """
 
 import atexit
@@ -30,9 +31,10 @@ JOIN_LIMIT = 5.0
 
 
 class WorkerThread(threading.Thread):
-    """Thread that the interpreter's exit waits for, with a limit, which Python does for no thread.
+    """Thread that the interpreter's exit waits for up to a limit. Python alone waits forever, or not at all.
 
-    It starts as a daemon thread and ceases to be one as soon as it runs, so that a thread started in it is none either.
+    A worker thread starts as a daemon thread. Once it runs, its daemon flag is cleared, since threads that it starts
+    inherit the flag.
     """
 
     pid = None  # for code that looks for a worker's process: killing that one would kill the program
@@ -47,12 +49,12 @@ class WorkerThread(threading.Thread):
 
     @property
     def exitcode(self) -> int | None:
-        """As of a process: None until the worker has ended, then 0."""
+        """Exit code, as of a process: None until the worker has ended, then 0."""
         return None if self.ident is None or self.is_alive() else 0
 
 
 def join_all(threads: Iterable[threading.Thread], limit: float) -> list[threading.Thread]:
-    """Wait up to *limit* seconds for those of *threads* that run, except the calling one. Return those that remain."""
+    """Wait up to *limit* seconds for *threads*, except the calling one, to end. Return those that still run."""
     deadline = time.monotonic() + limit
     started = [thread for thread in threads if thread.ident not in (None, threading.get_ident())]
     for thread in started:
@@ -61,7 +63,7 @@ def join_all(threads: Iterable[threading.Thread], limit: float) -> list[threadin
 
 
 def report_stuck(threads: list[threading.Thread], limit: float, consequence: str) -> None:
-    """Warn (``RuntimeWarning``) that *threads* did not end within *limit* seconds, with the stack of each."""
+    """Issue a ``RuntimeWarning``, with stacks, that *threads* did not end within *limit* seconds."""
     warn_user(
         f"{', '.join(thread.name for thread in threads)} did not end within {limit:.3g} s of being told to: a call "
         "into the dataset, collate_fn, worker_init_fn or a cache's source has not returned, or the machine gives it no "
@@ -72,7 +74,7 @@ def report_stuck(threads: list[threading.Thread], limit: float, consequence: str
 
 
 def _stacks(threads: list[threading.Thread]) -> str:
-    """Return the stacks of running threads as text."""
+    """Return the current stacks of *threads* as text."""
     # faulthandler stops all threads for it (CPython issue 128400); else walking frames is not safe without the GIL.
     try:
         # A file, since faulthandler writes to a descriptor; it names 100 threads at most.
@@ -92,7 +94,7 @@ def _stacks(threads: list[threading.Thread]) -> str:
 
 
 class ThreadGroup:
-    """Base of worker threads that end with the program: those of a pool, or of a cache.
+    """Base class for a group of worker threads that end with the program: of one iterator, or of one cache.
 
     Any thread may read ``consumer``; the thread that uses the workers replaces it in one step.
     """
@@ -105,13 +107,13 @@ class ThreadGroup:
         self.consumer = weakref.ref(threading.current_thread())
 
     def outlives_main_thread(self) -> bool:
-        """Return True if the threads work for a running thread that the interpreter waits for at exit."""
+        """Return True if the group's consumer is a running non-daemon thread other than the main thread."""
         thread = self.consumer()
         is_main = thread is None or thread is threading.main_thread()
         return not is_main and not thread.daemon and thread.is_alive()  # type: ignore[union-attr]
 
     def start(self) -> None:
-        """Start the threads. Raise ``RuntimeError``, and leave none, if the system refuses one or the program ends."""
+        """Start the threads. Raise ``RuntimeError``, and stop all, if one cannot start or the program is ending."""
         _live.add(self)
         try:
             if _closed:  # asked after adding: no later step would end a new thread
@@ -129,11 +131,11 @@ class ThreadGroup:
             raise
 
     def stop(self) -> None:
-        """Tell the threads to end, and return at once. The end of the program has nothing to do with them any more."""
+        """Tell the threads to end, and return at once. The program's exit need not stop this group any more."""
         _live.discard(self)
 
     def join(self) -> bool:
-        """Wait for the threads, after ``stop``. Return False, and warn, if user code holds some up."""
+        """Wait for the threads to end, after ``stop``. Warn and return False if some still run after the limit."""
         limit = JOIN_LIMIT
         if stuck := join_all(self.threads, limit):
             report_stuck(stuck, limit, self.consequence.format(limit=limit))
@@ -141,7 +143,7 @@ class ThreadGroup:
 
 
 def needs_no_error() -> bool:
-    """True if the program has ended, but for daemon threads, of which the calling thread is one."""
+    """Return True if the program is ending and the calling thread is a daemon thread, like all threads left."""
     if not (_begun and threading.current_thread().daemon):
         return False
     main = threading.main_thread()
@@ -168,7 +170,7 @@ def _end_last() -> None:
 
 
 def _end(pools: list[ThreadGroup]) -> None:
-    """Stop *pools*, and wait for all workers that were told to end, now or before."""
+    """Stop *pools*, and wait for all worker threads that have been told to end."""
     for pool in pools:
         pool.stop()
     going_on = {thread for pool in list(_live) for thread in pool.threads}
@@ -192,7 +194,7 @@ def _end(pools: list[ThreadGroup]) -> None:
 
 
 class _EndOfThread:
-    """Finalizer in the local storage of a thread that forked: no exit hook runs at its end in the child."""
+    """Thread-local finalizer that stops groups as a forked child's first thread ends, where no exit hook runs."""
 
     def __del__(self) -> None:
         for pool in list(_live or ()):  # None when modules have been torn down
@@ -204,7 +206,7 @@ _local = threading.local()
 
 
 def _forget_in_child() -> None:
-    """Forget the parent's threads. Only the forking thread exists in the child, as its main thread."""
+    """Forget the parent's threads in a forked child, where only the thread that forked exists."""
     global _live, _begun, _closed, _local
     _live, _begun, _closed = set(), False, False
     _local = threading.local()

@@ -1,7 +1,7 @@
-"""``get_worker_info()`` per worker thread.
+"""Makes torch's ``get_worker_info()`` work in worker threads.
 
-torch describes the current worker in one global. User code mostly holds the function itself, so the function object
-stays and gets new code, which asks the current thread first and then the global that processes use.
+torch keeps the current worker's info in a global of the process. User code has mostly imported the function already. So
+the function object stays and gets new code, which returns the current thread's info or else the value of the global.
 """
 
 import sys
@@ -20,7 +20,7 @@ __all__ = ["WorkerInfo", "acting_as", "describe_worker", "get_worker_info"]
 
 
 class _Generators:
-    """``WorkerInfo.rng`` in worker threads: generators of the sample that the thread is loading."""
+    """Value of ``WorkerInfo.rng`` in worker threads: the generators of the sample that the thread is loading."""
 
     @property
     def torch_generator(self) -> torch.Generator | None:
@@ -28,7 +28,7 @@ class _Generators:
 
 
 def describe_worker(number: int, num_workers: int, seed: int, dataset: Any) -> WorkerInfo:
-    """Return the info of a worker thread, with what ``torch.random.thread_safe_generator`` asks (torch 2.11 on)."""
+    """Return a worker thread's ``WorkerInfo``, with the fields for ``torch.random.thread_safe_generator``, if any."""
     more = {"worker_method": "thread", "rng": _Generators()} if hasattr(torch.random, "thread_safe_generator") else {}
     return WorkerInfo(id=number, num_workers=num_workers, seed=seed, dataset=dataset, **more)
 

@@ -1,11 +1,11 @@
-"""The life of one iterator's worker threads: started, told to end, waited for; and in a forked child.
+"""Starts, stops and waits for one iterator's worker threads, also in a forked child.
 
-A pool never refers to the iterator or (between tasks) to user-supplied objects. So a dropped iterator is collected, and
-its finalizer, which holds the pool, ends the threads. The iterator owns the queue of results, to which all others refer
-weakly, since an exception in it may lead back to the iterator.
+A pool never refers to the iterator or (between tasks) to user-supplied objects. So a dropped iterator is collected,
+and its finalizer, which holds the pool, ends the threads. Only the iterator holds the queue of results. All others have
+weak references to the queue, since an exception in it may lead back to the iterator.
 
-In a forked child the queues are not touched: without the GIL each has a lock of the interpreter, which stays locked
-forever if a waiting thread had been given it, but was not yet awake, at the moment of the fork.
+A forked child does not touch the queues. Without the GIL, each queue has a lock inside the interpreter. If the fork
+comes after a waiting thread was given the lock and before the thread wakes, the lock stays locked in the child forever.
 """
 
 import os
@@ -23,13 +23,13 @@ from ftloader.workers.thread import Command, Task, WorkerContext, run_worker, se
 
 
 class WorkerPool(ThreadGroup):
-    """``len(contexts)`` worker threads, from ``start()`` on.
+    """Group of ``len(contexts)`` worker threads, which run from ``start()`` on.
 
-    With *private_queues* each worker has its own queue of tasks (iterable-style), else all share one (map-style).
-    Workers put their messages into *results* for as long as that queue exists.
+    With *private_queues* each worker has its own queue of tasks (iterable-style). Otherwise all workers share one queue
+    (map-style). Workers put their messages into *results* for as long as that queue exists.
 
     ``_told_to_end`` changes from False to True once. Only the consumer replaces ``epoch`` and ``consumer``. All three
-    are read without a lock: every reader copes with a value that is a moment old.
+    are read without a lock: a slightly outdated value does no harm.
     """
 
     consequence = "It ends as soon as it can; the interpreter's exit waits for it no longer than {limit:g} s."
@@ -56,7 +56,7 @@ class WorkerPool(ThreadGroup):
         super().start()
 
     def wait_until_started(self) -> None:
-        """Wait until all workers have run ``worker_init_fn``; warn if some have not in time."""
+        """Wait until all workers have run ``worker_init_fn``. Warn if some have not within ``JOIN_LIMIT``."""
         deadline = time.monotonic() + (limit := program_exit.JOIN_LIMIT)
         for waiting in range(len(self.threads), 0, -1):
             try:
@@ -92,13 +92,13 @@ class WorkerPool(ThreadGroup):
             epoch.cancelled = True
 
     def wake(self) -> None:
-        """Let every waiting worker run for a moment."""
+        """Wake every waiting worker for a moment, so that it frees objects which other threads have dropped."""
         # Without the GIL an object that another thread drops is freed when the thread that created it next runs (biased
         # reference counting, PEP 703). Else the last batches of an epoch would stay while persistent workers wait.
         self._tell(Command.WAKE)
 
     def _tell(self, command: Command) -> None:
-        """Send one message to each worker. In a common queue no worker takes a second ``END``."""
+        """Send *command* to each worker. No worker takes a second ``END`` from a shared queue, since it has ended."""
         for tasks in self._tasks:
             for _ in range(len(self.threads) // len(self._tasks)):
                 tasks.put(command)
@@ -118,7 +118,7 @@ class WorkerPool(ThreadGroup):
         return self.orphaned or super().join()
 
     def dispose(self) -> None:
-        """Stop the workers for the iterator's finalizer. Wait for them where that is safe, unless stopped before."""
+        """Stop the workers as the iterator is finalized. Wait for them if that is safe, unless stopped before."""
         wait = not self.stopped and self.may_wait()
         self.stop()
         if wait:

@@ -1,4 +1,4 @@
-"""Our fetchers in torch's worker processes.
+"""Runs this package's fetchers in torch's worker processes.
 
 torch's loop calls ``worker_init_fn`` and then, for each epoch, ``_DatasetKind.create_fetcher``. ``WorkerStart`` is an
 init function that calls the user-supplied one and replaces ``create_fetcher`` in that process, and nothing else.
@@ -32,9 +32,9 @@ Task = tuple[int, int, Any]  # base seed, epoch number, index
 
 
 class NotedException(ExceptionWrapper):
-    """torch's description of a worker's exception, with its notes (PEP 678).
+    """torch's picklable description of a worker's exception, extended by the exception's notes (PEP 678).
 
-    ``reraise()`` raises as torch does: the type, with the worker's traceback in the message. Notes stay notes.
+    ``reraise()`` raises the exception's type with the worker's traceback in the message, as torch does, and the notes.
     """
 
     def __init__(self, error: BaseException, where: str) -> None:
@@ -58,7 +58,7 @@ class NotedException(ExceptionWrapper):
 
 
 class WorkerFetcher:
-    """torch's interface of a fetcher, over ours. Owned by the worker process."""
+    """Adapter that gives this package's fetcher torch's interface. Used by one worker process."""
 
     def __init__(self, fetcher: Fetcher, worker_id: int) -> None:
         self._fetcher = fetcher
@@ -67,7 +67,7 @@ class WorkerFetcher:
         self._ended = False
 
     def fetch(self, task: Task) -> Any:
-        """Return the batch, a ``Fetched`` or a ``NotedException``. ``StopIteration`` tells torch's loop of the end."""
+        """Return the batch, a ``Fetched`` or a ``NotedException``. Raise ``StopIteration`` at the end of the share."""
         base_seed, number, index = task
         if number != self._epoch.number or base_seed != self._epoch.base_seed:
             self._epoch = Epoch(base_seed, number)
@@ -90,7 +90,7 @@ class WorkerFetcher:
 
 @dataclass
 class WorkerStart:
-    """Init function of a worker process. Picklable if its fields are."""
+    """Init function of a worker process, which also installs this package's fetchers. Picklable if its fields are."""
 
     worker_init_fn: Callable[[int], Any] | None  # user-supplied, or torch's that shards data pipes and calls that
     policy: ErrorPolicy
@@ -154,7 +154,7 @@ class WorkerStart:
 
 
 def answer_what_cannot_be_pickled(queue: Any, put: Callable[[tuple], Any], note: str, where: str) -> None:
-    """Answer each message (number, ...) to *queue* that cannot be pickled with the error, by *put*."""
+    """Make *queue* replace a message (number, data) that cannot be pickled: call *put* with (number, error)."""
     # Without this the queue's own thread prints and drops it, and the main process waits forever for the batch. If a
     # batch comes with a state, the state is given up first. To be called before the first message.
     # In the main process *put* must not refer to *queue*: a queue in a reference cycle keeps its open files.

@@ -32,9 +32,9 @@ from ftloader.workers.info import acting_as, describe_worker
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """Consumer to worker: build *batch* (``SharedBatch`` or ``WholeBatch``), which was made from *index*.
+    """Message to a worker: build *batch* (``SharedBatch`` or ``WholeBatch``) from the samples of *index*.
 
-    ``batch.helpers`` workers get this same task. *contexts* are those of all workers.
+    ``batch.helpers`` workers get this same task. *contexts* has each worker's context, by worker id.
     """
 
     epoch: Epoch
@@ -45,7 +45,7 @@ class Task:
 
 
 class Command(enum.Enum):
-    """Consumer to worker: a message other than a task."""
+    """Message to a worker other than a task."""
 
     END = "end"
     WAKE = "wake"  # run for a moment and do nothing: see WorkerPool.wake
@@ -53,7 +53,7 @@ class Command(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """Worker to consumer: the outcome of a task. Each task of an epoch that is not cancelled gets exactly one."""
+    """Message to the consumer: the outcome of a batch. Each batch gets one, unless its epoch is cancelled."""
 
     epoch: Epoch
     number: int
@@ -62,7 +62,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Departure:
-    """Worker to consumer: this worker failed to start, or (*task_lost*) ended in the middle of a task."""
+    """Message to the consumer: this worker failed to start or, if *task_lost*, ended in the middle of a task."""
 
     worker_id: int
     exception: BaseException
@@ -71,7 +71,7 @@ class Departure:
 
 @dataclass(frozen=True, slots=True)
 class WorkerConfig:
-    """Settings that all workers of one iterator share: arguments of the loader, and the epoch that starts."""
+    """Settings that all workers of one iterator share: the loader's arguments, and the epoch to start with."""
 
     settings: BatchSettings
     dataset_kind: int
@@ -85,7 +85,7 @@ class WorkerConfig:
 
 
 class WorkerContext:
-    """User objects, info and fetcher of one worker. The consumer makes it and hands it over with each task."""
+    """User objects, info and fetcher of one worker. The consumer makes the context and sends it with each task."""
 
     def __init__(self, config: WorkerConfig, worker_id: int, own: UserObjects) -> None:
         self.config = config
@@ -99,7 +99,7 @@ class WorkerContext:
         self.info = describe_worker(worker_id, config.num_workers, config.base_seed + worker_id, own.dataset)
 
     def start_up(self) -> None:
-        """Runs ``worker_init_fn``; once per worker."""
+        """Run ``worker_init_fn``. Called once per worker."""
         config = self.config
         if config.pin_memory_device_index is not None:
             torch.accelerator.set_device_index(config.pin_memory_device_index)
@@ -112,7 +112,7 @@ class WorkerContext:
             raise without_stop_iteration(error, "worker_init_fn") from error
 
     def fetcher(self, epoch: Epoch) -> Fetcher | None:
-        """Return this worker's fetcher for *epoch*; None if making one has failed in this epoch."""
+        """Return this worker's fetcher for *epoch*; None if making a fetcher has failed in this epoch."""
         if epoch is self._epoch:
             return self._fetcher
         # If this fails, the worker has nothing to give in this epoch, and says so from the next task on.
@@ -129,7 +129,7 @@ class WorkerContext:
 
 
 class WholeBatch:
-    """One batch that a single worker builds."""
+    """Batch that a single worker builds."""
 
     helpers = 1
 
@@ -138,7 +138,7 @@ class WholeBatch:
         self._index = index
 
     def build(self, context: WorkerContext) -> Fetched:
-        """Return the batch. Raise ``Cancelled``, or what user code raises."""
+        """Return the batch. Raise ``Cancelled``, or an exception of user code."""
         try:
             fetcher = context.fetcher(self._epoch)
             if fetcher is None:
@@ -161,7 +161,7 @@ def run_worker(
     results: "weakref.ref[SimpleQueue[Result | Departure | None]]",
     started_up: "SimpleQueue[None]",
 ) -> None:
-    """Run a worker from start to end. *start* holds its context, *started_up* gets None after ``worker_init_fn``."""
+    """Run a worker until told to end. *start* holds its context; *started_up* gets None after ``worker_init_fn``."""
     # *start* is emptied here, since a Thread keeps its arguments while it runs.
     process = os.getpid()
     started = False
@@ -191,7 +191,7 @@ def send(results: weakref.ref, message: Result | Departure | None) -> None:
 
 
 def _serve(worker_id: int, tasks: SimpleQueue, results: weakref.ref, process: int) -> None:
-    """Answer tasks until told to end. Few frames lie between this one and ``dataset[i]``, since each costs time."""
+    """Execute tasks until told to end. Few frames lie between this one and ``dataset[i]``, since each costs time."""
     while True:
         task = tasks.get()
         if isinstance(task, Command):
@@ -224,7 +224,7 @@ def _serve(worker_id: int, tasks: SimpleQueue, results: weakref.ref, process: in
 
 
 def _end_if_forked(process: int) -> None:
-    """End this process if it is a child that user code forked from *process* and returned in."""
+    """Exit if this process is a child of *process*: user code forked, and returned in the child too."""
     # ``os._exit``, since at the end of the thread the C library would run destructors that may never return (torch's).
     if os.getpid() != process:
         for stream in (sys.stdout, sys.stderr):
@@ -239,7 +239,7 @@ _setters = [getattr(_library, name, None) for name in ("omp_set_num_threads", "M
 
 
 def _limit_intra_op_threads() -> None:
-    """Let the calling thread compute alone, as torch's workers do."""
+    """Make torch's operations in this thread use one CPU thread, as in torch's worker processes."""
     # OpenMP and MKL are set directly: torch.set_num_threads(1) would also set the default of all new threads.
     torch.get_num_threads()  # initialises the thread's settings, which would else overwrite these later
     for set_number in filter(None, _setters):
