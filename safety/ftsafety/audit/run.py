@@ -14,7 +14,7 @@ from ftsafety.audit.concurrent_loads import Burst
 from ftsafety.audit.observer import Observed
 from ftsafety.audit.reachable import Node
 from ftsafety.audit.report import Finding, Report
-from ftsafety.audit.samples import Loads, choose
+from ftsafety.audit.samples import IterableLoads, Loads, choose
 from ftsafety.audit.serial import OBSERVED, AuditError, Fresh, Serial
 
 __all__ = ["AuditError", "Finding", "Report", "audit"]
@@ -49,7 +49,7 @@ def audit(
         progress: called with a line of text at each step.
 
     Raises:
-        AuditError: no sample can be loaded with one thread, or loading hangs with one thread.
+        AuditError: no sample can be loaded with one thread, there is none, or loading hangs with one thread.
         TypeError, ValueError: *dataset* is no dataset, or is empty, or an argument is invalid.
     """
     if threads < 2:
@@ -114,8 +114,11 @@ def _observe(
     """
     say(f"loading {len(serial.loads.keys)} {serial.loads.units} serially, three times")
     codes = serial.alone(serial.passes)
-    if all(isinstance(got, Raised) for got in serial.reference.values()):
+    loaded = [got for got in serial.reference.values() if not isinstance(got, Raised)]
+    if not loaded:
         return codes, None
+    if isinstance(serial.loads, IterableLoads) and not any(share.parts for share in loaded):
+        raise AuditError("the dataset yields no sample to any worker: there is nothing to audit")
     say("watching what the dataset's lines write, in two threads that take turns")
     return codes, serial.alone(lambda: serial.observe_twice(codes))
 

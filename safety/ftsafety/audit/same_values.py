@@ -5,8 +5,9 @@ A write counts as harmless only if all of these hold, in two passes over the sam
 - Each attribute or key gets an equal value at every write, and the value does not change afterwards.
 - The value contains no file position, no lock and no object that cannot be compared.
 - A container is used for single items only: no function that ran iterates over it, counts or removes items.
-- Only one attribute or global variable is written, and its value is not a number, string, bool or None, which may be a
-  flag for other data.
+- Nothing else is written: no other attribute, global variable or container. For the value may be a flag for other data.
+- The value of an attribute or global variable is not a number, string, bool or None; the value of a container's item is
+  not a bool, integer or None. Such values may be flags for data that a library writes.
 """
 
 import ast
@@ -29,7 +30,7 @@ from ftsafety.audit.monitoring import events_in, monitoring
 from ftsafety.audit.observer import Write
 from ftsafety.audit.reachable import attributes_of, is_a, is_lock, walk
 from ftsafety.audit.report import Line
-from ftsafety.audit.serial import Serial
+from ftsafety.audit.serial import AuditError, Serial
 from ftsafety.audit.writes import UNKNOWN, Store, stores_in
 
 _LARGEST = 64 << 20
@@ -37,6 +38,8 @@ _LARGEST = 64 << 20
 _LONGEST = 100_000
 """Elements of a value that is compared."""
 _FLAGS = (bool, int, float, str, bytes, type(None))
+_FLAGS_OF_ITEMS = (bool, int, np.bool_, np.integer, type(None))
+_SIZED = (list, tuple, dict, set)
 _MEMBERSHIP = (ast.In, ast.NotIn)  # codespell:ignore notin
 _WHOLE_ITEMS = (dict, list, np.ndarray)
 _INSTRUCTION = sys.monitoring.events.INSTRUCTION
@@ -44,24 +47,26 @@ _INSTRUCTION = sys.monitoring.events.INSTRUCTION
 
 def harmless(serial: Serial, codes: set[types.CodeType], writes: set[Write]) -> set[Write]:
     """Return the harmless writes among *writes*."""
+    if len({write.target for write in writes if write.kind != "call" and not write.per_thread}) > 1:
+        return set()
     kinds = {write for write in writes if write.kind in ("checked", "item", "attribute", "global")}
-    variables = {write.target for write in writes if not write.target.endswith("]") and write.kind != "call"}
     others = _other_uses(codes)
-    candidates = set()
-    for write in kinds:
-        if not write.target.endswith("]"):
-            if len(variables) == 1:
-                candidates.add(write)
-        elif _container(write.target) not in others:
-            candidates.add(write)
+    candidates = {write for write in kinds if not write.target.endswith("]") or _container(write.target) not in others}
     if not candidates:
         return set()
     passes = _Passes(serial, codes, candidates)
-    for keys in (serial.loads.keys, serial.loads.keys[::-1]):
+    try:
+        for keys in (serial.loads.keys, serial.loads.keys[::-1]):
+            serial.snapshot.restore()
+            serial.alone(functools.partial(passes.load, keys))
+        shown = passes.shown()
+    except AuditError:
+        raise
+    except Exception:  # a value of a user's class may raise anything when it is compared
+        return set()
+    finally:
         serial.snapshot.restore()
-        serial.alone(functools.partial(passes.load, keys))
-    serial.snapshot.restore()
-    return {write for write in candidates if (write.line, write.target) in passes.shown()}
+    return {write for write in candidates if (write.line, write.target) in shown}
 
 
 class _Passes:
@@ -80,6 +85,8 @@ class _Passes:
                 self._next[code] = {after for before, after in zip(offsets, offsets[1:]) if before in stores}
         self._written: dict[tuple, list[tuple[Any, Store, Any, Frozen | None]]] = collections.defaultdict(list)
         """(owner, store, key, copy of the value) of each write, by (line, target) and the owner's and key's identity"""
+        self._unknown: set[tuple[Line, str]] = set()
+        """(line, target) of writes that could not be recorded"""
         self._pending: tuple | None = None
         self._thread = 0
 
@@ -100,7 +107,7 @@ class _Passes:
 
     def shown(self) -> set[tuple[Line, str]]:
         """Return (line, target) of each write whose copies are all equal and that ran in both passes."""
-        bad, good = set(), set()
+        bad, good = set(self._unknown), set()
         for (name, *_), values in self._written.items():
             copies = [copy for *_, copy in values]
             if copies[0] is None or any(copy != copies[0] for copy in copies):
@@ -115,9 +122,12 @@ class _Passes:
         frame = sys._getframe(1)
         if self._pending and self._pending[0] is frame:
             _, name, owner, store, key = self._pending
-            with contextlib.suppress(Exception):  # of a user's class
+            copy = _copy(_value(owner, store, key))
+            try:
                 identity = key if is_a(key, collections.abc.Hashable) else id(key)
-                self._written[name, id(owner), identity].append((owner, store, key, _copy(_value(owner, store, key))))
+                self._written[name, id(owner), identity].append((owner, store, key, copy))
+            except Exception:  # of the __hash__ or __eq__ of a user's class
+                self._unknown.add(name)
         self._pending = None
         store = self._stores[code].get(offset)
         if store is None:
@@ -137,26 +147,27 @@ def _value(owner: Any, store: Store, key: Any) -> Any:
     if key is UNKNOWN or type(owner) not in _WHOLE_ITEMS or (type(owner) is not dict and type(key) is not int):
         return UNKNOWN
     with contextlib.suppress(Exception):
-        return owner[key]
+        return UNKNOWN if is_a(owner[key], _FLAGS_OF_ITEMS) else owner[key]
     return UNKNOWN
 
 
 def _copy(value: Any) -> Frozen | None:
     """Return a copy of *value* for comparison; None if *value* is too large or cannot be compared."""
-    if value is UNKNOWN:
-        return None
-    if is_a(value, np.memmap) and value.mode == "r":
-        return Frozen("memmap", (str(value.filename), value.offset, value.dtype.str, value.shape))
-    nodes = walk(value)
-    if any(has_position(node.value) or is_lock(node.value) for node in nodes):
-        return None
-    arrays = [node.value for node in nodes if is_a(node.value, (np.ndarray, torch.Tensor))]
-    if sum(array.nbytes for array in arrays) > _LARGEST:
-        return None
-    if any(is_a(node.value, (list, tuple, dict, set)) and len(node.value) > _LONGEST for node in nodes):
-        return None
-    copy = freeze(value)
-    return copy if _is_comparable(copy) else None
+    with contextlib.suppress(Exception):  # a user's container may raise anything
+        if value is UNKNOWN:
+            return None
+        if is_a(value, np.memmap) and value.mode == "r":
+            return Frozen("memmap", (str(value.filename), value.offset, value.dtype.str, value.shape))
+        values = [node.value for node in walk(value)]
+        if any(has_position(each) or is_lock(each) for each in values):
+            return None
+        if sum(each.nbytes for each in values if is_a(each, (np.ndarray, torch.Tensor))) > _LARGEST:
+            return None
+        if any(is_a(each, _SIZED) and len(each) > _LONGEST for each in values):
+            return None
+        copy = freeze(value)
+        return copy if _is_comparable(copy) else None
+    return None
 
 
 def _is_comparable(copy: Frozen) -> bool:

@@ -222,6 +222,14 @@ def test_iterable_datasets(suspects):
     assert "self.position[0] += 1" in the(report, "lost-update").where
 
 
+class ShareOf(torch.utils.data.IterableDataset):
+    def __init__(self, samples):
+        self.samples = samples
+
+    def __iter__(self):
+        return iter(self.samples)
+
+
 def test_what_cannot_be_audited(suspects):
     with pytest.raises(AuditError, match="no such disk"):
         audit(suspects.Failing())
@@ -231,6 +239,8 @@ def test_what_cannot_be_audited(suspects):
         audit(type("Endless", (), {"__getitem__": lambda self, index: index})())
     with pytest.raises(ValueError, match="empty"):
         audit([])
+    with pytest.raises(AuditError, match="yields no sample"):
+        audit(ShareOf([]))
     with pytest.raises(ValueError, match="threads"):
         audit([1], threads=1)
 

@@ -8,6 +8,9 @@ import pytest
 import torch
 
 from ftsafety.audit import audit
+from ftsafety.audit.same_values import harmless
+from ftsafety.audit.samples import choose
+from ftsafety.audit.serial import Serial
 
 pytestmark = pytest.mark.thread_unsafe(reason="watches the whole process, and starts threads enough")
 
@@ -134,6 +137,90 @@ def test_what_is_not_shown_to_be_harmless_stays_a_risk(make):
     report = audit(make, seconds=0.2, threads=4)
     assert not report.ok, str(report)
     assert "unguarded-write" in {finding.kind for finding in report.findings}
+
+
+def shown_as_harmless(dataset):
+    """Return the targets of the writes that are harmless."""
+    serial = Serial(choose(dataset, None, 24, 2, 0), patience=20.0)
+    codes = serial.alone(serial.passes)
+    first, second, _ = serial.alone(lambda: serial.observe_twice(codes))
+    return {write.target for write in harmless(serial, codes, first.writes & second.writes)}
+
+
+class FlagOfItem(Sized):
+    """A flag of each sample that is raised before the sample is there."""
+
+    def __init__(self, raised):
+        self.raised, self.done, self.buffers = raised, {}, {}
+
+    def __getitem__(self, index):
+        if index not in self.done:
+            self.done[index] = self.raised
+            self.buffers[index] = np.full(8, index)
+        return self.buffers[index]
+
+
+class FlagOfRow(Sized):
+    """A flag of each row that is raised before a library writes the row."""
+
+    def __init__(self, flags):
+        self.done, self.rows = flags, np.zeros((24, 8))
+
+    def __getitem__(self, index):
+        if not self.done[index]:
+            self.done[index] = True
+            np.copyto(self.rows[index], index)
+        return self.rows[index] + 1
+
+
+class Kept(Sized):
+    """A cache of values made by a function."""
+
+    def __init__(self, value):
+        self.cache, self.value = {}, value
+
+    def __getitem__(self, index):
+        if index not in self.cache:
+            self.cache[index] = self.value(index)
+        return index
+
+
+class Unsized(list):
+    def __len__(self):
+        raise RuntimeError("no length")
+
+
+class Endless(dict):
+    def __iter__(self):
+        raise RuntimeError("no elements")
+
+    keys = items = __iter__
+
+
+class Unequal(str):
+    __hash__ = str.__hash__
+
+    def __eq__(self, other):
+        raise RuntimeError("not comparable")
+
+    __ne__ = __eq__
+
+
+@pytest.mark.parametrize("value", [str, lambda index: np.full(8, index), lambda index: ("a", index)])
+def test_a_cache_is_harmless(value):
+    assert shown_as_harmless(Kept(value)) == {"self.cache[index]"}
+
+
+@pytest.mark.parametrize(
+    "dataset", [FlagOfItem(True), FlagOfItem(()), FlagOfRow([False] * 24), FlagOfRow(np.zeros(24, bool))]
+)
+def test_a_flag_before_its_value_is_not_harmless(dataset):
+    assert not shown_as_harmless(dataset)
+
+
+@pytest.mark.parametrize("value", [Unsized, Endless, Unequal])
+def test_a_value_that_raises_is_not_harmless(value):
+    assert not shown_as_harmless(Kept(lambda index: value("ab") if value is not Endless else value(a=1)))
 
 
 class Ring(Sized):
