@@ -39,7 +39,7 @@ NEEDED_GB = {"cuda": 5.0, "environment": 3.0, "interpreter": 1.0}
 
 @dataclass(frozen=True)
 class Twin:
-    """A finished environment, with the Python that runs in it."""
+    """Finished environment of one twin, and its Python."""
 
     name: str
     directory: Path
@@ -150,7 +150,7 @@ def twins(
 
     Args:
         quality: "pgo" for optimised builds, "plain" for plain ones, "any" for finished builds of either kind. If there
-            are none, "any" builds optimised twins if an earlier source or lock had optimised ones, else plain twins.
+            are none, "any" builds optimised twins if older optimised interpreters exist, else plain twins.
         agreed: True if missing system packages may be installed without asking.
     """
     machine.check_platform()

@@ -30,7 +30,7 @@ def root() -> Path:
 
 
 def finished(directory: Path) -> dict | None:
-    """Return the record that `finish` wrote into `directory`, or None if it is missing or unfinished."""
+    """Return the record that `finish` wrote into `directory`, or None if the directory is missing or unfinished."""
     try:
         return json.loads((directory / STAMP).read_text())
     except (FileNotFoundError, NotADirectoryError):

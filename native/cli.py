@@ -1,4 +1,4 @@
-"""The verbs of `./twins`."""
+"""The command line of `./twins`: its verbs, such as setup, test and bench."""
 
 from __future__ import annotations
 

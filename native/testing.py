@@ -24,7 +24,7 @@ NOTHING_SELECTED = 5  # pytest's exit status
 
 OF_THE_LOADER = ["unit/loader", "conformance", "distributed", "examples", "libraries", "stress", "soak"]
 OF_THE_TOOLS = ["unit/bench", "unit/safety", "unit/runtime"]
-# Run by pytest-run-parallel without the GIL: tests that need many workers and nothing of the process as a whole.
+# Run by pytest-run-parallel without the GIL: tests that start many workers and change no process-wide state.
 AT_ONCE = ["conformance/test_workers.py", "conformance/test_failures.py", "conformance/test_ownership.py"]
 FOUR_THREADS = ("--parallel-threads=4", "--iterations=1")
 
@@ -41,7 +41,7 @@ class TestRun:
     output: IO[str] = field(default_factory=lambda: tempfile.TemporaryFile("w+", errors="replace"))
 
     def start(self) -> int:
-        """Start the command and return its process id. It gets its own session, so Ctrl-C reaches only ./twins."""
+        """Start the command in a new session, so that Ctrl-C reaches only ./twins; return the process id."""
         print(f"== {self.title}: started", flush=True)
         self.started = time.monotonic()
         self.process = subprocess.Popen(
@@ -89,7 +89,7 @@ def all_runs(ready: dict[str, Twin], arguments: list[str]) -> list[TestRun]:
             runs.append(TestRun("format, lint and types", hooks, checks.variables()))
     # Tests that are not about an interpreter (the images, ./twins itself, the report's page) run once.
     runs.append(_pytest("the images", first, ["images"], arguments))
-    # What another run does in full already; with arguments, all that they select.
+    # Tests that another run makes in full: only the quick ones. With arguments, all tests that these select.
     again = arguments or ["--quick"]
     for name, twin in ready.items():
         runs.append(_pytest(f"{name}, the loader: {twin.label}", twin, OF_THE_LOADER, arguments))

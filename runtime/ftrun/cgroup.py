@@ -70,7 +70,7 @@ def cpu_quota(proc: Path = Path("/proc")) -> float | None:
 
 
 def throttled_seconds(proc: Path = Path("/proc")) -> float | None:
-    """Return the seconds for which a CPU quota has stopped this process's group; None if the kernel does not count."""
+    """Return the seconds for which a CPU quota has stopped this process's group; None if they are not reported."""
     found = []
     for group, is_v2 in _groups("cpu", proc):
         unit, name = (1e6, "throttled_usec") if is_v2 else (1e9, "throttled_time")

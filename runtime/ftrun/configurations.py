@@ -14,7 +14,7 @@ from ftrun.project import SOURCE_PATHS
 
 @dataclass(frozen=True)
 class Configuration:
-    """A way to run Python: a build, and the state of its GIL. Reports take all names of it from these fields."""
+    """A way to run Python: a build, and the state of its GIL. The fields hold its names in reports."""
 
     name: str
     twin: str
@@ -22,13 +22,13 @@ class Configuration:
     python_gil: str | None
     """The value of PYTHON_GIL. None for the GIL build, which does not know the variable."""
     title: str
-    """For tables and headings."""
+    """The name in tables and headings."""
     short: str
-    """For charts, which have little room."""
+    """The name in charts, which have little room."""
     build: str
-    """For sentences, as a noun: "fails on ..."."""
+    """The name in sentences, as a noun: "fails on ..."."""
     phrase: str
-    """For sentences, after a noun: "threads ..."."""
+    """The name in sentences, after a noun: "threads ..."."""
 
 
 CONFIGURATIONS = {
@@ -61,7 +61,7 @@ TWIN = {name: each.twin for name, each in CONFIGURATIONS.items()}
 
 
 def this_twin() -> str:
-    """Return the twin that this interpreter is: "ft" if it is a free-threaded build, else "gil"."""
+    """Return "ft" if this interpreter is a free-threaded build, else "gil"."""
     return "ft" if sysconfig.get_config_var("Py_GIL_DISABLED") else "gil"
 
 

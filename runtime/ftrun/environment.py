@@ -77,7 +77,7 @@ def cpu() -> dict:
 
 
 def memory() -> dict:
-    """Return memory in bytes: the machine's, the container's limit, and the memory that is free now."""
+    """Return bytes of memory: the machine's total, the container's limit, and the memory that is free now."""
     import psutil
 
     machine = psutil.virtual_memory()

@@ -2,7 +2,7 @@
 
 A free-threaded interpreter turns its GIL back on, with a RuntimeWarning, when an extension module that does not
 declare itself safe is imported (PEP 703). A child process imports one package after the other and reports after each.
-It ends after a package that turned the GIL on, or with one that crashes; another child goes on with the rest.
+If a package turns the GIL on or crashes the child, another child imports the remaining packages.
 
 The child imports a distribution's top-level packages and modules, then its extension modules, since ``import PIL``
 alone loads none. In a namespace package, such as ``nvidia``, it imports the packages one level down.
@@ -34,11 +34,11 @@ class LockError(Exception):
 
 @dataclass
 class Verdict:
-    """The effect of importing one distribution."""
+    """Effect of importing one distribution: errors, and the state of the GIL."""
 
     name: str
     installed: str
-    """Its version."""
+    """The installed version."""
     modules: int = 0
     extensions: int = 0
     gil_enabled_after_import: bool = False
@@ -48,12 +48,12 @@ class Verdict:
 
     @property
     def turned_gil_on(self) -> bool:
-        """True if the import enabled the GIL or warned that it does."""
+        """True if the GIL was on after the import, or a warning said that the import turns it on."""
         return self.gil_enabled_after_import or any("global interpreter lock" in w.lower() for w in self.warnings)
 
 
 def read_lock(path: Path) -> dict[str, str]:
-    """Return the lock's versions by normalised name, of the requirements whose markers apply here.
+    """Return the versions in a lock file by normalised name, for requirements whose markers apply here.
 
     Raises LockError, which names the line, if a line is not ``name==version [; marker]``.
     """

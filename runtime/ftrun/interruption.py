@@ -1,8 +1,8 @@
 """Ctrl-C, SIGTERM and the end of the terminal (SIGHUP), handled only where stopping is safe.
 
 An exception from a signal handler can come between starting a child and recording that it runs. So the handler only
-records the signal and makes `fileno()` readable. Code that waits for it, or calls `check()` in a loop, decides what to
-do. A second signal ends the process at once.
+records the signal and makes `fileno()` readable. Code that waits for `fileno()`, or calls `check()` in a loop, decides
+what to do. A second signal ends the process at once.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ class Loop:
         `look` is called after each wait, at least every LOOK_SECONDS. Raises Stopped if a watched callback is true.
         """
         while not done():
-            # Not only when there are no events: a writer that never pauses must not outlive its time.
+            # Checked while events arrive too: a writer that never pauses must not exceed the time limit.
             left = None if until is None else until - time.monotonic()
             if left is not None and left <= 0:
                 return False

@@ -21,7 +21,7 @@ from ftrun.supervise import Completed, Stopped, TimedOut, supervise
 UV_LOCK = ROOT / "docker" / "uv.lock"
 INSTALL_SECONDS = 900.0
 LONGEST_WORDS = 700  # characters at the end of an error of uv or pip
-# The caller's variables that uv and pip see: where packages come from. Nothing secret except what that needs.
+# The caller's variables that uv and pip see: the sources of packages. Other variables, which may be secret, are not.
 PASSED_ON = re.compile(
     r"(PATH|HOME|USER|LANG|TMPDIR|NETRC|XDG_CACHE_HOME|SSL_CERT_(FILE|DIR)|(HTTPS?|ALL|NO)_PROXY"
     r"|PIP_(INDEX_URL|EXTRA_INDEX_URL|CERT)|UV_(DEFAULT_INDEX|INDEX|FIND_LINKS|NO_INDEX|CACHE_DIR|OFFLINE))",
@@ -72,7 +72,7 @@ def install(
     wheels = ["--only-binary", ":all:", *(f"--no-binary={name}" for name in build)]
     compile_ = [uv, "pip", "compile", "--quiet", "--no-header", "--no-annotate", *wheels, "--overrides", str(left_out)]
     compile_ += ["--no-emit-package", "triton", "--python", python, str(wanted)]
-    # If the script wants other versions than the twin's, they are let go: first of what it names itself.
+    # If the script needs other versions than the twin's, pins are dropped: first of the packages that it names.
     others = {name: pin for name, pin in twins_own.items() if name not in asked}
     for pins_held in ({**twins_own, **fixed}, {**others, **fixed}, fixed):
         held.write_text("".join(f"{pin}\n" for pin in pins_held.values()))
@@ -144,7 +144,7 @@ def _run(command: list[str], cache: Path, interruption: Interruption) -> Complet
 
 
 def absent(requirement: str, installed: Mapping[str, str]) -> bool:
-    """True if `installed` (versions by normalised name) does not meet `requirement`, or it cannot be parsed."""
+    """True if `requirement` is malformed, or not met by `installed` (versions by normalised name)."""
     from packaging.markers import UndefinedComparison, UndefinedEnvironmentName
     from packaging.requirements import Requirement
 

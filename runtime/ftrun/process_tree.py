@@ -77,7 +77,7 @@ def _proportional(pid: int) -> int:
 
 
 def end_all(without: frozenset[int], leader: int) -> int:
-    """Kill and reap all descendants of this process except `without`; return the number that SIGKILL did not end.
+    """Kill and reap the descendants of this process that are not in `without`; return how many survived SIGKILL.
 
     The child `leader` is killed but not reaped: its owner reads the exit status.
     """

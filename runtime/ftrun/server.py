@@ -1,7 +1,7 @@
 """A server that offers this interpreter to a client in another container, over a Unix socket.
 
-One process, one thread, one client at a time. One event loop at a time waits for clients, for what runs for the
-client, and for signals, so no state is shared.
+One process, one thread, one client at a time. One event loop at a time waits for clients, the client's processes and
+signals, so no state is shared.
 """
 
 from __future__ import annotations

@@ -97,7 +97,7 @@ def supervise(
     timeout: float,
     take: Callable[[bytes], None] | None = None,
 ) -> Completed:
-    """Run a command with `stdin` to its end. If given, `take` is called with its stdout, which is then not kept.
+    """Run a command with `stdin` to its end. If `take` is given, it gets the command's stdout, which is then not kept.
 
     Raises OSError if the command cannot be started. If Stopped, TimedOut or an exception of `take` is raised, the
     child's process group has been killed.

@@ -63,7 +63,7 @@ def find(target: str) -> Any:
 
 
 def native_attribute(value: Any, name: str) -> Any:
-    """Return a slot or C attribute of *value*, or None without one. Runs no Python code of *value*."""
+    """Return the attribute *name* if it is a slot or implemented in C, else None. Runs no Python code of *value*."""
     with contextlib.suppress(Exception):
         for cls in type.__getattribute__(type(value), "__mro__"):
             member = type.__getattribute__(cls, "__dict__").get(name)

@@ -21,7 +21,7 @@ CONNECT_SECONDS, RETRY_SECONDS, STOPPED_TOGETHER_SECONDS = 30.0, 0.2, 0.5
 # A description takes a second on an idle machine, mostly for imports.
 DESCRIBE_SECONDS = 240.0
 
-# The part of a twin's description that is shown or used, as a form for ftrun.protocol.conforms.
+# The part of a twin's description that is shown or used, as a schema for ftrun.protocol.conforms.
 DESCRIPTION = {
     "interpreter": {
         **dict.fromkeys(("version", "executable", "twin", "build", "compiler", "config_args"), str),

@@ -1,4 +1,4 @@
-"""Samples that share memory with the dataset. Writing to a batch of them would change the dataset."""
+"""Detection of samples that share memory with the dataset, so that writing to a batch changes the dataset."""
 
 import contextlib
 from collections.abc import Callable, MutableMapping
@@ -15,7 +15,7 @@ from ftsafety.audit.samples import Loads
 
 
 def from_samples(loads: Loads, keys: list, load: Callable[[Any], Any]) -> list[Finding]:
-    """Return a finding if repeated loads of a key of *keys* give samples that share writable memory."""
+    """Return a finding if loading a sample again gives the same writable memory."""
     found: dict[Any, str] = {}
     for key in keys:
         first, second = load(key), load(key)
@@ -31,7 +31,7 @@ def from_samples(loads: Loads, keys: list, load: Callable[[Any], Any]) -> list[F
 
 
 def shared_part(one: Any, other: Any, place: str = "") -> str | None:
-    """Return the first part whose writable memory two samples share, such as "sample[1], a Tensor"; None if no part."""
+    """Compare two samples; return the first part in shared writable memory, such as "sample[1], a Tensor", or None."""
     if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
         strided = one.layout is other.layout is torch.strided
         same = one.numel() > 0 and (one is other or (strided and one.data_ptr() == other.data_ptr() != 0))

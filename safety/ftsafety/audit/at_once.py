@@ -15,7 +15,7 @@ from ftsafety.audit.serial import AuditError, Serial
 
 
 class AtOnce:
-    """Search for failures that come only when all threads load at once. Driven by the thread that made it."""
+    """Finder of failures that occur only when all threads load at once. Driven by the thread that made it."""
 
     def __init__(
         self, serial: Serial, codes: set[types.CodeType], seconds: float, seed: int, say: Callable[[str], None]
@@ -27,7 +27,7 @@ class AtOnce:
         self.again: list[Burst] = []
         """Bursts of the second look."""
         self.unconfirmed: list[str] = []
-        """Failures that the second look did not see."""
+        """Failures that the second look did not confirm."""
 
     def run(self, suspects: list[Finding]) -> list[Finding]:
         """Load in all threads; return a finding for each failure that the second look confirms.
@@ -50,7 +50,7 @@ class AtOnce:
             self.bursts.append(self._burster.burst(WAYS[number % len(WAYS)], self._seed + number, deadline))
             number += 1
             if number >= len(WAYS) and sum(bool(burst.odd) for burst in self.bursts) >= 5:
-                break  # what fails this often needs no more showing
+                break  # enough failures for the second look
 
     def _confirmed(self, suspects: list[Finding]) -> list[Finding]:
         odds = _by_sign(self.bursts)
@@ -66,7 +66,7 @@ class AtOnce:
             again = _by_sign(self.again)
         self._serial.snapshot.restore()
         keys = {odd.key for failures in [*odds.values(), *again.values()] for odd in failures}
-        # One thread again: perhaps the threads are not the cause.
+        # Load in one thread again: concurrency may not be the cause.
         self._serial.unequal |= self._serial.alone(lambda: {key for key in keys if self._serial.differs(key)})
         result = []
         rounds = self.bursts, self.again

@@ -50,7 +50,7 @@ def main() -> None:
         say(error=str(error), status=2)
     except (AuditError, TypeError, ValueError) as error:
         say(error=str(error), status=3)
-    except BaseException as error:  # of the dataset's: KeyboardInterrupt, or one that its __getattribute__ raises
+    except BaseException as error:  # raised by the dataset: KeyboardInterrupt, or anything in __getattribute__
         say(error=f"the dataset raised {''.join(traceback.format_exception(error))}", status=3)
     sys.stdout.flush()
     sys.stderr.flush()

@@ -41,7 +41,7 @@ class _Process:
         self._rest = b""
 
     def take(self, data: bytes) -> None:
-        """Read the messages in bytes from the pipe; *data* is empty at the end of the pipe."""
+        """Handle messages from the pipe. *data*: the bytes that were read, empty at the end of the pipe."""
         self.closed = not data or len(self._rest) > LONGEST_LINE
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:

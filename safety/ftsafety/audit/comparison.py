@@ -18,7 +18,7 @@ import torch
 
 _ATOMS = (str, bytes, bool, int, complex, type(None))
 _DEEPEST = 200
-"""Containers within each other."""
+"""Number of nested containers that are copied."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Frozen:
     kind: str
     """The type's name."""
     form: tuple = ()
-    """What belongs to the type: dtype and shape, keys, an image's mode and size."""
+    """Properties of the value: dtype and shape, keys, an image's mode and size."""
     data: Any = None
     """The value itself: bytes, or an atom."""
     parts: tuple["Frozen", ...] = ()
@@ -49,7 +49,7 @@ class Raised(Frozen):
 
 
 class _UnreadableImageError(Exception):
-    """Failure of a lazily opened image at its decoding, while it is copied. `freeze` raises the cause instead."""
+    """An image that the dataset has opened cannot be decoded. `freeze` raises the decoder's error instead."""
 
 
 def freeze(value: Any) -> Frozen:

@@ -44,7 +44,7 @@ class Way(NamedTuple):
         return f"{which}, {state}{', with pauses between its lines' if self.pauses else ''}"
 
 
-# Every thread its own sample and a warm dataset first: what training does.
+# The first way is that of training: a different sample in each thread, and a warm dataset.
 WAYS = (
     Way(False, False, False),
     Way(True, True, True),
@@ -121,7 +121,7 @@ class Burster:
                 try:
                     barrier.wait()
                 except threading.BrokenBarrierError:
-                    return  # others hang
+                    return  # other threads hang
                 if over:
                     return
                 got = outcome(loads, key, number)
@@ -144,7 +144,7 @@ class Burster:
 
     def _compare(self, key: Any, got: Frozen) -> str | None:
         reference = self._serial.reference[key]
-        if key in self._serial.unequal:  # of these only the structure is compared
+        if key in self._serial.unequal:  # these differ serially too: compare only the structure
             got, reference = structure(got), structure(reference)
         return difference(got, reference)
 

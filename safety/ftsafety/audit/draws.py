@@ -5,7 +5,7 @@ generator is recognised under any name, also after ``from random import random``
 which is active in one thread, sees each call and its arguments (``torch_operations``). A ``TorchDispatchMode`` would
 see TorchScript's calls too, but fails in torch 2.10 if two threads first use it at the same time.
 
-Three kinds of draws are not detected:
+Draws by three kinds of code are not detected:
 
 - C code that calls a C function, as in ``sorted(names, key=random.random)``;
 - TorchScript;
@@ -81,7 +81,7 @@ _READING: Final = frozenset(
 _CythonFunction: Final = type(np.random.seed)
 # Functions of NumPy's own that call a method of the global instance.
 _NUMPY_FUNCTIONS: Final = (np.random.seed, np.random.sample, np.random.ranf)
-# They call their first argument later, from C.
+# Functions that call their first argument later, from C.
 _CALL_LATER: Final = frozenset(map(id, (map, iter, itertools.starmap)))
 
 
@@ -116,7 +116,7 @@ def _on_call(code: types.CodeType, offset: int, function: Any, argument: Any) ->
     generator = _generator_of(function, argument)
     if generator is not None and (name := function.__name__) not in _READING:
         line, called = find_call_site(sys._getframe(1))
-        # The caller may be part of the library, and better known by its own name.
+        # If a function of the library made the call, its name is better known.
         found.add(Draw(line, called or _PREFIXES[generator] + name, generator))
 
 
@@ -134,8 +134,8 @@ class _TorchDraws(TorchFunctionMode):
 def find_call_site(frame: types.FrameType) -> tuple[Line, str | None]:
     """Return the user's line that led to a draw in *frame*, and the function of a random library that it called.
 
-    The line is the innermost one outside of installed packages. If there is none before ftloader's code, it is the
-    innermost one outside of random, NumPy and torch. The function is None if the line draws directly.
+    The line is the innermost one on the stack outside of installed packages. If ftloader's code is reached first, it is
+    the innermost line outside of random, NumPy and torch. The function is None if the line draws directly.
     """
     called = None
     outside: types.FrameType | None = None  # the first frame outside of random, NumPy and torch

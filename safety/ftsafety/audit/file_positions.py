@@ -33,7 +33,7 @@ def positions(objects: list[Any]) -> dict[OpenFile, int]:
             found[OpenFile(("object", id(value)), str(getattr(value, "name", type(value).__name__)))] = value.tell()
     standard = set()
     descriptors: list[int] = []
-    with contextlib.suppress(OSError):  # where no descriptor is left
+    with contextlib.suppress(OSError):  # if no descriptor is left
         descriptors = sorted(map(int, os.listdir("/proc/self/fd")))
     for descriptor in descriptors:
         with contextlib.suppress(OSError):  # the descriptor that lists the folder is closed by now

@@ -122,7 +122,7 @@ def from_arrays(dataset: Any, paths: set[str], codes: set, written: list[Finding
 
 
 def _unexplained(changes: Iterable[tuple], written: list[Finding], second: Observed) -> list[tuple]:
-    """Return (attribute, path, ...) of those *changes* whose attribute is in no finding and on no line under a lock."""
+    """Return (attribute, path, ...) for *changes* of attributes that neither a finding nor a locked line names."""
     known = [finding.where + finding.title for finding in written] + [str(line) for line in second.locks]
     named = [(path.split("[")[0].rpartition(".")[2], path, *rest) for path, *rest in changes]
     return [each for each in named if not any(each[0] in text for text in known)]
@@ -145,7 +145,7 @@ def from_threads(
     Args:
         odds: the failures.
         again: the failures in the second look.
-        rounds: the bursts before, and of the second look.
+        rounds: the bursts of the first look, and of the second.
         suspects: findings that may name the cause.
     """
     first = odds[0]

@@ -83,7 +83,7 @@ CONNECTIONS = Limit(
 """The limit of a database module with ``threadsafety`` 0 or 1."""
 
 ONLY_SHARED = frozenset({"PIL", "http"})
-"""Libraries of no concern unless the dataset refers to an object of theirs, which threads then share."""
+"""Libraries whose limit matters only if the dataset refers to one of their objects, which threads then share."""
 
 IO_SOURCE = "https://docs.python.org/3/library/io.html#multi-threading"
 """Binary buffered files have a lock, so that single calls are whole; seek() and read() are two calls. Text files

@@ -33,7 +33,7 @@ TURNS = 2
 
 _MUTATORS: dict[type, frozenset[str]] = {
     list: frozenset({"append", "extend", "insert", "pop", "remove", "clear", "sort", "reverse"}),
-    dict: frozenset({"update", "pop", "popitem", "clear", "move_to_end"}),  # setdefault decides for all threads
+    dict: frozenset({"update", "pop", "popitem", "clear", "move_to_end"}),  # not setdefault, which is atomic
     set: frozenset({"add", "discard", "remove", "pop", "clear", "update"}),
     collections.deque: frozenset({"append", "appendleft", "pop", "popleft", "clear", "extend", "rotate"}),
     bytearray: frozenset({"append", "extend", "pop", "clear", "insert", "remove"}),
@@ -102,7 +102,7 @@ class Observer:
         self._turns: dict[int, _Turn] = {}  # by thread
         self._last: tuple[Line, bool, dict, bool] | None = None
         self._open_before: set[file_positions.OpenFile] = set()
-        self._held_before: set[int] = set()  # ids of locks that were held before the sample, by no thread of a turn
+        self._held_before: set[int] = set()  # ids of locks held before the sample, so by other threads
         self.seen = Observed(has_locks=bool(self._locks))
 
     def observe(self, keys: list) -> Observed:
@@ -161,7 +161,7 @@ class Observer:
             self._look_at_files(self._place, True)
             self._last = None
 
-    # The callbacks run in the thread whose turn it is; no other runs then.
+    # The callbacks run in the thread whose turn it is. The other thread waits.
 
     def _on_instruction(self, code: types.CodeType, offset: int) -> Any:
         self.seen.instructions += 1
@@ -237,7 +237,7 @@ class Observer:
         if any(id(lock) not in self._held_before and is_held(lock) for lock in self._locks):
             return True
         while frame is not None and frame.f_code in self._codes:
-            # Of the object itself too: a lock made after the observation began.
+            # Attributes of self too: a lock may have been made after the observation began.
             for variables in (frame.f_locals, frame.f_globals, attributes_of(frame.f_locals.get("self"))):
                 for value in list(variables.values()):
                     if is_lock(value) and id(value) not in self._held_before and is_held(value):
@@ -303,7 +303,7 @@ def _is_this_thread(key: Any, text: str) -> bool:
 
 
 def definition(dataset: Any) -> Line:
-    """Return the first line of the dataset's ``__getitem__`` or ``__iter__``: the place of findings without a line."""
+    """Return the first line of ``__getitem__`` or ``__iter__``, for findings without a line of their own."""
     iterable = is_a(dataset, torch.utils.data.IterableDataset)
     torchs = sys.modules["torch.utils.data.dataset"].__file__
     for name in ("__iter__",) if iterable else ("__getitems__", "__getitem__"):

@@ -23,19 +23,19 @@ from ftrun.target import native_attribute
 from ftsafety.audit.libraries import LIMITS
 
 _LIMIT = 20_000
-"""Number of objects visited; a dataset of a million file names has many of one kind."""
+"""Largest number of objects visited."""
 _ELEMENTS = 200
-"""Number of elements visited in each container."""
+"""Largest number of elements visited in each container."""
 _COPIED = 1_000_000
 """Number of elements of the largest container that is restored."""
 _HASHED = 64 << 20
-"""Bytes of all arrays together whose values are compared."""
+"""Largest size in bytes of all hashed arrays together."""
 
 _ATOMS = (str, bytes, int, float, complex, bool, type(None), type, types.ModuleType)
 _LEAVES = (*_ATOMS, torch.Tensor, torch.Generator, np.ndarray, np.generic, threading.Thread, range, slice, mmap.mmap)
 _CONTAINERS = (dict, list, set, collections.deque)
 _SHOWS_HELD = ("locked", "is_locked", "_is_owned")
-"""Names of the method, or attribute, of locks that tells whether they are held."""
+"""Names of the methods or attributes by which locks of different libraries tell if they are held."""
 
 
 def is_a(value: Any, kinds: Any) -> bool:
@@ -77,7 +77,7 @@ class Node:
     """Object that threads share through the dataset."""
 
     path: str
-    """How the object is reached from the dataset: "dataset.cache"."""
+    """Expression for the object, starting at the dataset: "dataset.cache"."""
     value: Any
 
 

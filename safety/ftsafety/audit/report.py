@@ -58,7 +58,7 @@ class Finding:
     what: str
     remedy: str
     seen: str
-    """How often, and how the second look confirmed it."""
+    """Evidence: how often the fault was seen, and how the second look confirmed it."""
 
 
 @dataclass
@@ -72,7 +72,7 @@ class Report:
     """Failures that the second look did not confirm. They are no findings."""
     tried: list[str] = field(default_factory=list)
     cannot: list[str] = field(default_factory=list)
-    """What the audit cannot prove, or could not try here."""
+    """Statements that the audit cannot prove, or could not test here."""
     seconds: float = 0.0
     unjudged: str = ""
     """The number of samples that raise with one thread too, in words; an empty string if none does."""

@@ -109,8 +109,8 @@ def _observe(
 ) -> tuple[set[types.CodeType], tuple[Observed, Observed, list[Node]] | None]:
     """Load with one thread, then observe the dataset twice.
 
-    Returns the dataset's functions, and the two observations with the dataset's objects. Instead of these, None if no
-    sample can be loaded.
+    Returns the functions of the dataset, and a tuple: the first observation, the second, and the dataset's objects. The
+    tuple is None if no sample can be loaded.
     """
     say(f"loading {len(serial.loads.keys)} {serial.loads.units} serially, three times")
     codes = serial.alone(serial.passes)

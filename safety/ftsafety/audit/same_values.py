@@ -1,4 +1,4 @@
-"""Harmless writes: every thread writes the same value, so their order does not matter. Caches, for example.
+"""Detection of harmless writes: all threads write the same value, as into a cache, so the order does not matter.
 
 A write counts as harmless only if all of these hold, in two passes over the samples in opposite orders:
 
@@ -34,9 +34,9 @@ from ftsafety.audit.serial import AuditError, Serial
 from ftsafety.audit.writes import UNKNOWN, Store, stores_in
 
 _LARGEST = 64 << 20
-"""Bytes of the arrays of a value that is compared."""
+"""Largest size in bytes of the arrays in a compared value."""
 _LONGEST = 100_000
-"""Elements of a value that is compared."""
+"""Largest number of elements of a container in a compared value."""
 _FLAGS = (bool, int, float, str, bytes, type(None))
 _FLAGS_OF_ITEMS = (bool, int, np.bool_, np.integer, type(None))
 _SIZED = (list, tuple, dict, set)
@@ -175,7 +175,7 @@ def _is_comparable(copy: Frozen) -> bool:
 
 
 def _container(target: str) -> str:
-    """Return the container in the source of a target: "self.cache" for "self.cache[key]"."""
+    """Return the container part of a target: "self.cache" for "self.cache[key]"."""
     tree = ast.parse(target, mode="eval").body
     return ast.unparse(tree.value) if isinstance(tree, ast.Subscript) else target
 

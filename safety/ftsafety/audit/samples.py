@@ -47,7 +47,7 @@ class Loads:
         raise NotImplementedError
 
     def shown(self, keys: Iterable[Any]) -> str:
-        """Return the smallest *keys* in words: "indices 1, 2"."""
+        """Return the first *keys*, in order, in words: "indices 1, 2"."""
         ordered = sorted(
             set(keys), key=lambda key: (not isinstance(key, int), key if isinstance(key, int) else repr(key))
         )

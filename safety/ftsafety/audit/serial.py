@@ -34,7 +34,7 @@ class Fresh:
 
 
 class Serial:
-    """Loader of samples in one thread at a time, and the results. No locks: at most one thread of `alone` runs."""
+    """Loader of samples in one thread at a time, with its results. No locks: at most one thread of `alone` runs."""
 
     def __init__(self, loads: Loads, patience: float, fresh: Fresh | None = None) -> None:
         self.loads, self.patience = loads, patience
@@ -85,7 +85,7 @@ class Serial:
         return self._fresh.seconds if self._fresh else 0.0
 
     def try_fresh(self) -> None:
-        """Find out if new datasets can be used: made fast enough, with the same samples. Else set `only_first`."""
+        """Check that new datasets are made fast enough and give the same samples. If not, set `only_first`."""
         if self._fresh is None:
             self.only_first = (
                 "the dataset was given as an object, which was loaded before threads loaded it. Give a function that "
@@ -197,7 +197,7 @@ class Serial:
         for _ in range(2):
             self.snapshot.restore()
             other = {key: how for key in other if (how := self.differs(key))}
-            # Another thread again: it may be time that makes the difference.
+            # Load in another thread again: samples may change with time, not with the thread.
             elsewhere = self.alone(lambda: {key for key in other if self.differs(key)})
             other = {key: how for key, how in other.items() if key not in elsewhere}
         return other

@@ -46,7 +46,7 @@ def function_name(function: Any) -> str:
 
 
 def _defaults() -> tuple[torch.Generator, ...]:
-    # CUDA's are there once the first device is used.
+    # CUDA's generators exist once the first device is used.
     return torch.default_generator, *torch.cuda.default_generators
 
 
@@ -54,7 +54,7 @@ def _states() -> list[bytes]:
     return [generator.get_state().numpy().tobytes() for generator in _defaults()]
 
 
-@functools.cache  # as large as torch has functions
+@functools.cache  # bounded: torch has a fixed number of functions
 def _is_random(function: Any) -> bool:
     """True if *function* is a Python function of torch, or an operation with an overload that is tagged as random."""
     if type(function) is types.FunctionType:

@@ -50,7 +50,7 @@ def _evaluate(code: types.CodeType | None, frame: types.FrameType) -> Any:
 
 def stores_in(code: types.CodeType) -> dict[int, Store]:
     """Return the stores in *code*, by instruction offset; {} if its source cannot be read."""
-    # An instruction and its node in the tree have the end of the target in common, in UTF-8 bytes.
+    # Instructions are matched to nodes of the tree by the position where the target ends, in UTF-8 bytes.
     ends = {(node.end_lineno, node.end_col_offset): store for node, store in _targets(code.co_filename)}
     found = {}
     for instruction in dis.get_instructions(code):

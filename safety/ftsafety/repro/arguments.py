@@ -14,7 +14,7 @@ from ftrun.configurations import CONFIGURATIONS
 from ftrun.options import add_all, configurations, endpoint, number, whole
 from ftsafety.repro.inputs import UsageError, load
 
-# Named in a report even where they are the default, which may change: they decide the outcome.
+# Options that a report always names: they decide the outcome, and their defaults may change.
 ALWAYS_NAMED = ("threads", "repeat", "timeout")
 
 DESCRIPTION = """\
@@ -129,7 +129,7 @@ def parse(arguments: list, prog: str = "./twins repro") -> argparse.Namespace:
         raise UsageError(f"--out {given.out} is a directory: name a file, such as {given.out / 'report.md'}")
     if given.out is not None and not given.out.absolute().parent.is_dir():
         raise UsageError(f"--out {given.out}: there is no directory {given.out.absolute().parent}")
-    # Where the twins are in containers of their own, so is this program.
+    # If the twins are in containers, so is this program.
     given.walled = any(where.startswith("unix:") for _, where in given.twin)
     for path in given.interpreter:
         if not (os.path.isfile(path) and os.access(path, os.X_OK) and path.isprintable()):

@@ -39,7 +39,7 @@ class Runs:
 
 
 def twin_of(config: str) -> str:
-    """Return the name of the twin that runs *config*. An interpreter of --interpreter has one name as both."""
+    """Return the name of the twin that runs *config*. For an interpreter of --interpreter, both names are the same."""
     return CONFIGURATIONS[config].twin if config in CONFIGURATIONS else config
 
 

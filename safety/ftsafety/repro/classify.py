@@ -29,7 +29,7 @@ OF_THE_KERNEL = (
         "a file grew too large, or the scratch folder is full (--disk raises the limit)",
     ),
 )
-# What Python prints about an exception that nothing was there to catch, and the last line of its traceback.
+# Python's message about an exception that no code caught, and the last line of its traceback.
 UNSEEN = re.compile(
     r"^(Exception ignored (?:in|on)|Exception in thread|(?:Task|Future) exception was never retrieved)\b.*"
     r"(?:\n[ \t].*|\nTraceback .*|\nfuture: .*|\ntask: .*)*\n?(\w[\w.]*(?:: .*)?)?$",
@@ -40,7 +40,7 @@ INSTALLED = re.compile(r'(?<=File ")[^"\n]*/(lib/python3\.\d+t?/)(site-packages/
 THREAD = re.compile(r"^(Current thread|Thread) 0x.*\n((?:  .*\n?)*)", re.MULTILINE)
 FRAME = re.compile(r'^  File "([^"\n]*)", line (\d+) in (.+)$', re.MULTILINE)
 MOST_FRAMES = 3
-# An exit with the status 0 before anything ran is a guard's, and not that of a script that found nothing.
+# Causes for which an exit with status 0 is a blocked run, and not a success.
 GUARDS = ("gil", "version", "arguments", "tests")
 
 
@@ -178,7 +178,7 @@ def _noticed(kind: Kind, told: list[dict], stderr: str) -> Iterator[str]:
     for match in UNSEEN.finditer(stderr):
         if not (kind is Kind.EXCEPTION and match[1] == "Exception in thread"):  # that is the failure
             found.append(f"{match[1]}: {match[2]}" if match[2] else match[1])
-    # Where threads print at once, some of what they print is torn apart.
+    # If threads print at once, messages may be cut. A cut message is dropped if the whole one is there too.
     whole = {text.partition(":")[0] for text in found if ":" in text}
     yield from [text for text in dict.fromkeys(found) if text not in whole][:MOST_NOTES]
 

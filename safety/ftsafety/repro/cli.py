@@ -74,7 +74,7 @@ def publish(text: str, given, interruption: Interruption, status: int) -> int:
 
 
 class Refused(Exception):
-    """The script does not support the version of any interpreter, so nothing was run. The message says what to do."""
+    """The script requires a Python version that no interpreter has. The message says what to do."""
 
 
 class Reproduction:

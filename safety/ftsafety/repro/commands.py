@@ -17,7 +17,7 @@ _CONTAINER = "docker compose run --rm -T ft-repro"
 
 
 def program() -> str:
-    """Return the path of `./twins`, relative to the current directory if that is inside the project, for a shell."""
+    """Return the path of `./twins` for a shell: relative if it is below the current directory, else absolute."""
     if not (ROOT / "twins").exists():
         return "./twins"
     path = os.path.relpath(ROOT / "twins")

@@ -115,7 +115,7 @@ def read(path: str, most: int, too_large: UsageError) -> bytes:
     if not os.path.isfile(path):
         raise UsageError(f"{path} is no file")
     try:
-        # Not to wait for the writer of a FIFO that has just taken the file's place.
+        # O_NONBLOCK: do not wait for a writer if a FIFO has just replaced the file.
         with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise UsageError(f"{path} is no file")

@@ -11,9 +11,9 @@ from ftsafety.repro.campaign import Runs
 from ftsafety.repro.outcome import Kind, Outcome
 
 MIB = 1024 * 1024
-# Addresses of objects and durations differ always.
+# Addresses of objects and durations, which always differ.
 VARYING = re.compile(r"\b0x[0-9a-fA-F]+|\b\d+\.\d+ ?(?:m?s|seconds?)\b")
-# A remark is made from this ratio on, and only if the difference is no trifle.
+# Least ratio and least difference for a remark on time or memory.
 RATIO, LEAST_SECONDS, LEAST_BYTES = 2.0, 0.3, 20 * MIB
 
 Lines = tuple[str, ...]
@@ -84,7 +84,7 @@ def _line(lines: Lines, others: Lines) -> str:
 
 
 def _differences(runs: Mapping[str, Runs]) -> Iterator[str]:
-    """Yield a sentence for each configuration whose time or memory differs more than twofold from that with the GIL."""
+    """Yield a sentence for each configuration that needs over twice, or under half, the time or memory with the GIL."""
     measures: tuple[tuple[str, Callable[[Runs], float | None], float, Callable[[float], str]], ...] = (
         ("time", seconds, LEAST_SECONDS, in_seconds),
         ("memory", memory, LEAST_BYTES, in_mib),

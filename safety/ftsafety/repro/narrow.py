@@ -29,7 +29,7 @@ def shrink_threads(campaign: Campaign, seen: Runs, threads: int, repeat: int) ->
         seen: the failing runs, made with `threads` threads.
         repeat: least number of runs for each number of threads.
     """
-    # Fewer threads meet more rarely, so no fewer runs than each configuration was to have.
+    # With fewer threads a race is rarer, so make at least as many runs as in the campaign.
     repeat = max(repeat, runs_needed(seen.failures, seen.counted))
     tried: dict[int, Runs] = {}
 

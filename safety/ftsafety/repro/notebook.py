@@ -9,7 +9,7 @@ import ast
 import json
 import re
 
-# Cell magics whose cell is Python all the same.
+# Cell magics that leave the rest of the cell as Python.
 OF_PYTHON = ("%%time", "%%timeit", "%%capture", "%%prun")
 LINE = re.compile(r"^(\s*)(?:(%(?:time|timeit)\s+)(?!-)(.+)|((?:[%!]|[\w, ]+=\s*[%!])\S.*|[\w.]+\?\??\s*))$")
 MARK = re.compile(rb"^# ?%%", re.MULTILINE)

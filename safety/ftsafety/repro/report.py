@@ -115,12 +115,12 @@ def packages_that_ran(
     Args:
         added: by twin, versions of the packages that were installed for the script.
     """
-    owners = importlib.metadata.packages_distributions()  # both twins have the same ones as this process
-    # Of all configurations: a run that crashed could not say what it had imported.
+    owners = importlib.metadata.packages_distributions()  # both twins have the packages of this process
+    # Modules of all configurations, since a run that crashed reports none.
     modules = {module for each in runs.values() for outcome in each.outcomes for module in outcome.modules}
     found = {}
     for twin, described in descriptions.items():
-        # A distribution that was added has the name of its module, or is counted as imported.
+        # The modules of an added distribution are not known here, so all of these count as imported.
         own = added.get(twin, {})
         names = {normalise(name) for module in modules for name in (*owners.get(module, ()), module)}
         installed = {**described["packages"], **own}

@@ -1,4 +1,4 @@
-"""The request for one run of a script. It is carried out here, or sent to a server as JSON."""
+"""The request for one run of a script: carried out by an interpreter here, or sent to a server as JSON."""
 
 from __future__ import annotations
 

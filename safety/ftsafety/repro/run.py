@@ -28,7 +28,7 @@ PASSED_ON_PREFIXES = ("LC_", "OMP_", "MKL_", "OPENBLAS_", "NVIDIA_")
 # The folders that users other than root can write to in a container whose root file system is read-only.
 SHARED = ("/tmp", "/dev/shm", "/dev/mqueue")
 SECONDS = 45.0
-# `kill -1` reaches every process of the user at once but itself, so none can fork away from it.
+# `kill -9 -1` reaches all processes of the user at once, except itself, so no process can escape it by forking.
 DELETE = 'kill -9 -1; chmod -R u+rwX "$@"; find "$@" -mindepth 1 -delete; ipcrm --all'
 
 
@@ -56,7 +56,7 @@ def environment(
         "PYTHONUNBUFFERED": "1",
         "PYTHONNOUSERSITE": "1",
         "PYTHONDONTWRITEBYTECODE": "1",
-        # Tests are run as they are, in any twin.
+        # Tests run without plugins that happen to be installed in a twin.
         "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
     }
 
@@ -113,7 +113,7 @@ def run(
                 ended = watch(command, variables, home, scratch, limits, stdin, others, user)
         except OSError as error:
             return Outcome(Kind.ERROR, printable(f"the run could not be made: {error}".encode()))
-        # The script's own folder first: the others hold its files and packages, which keep the rest of their path.
+        # The script's folder comes first, since the scratch folder contains it.
         return classify(ended, [str(home), str(scratch), *filter(None, [overlay])])
     finally:
         if user is None:

@@ -30,7 +30,7 @@ from typing import Any
 # The signal that asks for the stacks of all threads: a real-time signal, which scripts rarely use.
 DUMP_SIGNAL = signal.SIGRTMIN + 7
 MOST_TOLD = 50
-# Names in a test that decides if the script runs at all, and the cause that each stands for.
+# Names by which guards (see guard_of) are recognised, by cause.
 GUARDS = {
     "gil": ("_is_gil_enabled", "Py_GIL_DISABLED", "PYTHON_GIL"),
     "version": ("version_info", "hexversion", "python_version", "python_version_tuple", "sys.version"),
@@ -99,7 +99,7 @@ def run_tests(path: str, _module: str, arguments: list, told) -> None:
     sys.argv[:] = ["pytest", path, *arguments]
     sys.path.insert(0, os.path.dirname(path))
     settings = os.path.join(told.folder, "pytest.ini")
-    # Not one that lies above the folder.
+    # Without -c, pytest would look for settings above the folder.
     own = ["--rootdir", told.folder, "-c", settings if os.path.exists(settings) else os.devnull]
     status = int(pytest.main([*PYTEST, *PYTEST_OWN_STACKS, *own, path, *arguments], plugins=[Tests(told)]))
     if status == pytest.ExitCode.NO_TESTS_COLLECTED:
@@ -170,7 +170,7 @@ class Told:
         try:
             cause, what = self._cause(error)
         except Exception:
-            pass  # an exception may do anything when it is looked at
+            pass  # attributes and str() of an exception may raise anything
         place = self._place(error)
         text = describe(error) + more
         self.say(kind=type(error).__name__, exception=text, thread=thread, place=place, cause=cause, what=what)
@@ -236,7 +236,7 @@ class Told:
         ):
             return "arguments", ""
         inside = [each for each in frames if self._own(each.tb_frame.f_code.co_filename)]
-        # An end of the script itself, or of a function that it calls to find out if it can run.
+        # The script ended itself, or a function did that it calls to check if it can run.
         return guard_of(inside[-1].tb_frame.f_code.co_filename, inside[-1].tb_lineno, error) if inside else ("", "")
 
 
@@ -248,7 +248,7 @@ def guard_of(path: str, line: int, error) -> tuple:
     with open(path, "rb") as file:
         tree = ast.parse(file.read())
     known = {cause: set(names) for cause, names in GUARDS.items()}
-    for node in ast.walk(tree):  # names that are made of them: free_threaded = not sys._is_gil_enabled()
+    for node in ast.walk(tree):  # names derived from them: free_threaded = not sys._is_gil_enabled()
         named = [each.id for each in getattr(node, "targets", ()) if isinstance(each, ast.Name)]
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and len(node.body) <= 2:
             named = [node.name]
@@ -258,7 +258,7 @@ def guard_of(path: str, line: int, error) -> tuple:
     for node in ast.walk(tree):
         if not (getattr(node, "lineno", line + 1) <= line <= getattr(node, "end_lineno", line - 1)):
             continue
-        # A test that something depends on is a guard only if what depends on it is the script's end.
+        # An `if` is a guard only if one of its branches ends the script.
         if isinstance(node, ast.Assert) or (isinstance(node, ast.If) and ends(node, line, error)):
             test = node.test
         elif isinstance(node, ast.stmt) and not hasattr(node, "body") and isinstance(error, (IndexError, ValueError)):

@@ -1,4 +1,4 @@
-"""The script under test: its source, the files next to it, and how it is started. Can be sent to a server as JSON."""
+"""The script under test: source, further files and start command. It can be sent to a server as JSON."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FILE, MODULE, TESTS = "file", "module", "tests"
 
 @dataclass(frozen=True)
 class Script:
-    """Script under test. Each run starts it in a new folder with copies of its files."""
+    """Script under test. Each run starts the script in a new folder with copies of its files."""
 
     name: str
     """The path of the script in the folder of a run: "bug.py", "package/bug.py"."""

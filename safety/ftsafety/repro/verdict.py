@@ -129,7 +129,7 @@ def judge(every: Mapping[str, Runs], level: float = SIGNIFICANT) -> Verdict:
         return Verdict(Pattern.UNJUDGED if unknown else Pattern.NOT_REPRODUCED, judged, unknown)
     groups = list(_groups(runs, judged))
     found = [_finding(runs, judged, *group) for group in groups]
-    # Each group might have shown a difference; those of the same runs are one test.
+    # Each group is a test. Groups that consist of the same runs are one test.
     tests = len({frozenset((config, frozenset(numbers)) for config, numbers in group.items()) for _, group in groups})
     found = [_named(replace(each, p=each.p and min(1.0, each.p * tests)), level) for each in found]
     sought = [each for pattern in _SOUGHT for each in found if each.pattern is pattern]
@@ -137,7 +137,7 @@ def judge(every: Mapping[str, Runs], level: float = SIGNIFICANT) -> Verdict:
     signatures = [each for each in found if each.signature and not each.signature.place]
     besides = [each for each in signatures if each.seen != main.seen and set(each.failing) - set(main.failing)]
     if main.signature is None and main.pattern not in _SOUGHT and len(signatures) > 1:
-        besides = signatures  # of a failure in several configurations, it matters which
+        besides = signatures  # the report names each kind of failure
     return Verdict(main.pattern, judged, unknown, main, tuple(besides), level)
 
 
@@ -169,7 +169,7 @@ def _groups(runs: Mapping[str, Runs], judged: Iterable[str]) -> Iterator[tuple[S
 
 def _finding(runs: Mapping[str, Runs], judged: Iterable[str], signature: Signature | None, group: _Group) -> Finding:
     """Return the finding for a group of failures, without a pattern yet and with an uncorrected p."""
-    # A run that ended with something more severe could not show it any more.
+    # A run that ended with a more severe failure could not show this one any more.
     milder = None if signature is None else SEVERITY[: SEVERITY.index(Kind(signature.kind)) + 1]
     seen = {}
     for config in judged:
