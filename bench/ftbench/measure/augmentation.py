@@ -1,6 +1,6 @@
-"""Augmentations of images for training a classifier, with NumPy, Pillow and ftloader.sample_rng. Only for trials.
+"""Augmentations of images for training a classifier, with NumPy, Pillow and ftloader.sample_rng.
 
-Every random number belongs to its sample, so any number of workers, threads or processes gives the same images.
+Random numbers depend on the sample alone, so any number of workers, threads or processes gives the same images.
 """
 
 import math
@@ -18,9 +18,10 @@ FILL = tuple(round(255 * float(value)) for value in MEAN)
 
 
 def random_crop(image: Image.Image, random: np.random.Generator) -> Image.Image:
-    """Crop 25% to 100% of the area, at 3:4 to 4:3, resize to SIDE x SIDE; mirror half of the images.
+    """Crop a random part of the image, resize it to SIDE x SIDE, and mirror half of the images.
 
-    Inception's crop: Szegedy et al., "Going Deeper with Convolutions", CVPR 2015.
+    The part has 25% to 100% of the area and an aspect ratio of 3:4 to 4:3, as for Inception (Szegedy et al., "Going
+    Deeper with Convolutions", CVPR 2015).
     """
     area = image.width * image.height * random.uniform(0.25, 1)
     aspect = math.exp(random.uniform(math.log(3 / 4), math.log(4 / 3)))
@@ -49,12 +50,12 @@ def random_affine(image: Image.Image, random: np.random.Generator) -> Image.Imag
 
 
 def random_blur(image: Image.Image, random: np.random.Generator) -> Image.Image:
-    """Blur by a Gaussian of up to 2 pixels."""
+    """Blur with a Gaussian of 0.1 to 2 pixels."""
     return image.filter(ImageFilter.GaussianBlur(random.uniform(0.1, 2)))
 
 
 def random_colours(pixels: np.ndarray, random: np.random.Generator) -> np.ndarray:
-    """Scale brightness, contrast and saturation of (height, width, 3) float32 in 0 to 1, each by 0.6 to 1.4."""
+    """Scale brightness, contrast and saturation by 0.6 to 1.4 each; `pixels`: (height, width, 3) float32, 0 to 1."""
     brightness, contrast, saturation = random.uniform(0.6, 1.4, 3).astype(np.float32)
     pixels = pixels * brightness
     pixels = (pixels - pixels.mean()) * contrast + pixels.mean()
@@ -63,12 +64,12 @@ def random_colours(pixels: np.ndarray, random: np.random.Generator) -> np.ndarra
 
 
 def add_noise(pixels: np.ndarray, random: np.random.Generator) -> np.ndarray:
-    """Add normal noise of up to 4% of the range."""
+    """Add normally distributed noise with a standard deviation of up to 0.04."""
     return pixels + random.standard_normal(pixels.shape, np.float32) * np.float32(random.uniform(0, 0.04))
 
 
 def random_erasing(pixels: np.ndarray, random: np.random.Generator) -> np.ndarray:
-    """Paint over a rectangle of 2% to 20% of the area, in place (Zhong et al., AAAI 2020)."""
+    """Set a random rectangle, 2% to 20% of the area, to the mean colour, in place (Zhong et al., AAAI 2020)."""
     height, width, _ = pixels.shape
     area, aspect = height * width * random.uniform(0.02, 0.2), math.exp(random.uniform(-1, 1))
     tall = min(height - 1, round(math.sqrt(area / aspect)))
@@ -84,7 +85,7 @@ def light(image: Image.Image, random: np.random.Generator) -> np.ndarray:
 
 
 def heavy(image: Image.Image, random: np.random.Generator) -> np.ndarray:
-    """Apply all augmentations of this module: (SIDE, SIDE, 3) float32 of about 0 to 1."""
+    """Return the image after all augmentations of this module: (SIDE, SIDE, 3) float32, about 0 to 1."""
     image = random_blur(random_crop(random_affine(image, random), random), random)
     pixels = random_colours(np.asarray(image, np.float32) / np.float32(255), random)
     return random_erasing(add_noise(pixels, random), random)

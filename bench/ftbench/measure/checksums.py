@@ -1,8 +1,8 @@
 """Checksums that show that two candidates gave the same samples: CRC-32 of batches, or of some of their rows.
 
 A loader's batch is a tensor, a dict or list of tensors, or a numpy array if the scenario has a collate_fn for that. The
-loop without a loader (BareLoop) builds no batch. It gives Rows, or a list with an array for each sample, whose bytes in
-order are those of the loader's tensor.
+loop without a loader (BareLoop) builds no batch: it yields Rows, or a list with an array for each sample. The bytes of
+these arrays, in order, equal those of the loader's tensor.
 """
 
 from __future__ import annotations
@@ -18,35 +18,35 @@ CHECKED_ROWS = 102
 
 
 class Rows(list):
-    """The checked rows of a batch's samples."""
+    """List of the checked rows of a batch's samples."""
 
 
 class Seen:
-    """Consumer of a measurement's batches that notes their checksums. Used by one thread."""
+    """Consumer of a measurement's batches that records checksums. Used by one thread."""
 
     def __init__(self) -> None:
         self.first: int | None = None
         self.rows: list[int] = []
 
     def arrive(self, batch: Any) -> Any:
-        """Move a batch to the place where it is used. The move may end as late as in `wait`."""
+        """Return the batch where training would use it: here, in this process. A subclass may start a copy."""
         return batch
 
     def wait(self) -> None:
-        """Wait until all batches have arrived."""
+        """Wait until all copies that `arrive` started are complete."""
 
     def take_first(self, batch: Any) -> None:
-        """Note every byte of the first batch."""
+        """Record the checksum of every byte of the first batch."""
         self.first = whole(batch)
 
     def take(self, batch: Any) -> None:
-        """Note some rows of the next batch, and every byte if it is the first of all."""
+        """Record the checksum of the next batch's checked rows; of the very first batch, also that of every byte."""
         if self.first is None:
             self.take_first(batch)
         self.rows.append(part(batch))
 
     def result(self, samples: int, last: int) -> dict:
-        """Return a measurement's result without its metrics; `last` is the length of the last batch."""
+        """Return the counts and checksums of a measurement's result; `last` is the length of the last batch."""
         return {
             "samples": samples,
             "batches": len(self.rows),
@@ -57,9 +57,9 @@ class Seen:
 
 
 def by_batch(first: int | None, rows: Sequence[int], turns: int) -> dict[str, int]:
-    """Return a trial's checksums by a name for each batch. The same batch of every candidate has the same name."""
+    """Return {name of a batch: checksum} for a trial. A batch has the same name in every candidate's trial."""
     found = {} if first is None else {"first": first}
-    # A trial with more workers measures more batches a turn, and each turn starts again.
+    # A trial with more workers measures more batches a turn, and each turn starts again with the same samples.
     a_turn = max(1, len(rows) // max(1, turns))
     for number, checksum in enumerate(rows):
         turn, batch = divmod(number, a_turn)
@@ -88,7 +88,7 @@ def part(batch: Any) -> int:
 
 
 def length(batch: Any) -> int:
-    """Return the number of samples of a batch; 0 if the first value of a user's collate_fn has no length."""
+    """Return the number of samples of a batch: the length of its first value, or 0 if that has none."""
     try:
         return len(batch if _is_of_the_loop(batch) else next(_leaves(batch), ()))
     except TypeError:
@@ -96,12 +96,12 @@ def length(batch: Any) -> int:
 
 
 def size(batch: Any) -> int:
-    """Return the bytes of a batch's tensors and arrays, and of everything else as text."""
+    """Return the size of a batch in bytes; a value that is no tensor or array counts as its repr()."""
     return sum(memoryview(_array(leaf)).nbytes for leaf in _leaves(batch))
 
 
 def _is_of_the_loop(batch: Any) -> bool:
-    """True if *batch* is a list of arrays, as BareLoop gives for samples. A loader's list has a tensor per field."""
+    """True if *batch* is BareLoop's list of arrays, one a sample. A loader's list has a tensor for each field."""
     return isinstance(batch, list) and type(batch[0]).__module__ == "numpy"
 
 
@@ -114,7 +114,7 @@ def _leaves(batch: Any) -> Iterator[Any]:
 
 
 def _array(leaf: Any) -> Any:
-    """Return a tensor's memory as a contiguous numpy array; an array itself; anything else as text."""
+    """Return the value as a contiguous numpy array if it is a tensor or an array, else its repr() in bytes."""
     if hasattr(leaf, "numpy"):
         leaf = leaf.detach().cpu().contiguous()
         try:

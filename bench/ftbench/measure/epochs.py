@@ -16,7 +16,7 @@ METRICS = ("throughput", "cpu_per_1000", "time_to_first_batch", "pss_mib")
 
 
 def _warm_up(task: Task, dataset: Any, seen: Seen, options: dict) -> tuple[float, float]:
-    """Load `task.warmup_batches` batches; return the time to the first (s) and the largest PSS seen (MiB)."""
+    """Load `task.warmup_batches` batches; return the time to the first batch (s) and the largest PSS (MiB)."""
     with open_loader(task, dataset, persistent=False, **options) as loader:
         begin = time.perf_counter()
         epoch = loader.epoch(task.warmup_batches * task.batch_size)
@@ -36,25 +36,25 @@ def _warm_up(task: Task, dataset: Any, seen: Seen, options: dict) -> tuple[float
 
 
 def typical(seconds: Sequence[float]) -> float:
-    """Return the geometric mean of the faster half of a process's turns (seconds); of at least one positive value.
+    """Return the geometric mean of the faster half of a process's turns (s). It needs at least one turn.
 
-    What else a machine does makes turns longer and never shorter (Chen and Revels, "Robust benchmarking in noisy
-    environments", 2016, https://arxiv.org/abs/1608.04295). The single fastest would be a matter of luck.
+    Other load on a machine makes turns longer, never shorter (Chen and Revels, "Robust benchmarking in noisy
+    environments", 2016, https://arxiv.org/abs/1608.04295). The single fastest turn would be a matter of luck.
     """
     return geometric_mean(sorted(seconds)[: (len(seconds) + 1) // 2])
 
 
 def measure(task: Task, seen: Seen | None = None, **options: object) -> Turns:
-    """Run the warm-up and the measured epochs, each of which is a turn, with a new loader.
+    """Measure a loader: a warm-up, then an epoch for each turn, with a new loader each time.
 
-    A loader's speed varies by several percent with the place of its memory, so one loader says little of the next.
-    Only the middle of an epoch is timed. It starts when as many batches have come as a loader keeps under way, and ends
-    while every worker still has a batch to build: filling and draining the pipeline belong to no batch.
+    A loader's speed varies by several percent with the addresses of its memory, so each turn opens a new one. Only the
+    middle of an epoch is timed. It starts once the loader's pipeline is full, and ends while every worker still has a
+    batch to build: filling and draining the pipeline do not count.
 
-    The batches go to *seen*, by default into the process's memory. *options* are further arguments of the loader.
+    *seen* consumes the batches, by default in this process's memory. *options* are further arguments of the loader.
     Returns the metrics:
 
-    - throughput: samples/s, typical of all turns (`typical`); overhead_us: µs a sample;
+    - throughput: samples/s in a turn of the `typical` time; overhead_us: µs a sample;
     - cpu_per_1000: CPU time of the process and its workers for 1,000 samples, over the timed parts (s);
     - time_to_first_batch: from the start of a new loader to its first batch, start of the workers included (s);
     - pss_mib: the largest PSS of the process tree, read during the warm-up and after the last turn.

@@ -1,4 +1,4 @@
-"""The GPU that a trial uses, or the reason why it has none; the consumer of batches there. For a trial's process."""
+"""The GPU that a trial uses, the reason if there is none, and a consumer that copies batches to the GPU."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ MIB = 1024 * 1024
 
 
 def device() -> str | None:
-    """Return torch's name of the first GPU, "cuda:0", or None. Makes no CUDA context, so the process may still fork."""
+    """Return "cuda:0" if torch can use a GPU, else None. This makes no CUDA context, so the process can still fork."""
     import torch
 
     return "cuda:0" if torch.cuda.is_available() else None
 
 
 def why_none() -> str | None:
-    """Return why there is no GPU here, and what to do about it; None if there is one."""
+    """Return the reason why torch can use no GPU, and what to do about it; None if torch can use one."""
     import torch
 
     if device():
@@ -31,14 +31,14 @@ def why_none() -> str | None:
 
 
 def where_trained(device: str) -> str:
-    """Say where a training ran, for every output."""
+    """Return a note for reports: the device that the training ran on."""
     return "trained on the GPU" if device == "cuda" else "trained on one CPU core: no GPU here"
 
 
 class OnGpu(checksums.Seen):
-    """Consumer on the GPU. Batches in pinned memory are copied while the next one is awaited.
+    """Consumer that copies batches to the GPU. A batch in pinned memory is copied during the wait for the next.
 
-    The GPU keeps the checked rows of batches, which `result` fetches after the timed part.
+    The checked rows of batches stay on the GPU until `result` fetches them, after the timed part.
     """
 
     def __init__(self, pinned: bool = False):
@@ -47,12 +47,12 @@ class OnGpu(checksums.Seen):
         super().__init__()
         self._pinned = pinned
         self._kept: list = []
-        # The first use makes a context, which takes longer than a batch, and which every candidate has.
+        # The first use makes a CUDA context, which takes longer than a batch, and which every candidate needs.
         torch.zeros(1, device=device())
         self.wait()
 
     def arrive(self, batch: Any) -> Any:
-        """Copy a batch to the GPU. The copy of a pinned batch may end as late as in `wait`."""
+        """Start the copy of a batch to the GPU. That of a pinned batch may go on until `wait` returns."""
         # A pinned batch may be dropped during the copy: torch's allocator reuses its memory only after the copy.
         batch = batch.to(device(), non_blocking=self._pinned)
         if not self._pinned:
@@ -71,7 +71,7 @@ class OnGpu(checksums.Seen):
         self._kept.append(batch[:, :: checksums.CHECKED_ROWS].contiguous())
 
     def checksum(self, number: int, rows: Any) -> int:
-        """Return the checksum of the checked rows, a numpy array, of batch `number` of a turn."""
+        """Return the checksum of `rows`, a numpy array: the checked rows of batch `number` of the trial."""
         return checksums.whole(rows)
 
     def result(self, samples: int, last: int) -> dict:
@@ -80,7 +80,7 @@ class OnGpu(checksums.Seen):
 
 
 def used_mib() -> float:
-    """Return the used memory of the GPU by all processes (MiB); makes a CUDA context in this one."""
+    """Return the GPU memory that all processes use (MiB). This makes a CUDA context in this process."""
     import torch
 
     free, total = torch.cuda.mem_get_info()

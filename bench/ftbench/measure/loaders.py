@@ -1,6 +1,6 @@
-"""The candidates' loaders: this project's, and its peers at the best settings that they document.
+"""The candidates' loaders: this project's, and others (peers) with the best settings that their documentation gives.
 
-All load samples 0, 1, 2, ... in order, starting again at the dataset's end, and return batches of torch's
+All load samples 0, 1, 2, ... in order, start again at the dataset's end, and return batches of torch's
 default_collate, so that batches can be compared. All get the same number of workers, whatever other threads they run.
 Memory is not pinned, unless a scenario asks for it.
 """
@@ -20,7 +20,7 @@ from ftrun.parent_death import worker_init
 
 
 class EpochSampler:
-    """Sampler of `numbers` modulo `length`. The consumer's thread sets `numbers` between epochs."""
+    """Sampler of the indices `numbers` modulo `length`. The consumer's thread sets `numbers` between epochs."""
 
     def __init__(self, length: int):
         self.length, self.numbers = length, range(0)
@@ -33,14 +33,14 @@ class EpochSampler:
 
 
 def _batches(dataset: Any) -> Callable[[list[int]], Any]:
-    """Return a function that loads and collates a batch of indices, for a peer's worker threads."""
+    """Return a function from a list of indices to their collated batch, for the worker threads of a peer."""
     from torch.utils.data import default_collate
 
     return lambda indices: default_collate([dataset[index] for index in indices])
 
 
 class Repeated:
-    """Loader of a candidate. Each epoch calls `start`, which iterates over the sampler's indices."""
+    """Loader of a candidate. Each epoch calls `start`, which returns an iterator over the sampler's batches."""
 
     def __init__(self, start: Callable[[], Iterator], sampler: EpochSampler):
         self._start: Callable[[], Iterator] | None = start
@@ -58,9 +58,9 @@ class Repeated:
 
 
 def _torch(task: Task, dataset: Any, persistent: bool, kind: type | None = None, **options: Any) -> Repeated:
-    """Open torch.utils.data.DataLoader with worker processes, or `kind` with the same arguments; `options` override.
+    """Open torch's DataLoader with worker processes, or the class `kind`. `options` replace the usual arguments.
 
-    All candidates have prefetch_factor's default, 2 (https://pytorch.org/docs/2.10/data.html).
+    All candidates have the default prefetch_factor, 2 (https://pytorch.org/docs/2.10/data.html).
     """
     from torch.utils.data import DataLoader
 
@@ -89,7 +89,7 @@ _serial = functools.partial(_ours, num_workers=0, prefetch_factor=None, persiste
 
 
 def _nodes(task: Task, dataset: Any, _persistent: bool) -> Repeated:
-    """Open torchdata.nodes with threads, as its guide replaces a DataLoader. Each epoch starts new threads.
+    """Open a torchdata.nodes pipeline with threads, as in its migration guide. Each epoch starts new threads.
 
     https://pytorch.org/data/0.11/migrate_to_nodes_from_utils.html, "Map-Style Datasets".
     """
@@ -102,12 +102,13 @@ def _nodes(task: Task, dataset: Any, _persistent: bool) -> Repeated:
 
 
 def _spdl(task: Task, dataset: Any, _persistent: bool, singly: bool = False) -> Repeated:
-    """Open an spdl.pipeline whose stage builds a whole batch from its indices, in as many threads as workers.
+    """Open an spdl.pipeline with a thread for each worker; its stage builds a whole batch from a list of indices.
 
     - Settings: https://facebookresearch.github.io/spdl/0.8.0/generated/spdl.pipeline.PipelineBuilder.html.
       use_thread_output_queue is documented as the low-latency way to hand batches over.
-    - Batches go in as in spdl's image_dataloading example (https://facebookresearch.github.io/spdl/main/examples.html).
-    - `singly` is the other documented shape, with stages that load single samples, gather and collate
+    - The source yields batches of indices, as in spdl's image_dataloading example
+      (https://facebookresearch.github.io/spdl/main/examples.html).
+    - `singly` chooses the other documented pipeline, with stages that load single samples, gather and collate
       (https://facebookresearch.github.io/spdl/latest/optimization_guide/setup.html).
     """
     from spdl.pipeline import PipelineBuilder
@@ -134,11 +135,11 @@ def _spdl(task: Task, dataset: Any, _persistent: bool, singly: bool = False) -> 
 
 
 class BareLoop:
-    """The loop without a loader: threads that call `dataset[i]` for i = 0, 1, 2, ... Used by one thread, its consumer.
+    """The loop without a loader: threads that call `dataset[i]` for i = 0, 1, 2, ... Used by the consumer's thread.
 
-    No loader can be faster and do as much. No batch is built and nothing is handed over: the consumer only learns that
-    the samples of a batch are done. What a loader adds (collation, memory, queues, order) is its cost. The very first
-    batch's samples are kept whole; of others only the checked rows (ftbench.measure.checksums).
+    It is an upper bound for loaders: it builds no batch, and the consumer only learns that a batch's samples are
+    loaded. The difference to a loader is the cost of collation, memory, queues and order. The samples of the very first
+    batch are kept whole. Of all others only the checked rows are kept (ftbench.measure.checksums).
     """
 
     def __init__(self, dataset: Any, workers: int, batch_size: int):
@@ -147,7 +148,7 @@ class BareLoop:
         self._whole = batch_size
 
     def epoch(self, samples: int) -> Iterator[list]:
-        """Yield each batch in order, once its samples are loaded: a list of the very first samples, Rows of others."""
+        """Yield each batch in order, once its samples are loaded: first a list of samples, then Rows for each batch."""
         dataset, length, batch_size = self._dataset, len(self._dataset), self._batch_size
         whole, self._whole = self._whole, 0
         # The lock guards the state that threads change: the numbers to come, and the samples that each batch lacks.
@@ -157,7 +158,7 @@ class BareLoop:
         done = [threading.Event() for _ in kept]
 
         def cancel() -> None:
-            """Let every thread end after its sample, and wake the consumer."""
+            """Stop every thread after its current sample, and wake the consumer."""
             nonlocal numbers
             with lock:
                 numbers = iter(range(0))
@@ -204,7 +205,7 @@ class BareLoop:
 
 
 def _stacking(task: Task, dataset: Any, persistent: bool, **options: Any) -> Any:
-    """Open this loader with default_collate under another name, so that it collates whole batches."""
+    """Open this loader with a wrapped default_collate, which it does not recognise and so calls for whole batches."""
     from torch.utils.data import default_collate
 
     return _threads(task, dataset, persistent, collate_fn=lambda samples: default_collate(samples), **options)
@@ -228,9 +229,9 @@ OPEN: dict[str, Callable[..., Any]] = {
 
 
 def open_loader(task: Task, dataset: Any, persistent: bool, **options: Any) -> contextlib.closing:
-    """Return a context manager of the task's loader, whose `epoch(samples)` is an iterator over batches.
+    """Open the task's loader, as a context manager. Its `epoch(samples)` returns an iterator over batches.
 
-    Persistent workers stay between epochs, where the loader can do that. Raises TypeError if the variant does not take
-    the `options`, further arguments of torch's DataLoader.
+    With `persistent`, workers stay between epochs if the loader supports that. `options` are further arguments of
+    torch's DataLoader. Raises TypeError if the variant does not take them.
     """
     return contextlib.closing(OPEN[task.variant](task, dataset, persistent, **options))

@@ -1,1 +1,1 @@
-"""The plan of a run: scenarios, candidates, comparisons, metrics and amounts of work. Nothing here runs them."""
+"""The plan of a run: scenarios, candidates, comparisons, metrics and amounts of work. Nothing is measured here."""

@@ -1,7 +1,7 @@
-"""The candidates of a run: in which configuration, with which loader and how many workers, under which case.
+"""The candidates of a run: combinations of configuration, variant, number of workers and case.
 
-Names and needs only. ftbench.measure.loaders has the loaders themselves and imports their libraries; this module is
-imported before anything is built or installed.
+This module has only the names of variants and the packages that they need, since it is imported before anything is
+built or installed. ftbench.measure.loaders has the loaders themselves and imports their libraries.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ CONFIGS = tuple(CONFIGURATIONS)
 
 @dataclass(frozen=True)
 class Variant:
-    """One way to load a dataset with workers."""
+    """One way to load a dataset with workers, such as this loader's threads or torch's processes."""
 
     name: str
     title: str
     """The workers, in the plural, for a sentence: "loader threads"."""
     packages: tuple[str, ...] = ()
-    """Distributions that it needs in addition to those of every trial, by normalised name."""
+    """Distributions that only this variant needs, by normalised name."""
     processes: bool = False
     """True if the workers are processes, which hand batches over in shared memory (/dev/shm)."""
     queued_per_worker: int = 0
-    """Batches per worker that it may hold beyond the prefetch factor."""
+    """Batches per worker that the loader may hold beyond the prefetch factor."""
 
 
 VARIANTS = {
@@ -57,7 +57,7 @@ VARIANTS = {
 
 @dataclass(frozen=True)
 class Candidate:
-    """One thing that is measured: a configuration, a variant of loading, a number of workers and a case."""
+    """Combination that is measured: a configuration, a variant of loading, a number of workers and a case."""
 
     # ftbench.document.model makes the JSON schema of these fields, and of Target's and Pair's.
     config: Annotated[
@@ -121,7 +121,7 @@ def plural(variant: str) -> str:
 
 
 def worker_counts(cpus: int) -> list[int]:
-    """Return 1, 2, 4, ... up to the number of CPUs, that number included."""
+    """Return the powers of two up to the number of CPUs, and that number: 1, 2, 4, 6 for 6 CPUs."""
     counts = [1 << n for n in range(cpus.bit_length()) if 1 << n <= cpus]
     return counts if counts[-1] == cpus else [*counts, cpus]
 
@@ -129,9 +129,9 @@ def worker_counts(cpus: int) -> list[int]:
 def reduce(
     ranked: Sequence[tuple[int, Candidate]], most: float, cost: Callable[[Candidate], float] = lambda candidate: 1
 ) -> tuple[list[Candidate], list[Candidate]]:
-    """Return (kept, dropped): drop whole ranks, highest first, until the rest costs at most `most`.
+    """Drop candidates, whole ranks at a time and the highest rank first, until the rest costs at most `most`.
 
-    Without `cost`, every candidate costs 1. Rank 0 always stays.
+    Return (kept, dropped). Without `cost`, every candidate costs 1. Rank 0 is never dropped.
     """
     limit = max(rank for rank, _ in ranked)
     while limit > 0 and sum(cost(c) for rank, c in ranked if rank <= limit) > most:

@@ -9,20 +9,20 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Amount:
-    """Amount of work in one measurement, and the time of a run."""
+    """Amount of work in one measurement, and the scenario's share of a run's time."""
 
     batch_size: int
     batches_per_worker: int
     """Batches that each worker builds in the measured stretch, whatever the number of workers."""
     turns: int = 1
-    """How many times a trial measures them, in turn with the other trials of the round (ftbench.measure.epochs)."""
+    """How many times a trial measures these batches, in turn with the round's other trials (ftbench.measure.epochs)."""
     seconds: float = 0
-    """The scenario's share of a run's time, and the time of a run of it alone; unused in a case."""
+    """The scenario's share of a run's time (s), which is also the time of a run of it alone; unused in a case."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """One condition that a scenario is measured under: a sample size, a delay, a kind of decoding."""
+    """One condition of a scenario: a sample size, a delay, a kind of decoding."""
 
     name: str
     """Part of keys: "4-MiB", of letters, digits, dots and dashes.
@@ -38,7 +38,7 @@ class Case:
     # Where the case differs from the scenario; None for what is the same.
     sample_bytes: int | None = None
     dataset_bytes: int = 0
-    """Size of a dataset that is large in memory: each worker process may come to hold a copy."""
+    """Size of a dataset that is large in memory: each worker process may hold a copy."""
     source: str | None = None
     full: Amount | None = None
     quick: Amount | None = None

@@ -1,7 +1,7 @@
-"""The candidates and comparisons of a scenario: a list of comparisons, and the order in which they are dropped.
+"""The plan of a scenario: its comparisons, and the order in which candidates are dropped if time is short.
 
-A comparison is made under every case of the scenario with the run's highest number of workers, and with fewer workers
-where `every_count` is set. If there is too little time, candidates are dropped in the order of the plan.
+A comparison is made in every case of the scenario with the run's highest number of workers. If `every_count` is set, it
+is also made with fewer workers.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ WITHOUT_CASES = (Case("", ""),)
 
 @dataclass(frozen=True)
 class Side:
-    """One side of a comparison: a candidate whose number of workers and case the plan fills in, unless set here."""
+    """One side of a comparison: a candidate. The plan fills in the number of workers and the case if they are None."""
 
     config: str
     variant: str
@@ -34,24 +34,24 @@ class Side:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two sides whose ratio is of interest; without a denominator, a candidate that is only shown."""
+    """Two sides whose ratio is reported; without a denominator, a candidate that is measured but not compared."""
 
     numerator: Side
     denominator: Side | None = None
     target: Target | None = None
-    """Goal for the ratio. If any comparison has one, a quick run makes only those that do."""
+    """Goal for the ratio. If any comparison has a target, a quick run makes only the comparisons with targets."""
     why: str = ""
-    """What it is about, in a few words."""
+    """The subject of the comparison, in a few words."""
     kind: str = "chosen"
     """See Pair.kind."""
     importance: int | None = None
-    """Drop order: lower is dropped later. Default: by position, the first last, then those with a target."""
+    """Drop order: lower is dropped later. Default: the first comparison last, then targets, then by position."""
     every_count: bool = False
-    """True if it is made with every number of workers, not only the highest."""
+    """True if the comparison is made with every number of workers, not only the highest."""
     quick: str = "most"
     """Numbers of workers in a quick run: "most", "ends" (the most and the fewest), or "" for no comparison."""
     measures: bool = True
-    """False if its candidates are compared only where they are measured for others."""
+    """False if the comparison is only made where other comparisons have its candidates measured."""
     first_only: bool = False
     """True if only the scenario's first metric is compared."""
 
@@ -75,14 +75,14 @@ class ComparisonPlan:
     comparisons: tuple[Comparison, ...] | Callable[[tuple[str, ...]], tuple[Comparison, ...]]
     """The most important first; or a function that returns them for the run's configurations."""
     cases: tuple[Case, ...] = WITHOUT_CASES
-    """Conditions that the scenario is measured under, the most important first; a nameless one if there are none."""
+    """Conditions of the scenario, the most important first; a single one without a name if there are none."""
     quick_cases: tuple[str, ...] = ()
     """Names of the cases of a quick run; () for all."""
     order: tuple[str, str, str] = (IMPORTANCE, COUNT, CASE)
     """What decides first which candidates are dropped: the comparison, the number of workers or the case."""
 
     def of(self, configs: Iterable[str]) -> tuple[Comparison, ...]:
-        """Return the comparisons that these configurations allow. If there are none, return their sides to be shown."""
+        """Return the comparisons with both sides in these configurations; if there are none, each side alone."""
         configs = tuple(config for config in CONFIGS if config in set(configs))
         listed = self.comparisons(configs) if callable(self.comparisons) else self.comparisons
         possible = tuple(c for c in listed if {side.config for side in c.sides} <= set(configs))
@@ -92,7 +92,7 @@ class ComparisonPlan:
         return tuple(Comparison(side) for side in alone)
 
     def ranked(self, configs: Iterable[str], workers: Iterable[int], quick: bool) -> list[tuple[int, Candidate]]:
-        """Return (rank, candidate) for each candidate: the lower the rank, the later it is dropped. Rank 0 stays."""
+        """Return (rank, candidate) for each candidate. The highest rank is dropped first, rank 0 never."""
         possible = tuple(c for c in self.of(configs) if c.measures)
         if quick:
             short = [c for c in possible if c.target] or [c for c in possible if c.quick]
@@ -118,7 +118,7 @@ class ComparisonPlan:
         return sorted(((ranks.index(key), candidate) for candidate, key in found.items()), key=lambda each: each[0])
 
     def pairs(self, candidates: Iterable[Candidate]) -> list[Pair]:
-        """Return every pair among the candidates: by comparison, then by falling number of workers, then by case."""
+        """Return the pairs among the candidates, ordered by comparison, number of workers (highest first) and case."""
         there = {c.key: c for c in candidates}
         counts = sorted({c.workers for c in there.values()}, reverse=True)
         comparisons = [c for c in self.of({c.config: None for c in there.values()}) if c.denominator]
@@ -160,7 +160,7 @@ USUAL = (HEADLINE, EFFECT_OF_THE_GIL, *METHODS)
 
 
 def with_every_count(comparisons: Iterable[Comparison]) -> tuple[Comparison, ...]:
-    """Return the comparisons with every number of workers; in a quick run, with the most and the fewest."""
+    """Return copies of the comparisons for every number of workers; in a quick run, for the most and the fewest."""
     return tuple(replace(c, every_count=True, quick="ends" if c.quick else "") for c in comparisons)
 
 
@@ -172,8 +172,8 @@ def grid(
 ) -> ComparisonPlan:
     """Return a plan of threads and processes in every configuration, with every number of workers, in every case.
 
-    The headline and the effect of the GIL are dropped last. Further comparisons are reported before (`first`) and after
-    these (`more`). `quick` is Comparison.quick of all but the headline.
+    The headline and the effect of the GIL are dropped last. `first` and `more` are further comparisons, reported before
+    and after the grid's own. `quick` is Comparison.quick of all but the headline.
     """
 
     def comparison(kind: str, a: Side, b: Side, importance: int, why: str = "") -> Comparison:

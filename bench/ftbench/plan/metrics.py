@@ -28,11 +28,11 @@ class Metric:
 
     @property
     def noun(self) -> str:
-        """Title inside a sentence."""
+        """The title with a small first letter, for use inside a sentence."""
         return self.title if self.title[:2].isupper() else self.title[0].lower() + self.title[1:]
 
     def write(self, value: float) -> str:
-        """Return a value in figures, without its unit; a small one with three significant digits."""
+        """Format a value, without its unit. A small value has three significant digits."""
         text = format(value, self.figure)
         digits = DIGITS - 1 - math.floor(math.log10(abs(value))) if value else 0
         return text if digits <= len(text.partition(".")[2]) else f"{value:.{min(digits, MOST_DECIMALS)}f}"

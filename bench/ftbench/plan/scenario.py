@@ -1,7 +1,7 @@
 """The description of a scenario: a kind of data loading work, its amount, and the candidates.
 
-Needs only the standard library (Python 3.9): the controller has no torch, and `./twins bench` checks its arguments
-before anything is built.
+This module needs only the standard library (Python 3.9): the controller has no torch, and `./twins bench` checks its
+arguments before anything is built.
 """
 
 from __future__ import annotations
@@ -50,18 +50,18 @@ class Scenario:
     - optionally "note", instead of the scenario's.
     """
     metrics: tuple[str, ...]
-    """Names of its metrics (ftbench.plan.metrics); the first is what the scenario is about."""
+    """Names of the scenario's metrics (ftbench.plan.metrics), the main one first."""
     plan: ComparisonPlan
     full: Amount
     quick: Amount
     group: str = ""
-    """Group that it belongs to, "" for none."""
+    """Group that the scenario belongs to, "" for none."""
     source: str = "nothing"
-    """Name of what the dataset reads, in ftbench.data.sources."""
+    """Name of the files that the dataset reads: "nothing", or a key of ftbench.data.sources.GENERATED."""
     question: str = ""
-    """Question that it answers, for the list of scenarios and the head of a report."""
+    """Question that the scenario answers, for the list of scenarios and the head of a report."""
     case_axis: str = ""
-    """In what the cases differ: "sample size"."""
+    """The difference between the cases: "sample size"."""
     case_unit: str = ""
     """Unit of the cases' values: "bytes"."""
     unavailable: Callable[[], str | None] = lambda: None
@@ -77,15 +77,15 @@ class Scenario:
     patience: float = PATIENCE
     """Seconds to the next turn after which a trial counts as hung."""
     batched: bool = True
-    """True if it loads batches, so that --batch-size applies."""
+    """True if the scenario loads batches, so that --batch-size applies."""
 
     @property
     def takes_data(self) -> bool:
-        """True if the scenario reads images, which --data can replace by the user's."""
+        """True if the scenario reads images, which --data can replace with the user's."""
         return "images" in (self.source, *(case.source for case in self.plan.cases))
 
     def amount(self, quick: bool, case: Case | None = None) -> Amount:
-        """Return the amount of a full or a quick run."""
+        """Return the amount of work in a full or quick run, in a case if one is given."""
         of_case = case and (case.quick or case.full if quick else case.full)
         return of_case or (self.quick if quick else self.full)
 
@@ -98,14 +98,14 @@ class Scenario:
 
 
 Turns = Generator[None, None, dict]
-"""A measurement in turns. It yields before each turn, so that other trials have theirs; its return value is the result.
+"""A measurement in turns. It yields before each turn, so that other trials have their turns. It returns the result.
 
-Only one trial of a machine runs at a time.
+On a machine, only one trial at a time has its turn.
 """
 
 
 class TrialError(Exception):
-    """Raised in a trial's process if it cannot measure what was asked for."""
+    """Raised in a trial's process if the requested measurement is impossible; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -127,18 +127,18 @@ class Task:
     """Parameters of the case."""
     turns: int = 1
     config: str = ""
-    """Configuration that it runs in."""
+    """Configuration that the trial runs in."""
 
     def dataset(self) -> Any:
         return self.scenario.dataset(self)
 
     def request(self) -> dict:
-        """Return the task as JSON for a trial's process, which looks the scenario up by its name."""
+        """Return the task as a JSON object for a trial's process. It names the scenario, for `find` in the process."""
         patience = self.scenario.patience
         return {**vars(self), "scenario": self.scenario.name, "parameters": dict(self.parameters), "patience": patience}
 
     @classmethod
     def of(cls, scenario: Scenario, request: Mapping[str, Any]) -> Task:
-        """Return the task of a request for this scenario."""
+        """Return the task that a request describes (see `request`)."""
         names = [each.name for each in fields(cls) if each.name != "scenario"]
         return cls(scenario, **{name: request[name] for name in names})

@@ -1,4 +1,4 @@
-"""The batch size that fits into memory, and for worker processes into /dev/shm.
+"""The choice of a batch size that fits into memory and, for worker processes, into /dev/shm.
 
 When /dev/shm is full, writing to it raises no error but kills the process with a bus error (mmap(2), SIGBUS); Docker
 gives a container 64 MB. So the batch size is chosen before anything is measured, the same for all candidates.
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 MIB = 1024 * 1024
-# The consumer, which is an interpreter with torch, and what each worker process adds.
+# Memory of the consumer (an interpreter with torch), and of each worker process in addition.
 CONSUMER_BYTES = 500 * MIB
 WORKER_BYTES = 150 * MIB
 # The rest is left to other processes.
@@ -23,7 +23,7 @@ class DoesNotFit(Exception):
 
 @dataclass(frozen=True)
 class Demand:
-    """Bytes that a candidate needs at its peak, or that the machine has."""
+    """Bytes of memory and of /dev/shm: a candidate's peak, or the bytes that a machine has."""
 
     memory: int
     shm: int
@@ -36,9 +36,9 @@ class Demand:
 
 
 def batches_under_way(prefetch_factor: int, workers: int) -> int:
-    """Return how many batches exist at once: prefetched, held by the consumer, and the one that comes next.
+    """Return the number of batches in memory at once: prefetched ones, the consumer's, and the next.
 
-    The consumer lets go of a batch only when it has the next one. ftloader.iterators.prefetch says the same.
+    The consumer releases a batch only when it has the next one (see ftloader.iterators.prefetch).
     """
     return prefetch_factor * workers + 2
 
@@ -46,10 +46,10 @@ def batches_under_way(prefetch_factor: int, workers: int) -> int:
 def demand(
     batch_bytes: int, workers: int, prefetch_factor: int, queued_per_worker: int = 0, dataset_bytes: int = 0
 ) -> Demand:
-    """Return the bytes that `workers` workers need at most for batches of `batch_bytes`.
+    """Return the bytes that a loader needs at its peak, with `workers` workers and batches of `batch_bytes`.
 
-    Each worker also has the samples of a batch that it has not collated yet, and some peers queue more batches. Of a
-    large dataset each worker process has a copy, and the consumer two while it pickles the dataset.
+    Each worker also holds the samples of a batch that it has not collated yet, and some other loaders queue more
+    batches. Each worker process holds a copy of a large dataset; the consumer holds two while it pickles the dataset.
     """
     shared = batch_bytes * batches_under_way(prefetch_factor, workers)
     own = batch_bytes * workers * (1 + queued_per_worker)
@@ -58,12 +58,12 @@ def demand(
 
 
 def room(memory: Mapping[str, Mapping]) -> Demand:
-    """Return the bytes that all trials together may use on the twin that has least; `memory` as for `fit`."""
+    """Return the bytes that all trials together may use, on the twin with the least; see `fit` for `memory`."""
     return Demand(*(int(min(has[name] for has in memory.values()) * USABLE) for name in ("available", "shm_free")))
 
 
 def together[T](candidates: Iterable[T], demand: Callable[[T], Demand], has: Demand | None) -> list[list[T]]:
-    """Return the candidates in order, in groups that fit into memory at the same time; one group if *has* is None."""
+    """Split candidates, in order, into groups whose trials fit into memory together; one group if *has* is None."""
     groups: list[list[T]] = []
     taken = Demand(0, 0)
     for candidate in candidates:
@@ -87,9 +87,9 @@ def fit(
     queued_per_worker: int = 0,
     dataset_bytes: int = 0,
 ) -> tuple[int, list[str]]:
-    """Return (batch size, warnings): `requested`, halved until it fits every twin.
+    """Return (batch size, warnings). The batch size is `requested`, halved until it fits into every twin's memory.
 
-    `memory` is ftrun.environment.memory() by twin. Raises DoesNotFit.
+    `memory` is {twin: ftrun.environment.memory()}. Raises DoesNotFit.
     """
     warnings: list[str] = []
     size = requested

@@ -1,6 +1,6 @@
-"""The waterfall from what people run today to what they could run, one change at a time.
+"""The waterfall: a chain of candidates from torch's DataLoader to threads without the GIL, one change a step.
 
-Each step changes one thing, so its ratio is the effect of that thing alone, and the steps multiply to the total.
+Each step changes one thing, so its ratio is the effect of that change alone, and the steps multiply to the total.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ STEP, TOTAL, SCALING = "step", "total", "scaling"
 TODAY = "torch-process"
 PROCESSES, THREADS = "loader-process", "loader-thread"
 REMOVED = "the GIL removed"
-# A run ends once every step is known as precisely as this, up and down.
+# A run ends once the confidence interval of every step is this narrow: 5% up and down.
 PRECISION = 0.05
 CHANGES = {
     ("gil", "ft-gil"): "the free-threaded build, GIL on",
@@ -27,7 +27,7 @@ CHANGES = {
 
 @dataclass(frozen=True)
 class Cell:
-    """One candidate of the chain, and the change that leads to it from the one before."""
+    """A candidate of the chain, and the change from the candidate before it."""
 
     config: str
     variant: str
@@ -49,9 +49,10 @@ def cells(configs: Iterable[str]) -> tuple[Cell, ...]:
 
 
 class WaterfallPlan(ComparisonPlan):
-    """Plan of the chain with the most workers in every case, and of its ends and threads with fewer workers.
+    """Plan of a waterfall: the whole chain with the most workers in every case, which is never dropped in part.
 
-    A quick run has only the first case, whose chain always stays whole.
+    In the first case, the chain without this loader's processes is also measured with fewer workers. A quick run has
+    only the first case.
     """
 
     def __init__(self, cases: tuple[Case, ...] = WITHOUT_CASES):
@@ -70,7 +71,7 @@ class WaterfallPlan(ComparisonPlan):
         super().__init__(comparisons, cases, quick_cases=(first,), order=(CASE, COUNT, IMPORTANCE))
 
     def pairs(self, candidates: Iterable[Candidate]) -> list[Pair]:
-        """Return the steps and the total of each chain that was measured, then the effect of more workers."""
+        """Return the total and the steps of each measured chain, then N workers against 1 for each candidate."""
         there = {c.key: c for c in candidates}
         counts = sorted({c.workers for c in there.values()}, reverse=True)
         result = []

@@ -11,10 +11,10 @@ PYTHONS = {"gil": "ordinary Python (gil)", "ft": "free-threaded Python (ft)", "f
 
 
 def advice(run: Analysis, fall: Waterfall) -> tuple[str, str]:
-    """Return the advice for a workload, and its line of code; "" where too little was measured.
+    """Return (advice, line of code) for the workload of a waterfall; the code is "" if too little was measured.
 
-    The advice is the fastest candidate that loaded the same samples as the chain's start. The start is kept unless a
-    difference from it is shown.
+    The advice is the fastest candidate that loaded the same samples as the waterfall's start. It is to keep the start
+    if no difference is shown.
     """
     scenario, workload = run.scenario(fall.scenario), fall.workload
     start = scenario.candidate(fall.start.candidate)

@@ -1,7 +1,7 @@
 """The choice of a scenario's charts and their contents; ftbench.report.draw draws them.
 
-A trial can keep lists of values, each under a name ("step", "loss"). They are drawn as a curve if they depend on a
-quantity such as time, otherwise as bars of the medians, with lines from 1% to 99%.
+A trial can keep lists of values, each under a name ("step", "loss"). Values over a quantity such as time are drawn as a
+curve, others as bars of the medians, with lines from 1% to 99%.
 """
 
 from collections.abc import Iterator, Sequence
@@ -47,7 +47,7 @@ DEVIATIONS = "Mean over the rounds; lines: one standard deviation either way."
 
 
 def charts(scenario: AnalysedScenario) -> list[Chart]:
-    """Return all charts of a scenario: its own metric, the ratios, kept values, then its other metrics."""
+    """Return all charts of a scenario: its main metric, the ratios, values that trials kept, other metrics."""
     first, *others = (METRICS[name] for name in scenario.metrics)
     found = [*_measured(scenario, first), *_ratios(scenario, first), *_kept(scenario)]
     for metric in others:
@@ -65,7 +65,7 @@ def _name(*parts: object) -> str:
 
 
 def _measured(scenario: Scenario, metric: Metric, folded: str = "") -> Iterator[Chart]:
-    """Yield the charts of a metric: curves if cases or numbers of workers make an axis, bars if not."""
+    """Yield the charts of a metric: curves over the cases or numbers of workers if possible, otherwise bars."""
     found = tables.candidates(scenario, metric.name)
     counts = {m.candidate.workers for m in found}
     over_cases, table = bool(_places(scenario)), tables.measured(scenario, metric)
@@ -110,13 +110,13 @@ def _bars(scenario: Scenario, metric: Metric, found: Sequence[Measured]) -> Rows
 
 
 def _places(scenario: Scenario) -> dict[str, float]:
-    """Return the places of the cases on their axis, by name; {} unless a curve can join the cases."""
+    """Return {name of a case: its value on the axis}; {} unless each case has a value of its own."""
     found = {case.name: case.value for case in scenario.cases if case.value is not None}
     return found if len(scenario.cases) == len(set(found.values())) > 1 else {}
 
 
 def _curves(scenario: Scenario, metric: Metric, found: Sequence[Measured]) -> Curves:
-    """Return curves over the cases, or over the number of workers if the cases make no axis."""
+    """Return curves over the cases, or over the number of workers if the cases have no axis."""
     places = _places(scenario)
     points: dict[tuple[str, str], list[tuple]] = {}
     for m in found:
@@ -148,7 +148,7 @@ def _curves(scenario: Scenario, metric: Metric, found: Sequence[Measured]) -> Cu
 
 
 def _ratios(scenario: AnalysedScenario, metric: Metric) -> Iterator[Chart]:
-    """Yield the chart of the ratios that a picture has room for."""
+    """Yield a chart of the scenario's principal ratios, with a table of all its ratios; nothing without ratios."""
     every, chosen = scenario.compared(metric.name), scenario.principal
     if not chosen:
         return
@@ -176,11 +176,11 @@ def _ratios(scenario: AnalysedScenario, metric: Metric) -> Iterator[Chart]:
 
 
 Kept = dict[str, list[Distribution]]
-"""Values that trials kept under one name, of each round, by candidate's key in the order of the charts."""
+"""Values that trials kept under one name: {a candidate's key: its values in each round}, in the order of the charts."""
 
 
 def kept(scenario: Scenario) -> dict[tuple[str, bool], Kept]:
-    """Return what trials kept, by (name, True for a curve)."""
+    """Return the values that trials kept, by (name, True for a curve)."""
     found: dict[tuple[str, bool], Kept] = {}
     for c in (m.candidate for m in tables.candidates(scenario, scenario.metrics[0])):
         for trial in scenario.trials_of(c.key):
@@ -196,7 +196,7 @@ def _kept(scenario: AnalysedScenario) -> list[Chart]:
     for (name, curves), of in every:
         many = max(sum(len(each.values) for each in rounds) for rounds in of.values()) >= FEWEST * len(scenario.rounds)
         if not curves and (many or name not in METRICS):
-            # One of what the scenario is about is shown, the others on request.
+            # One chart of the scenario's main quantity is shown, the others on request.
             about = many and next(iter(of.values()))[0].unit == scenario.metric.unit
             first = about and all(chart.folded for chart in found)
             found.append(_pooled(scenario, name, of, "" if first else _title(name)))
@@ -204,7 +204,7 @@ def _kept(scenario: AnalysedScenario) -> list[Chart]:
 
 
 def _curve(rounds: Sequence[Distribution]) -> tuple[Sequence[float], list[float], list[float], list[float]]:
-    """Return the places, and the median, lowest and highest round at each, as far as all rounds have one."""
+    """Return (x, medians, lowest, highest) of the rounds' values along a curve, as far as all rounds have values."""
     at_each = list(zip(*(each.values for each in rounds), strict=False))
     x = rounds[0].over.values[: len(at_each)] if rounds[0].over else []
     return x, [median(of) for of in at_each], [min(of) for of in at_each], [max(of) for of in at_each]
@@ -216,7 +216,7 @@ def _most_workers(candidates: Sequence[Candidate]) -> dict[str, int]:
 
 
 def _courses(scenario: Scenario, name: str, kept: Kept) -> Iterator[Chart]:
-    """Yield curves over the course of a trial, a chart for each case; one curve if all are the same."""
+    """Yield a chart of curves over the course of a trial for each case; one chart if all curves are the same."""
     first, label = next(iter(kept.values()))[0], _title(name)
     unit, over = first.unit, first.over.title if first.over else ""
     candidates = [scenario.candidate(key) for key in kept]
@@ -230,7 +230,7 @@ def _courses(scenario: Scenario, name: str, kept: Kept) -> Iterator[Chart]:
         ),
         frozenset(range(1, 5)),
     )
-    # Of several numbers of workers the most have the picture; the table has all.
+    # The picture shows only the most workers of each case; the table has all.
     most = _most_workers(candidates)
     several = len({c.workers for c in candidates}) > 1
     how = "shaded" if len(curves[0][0]) > MOST_MARKS else "lines"
@@ -257,14 +257,14 @@ def _courses(scenario: Scenario, name: str, kept: Kept) -> Iterator[Chart]:
 
 
 def _pooled(scenario: Scenario, name: str, kept: Kept, folded: str) -> Chart:
-    """Return the chart of all rounds' values together: median and range."""
+    """Return a chart of the values of all rounds together: bars of the medians, with lines from 1% to 99%."""
     unit = next(iter(kept.values()))[0].unit
     candidates = [scenario.candidate(key) for key in kept]
     most = _most_workers(candidates)
     groups: dict[str, list[Row]] = {}
     for c in candidates:
         if c.workers == most[c.case]:
-            # The smallest value that at least such a share of all do not exceed: always one that was measured.
+            # inverted_cdf: each quantile is a measured value, not an interpolated one.
             every = [value for each in kept[c.key] for value in each.values]
             low, middle, high = map(float, numpy.quantile(every, (0.01, 0.5, 0.99), method="inverted_cdf"))
             title, text = run_words.own_title(c), f"{middle:.3g} · {high:.3g}"
@@ -285,7 +285,7 @@ def _pooled(scenario: Scenario, name: str, kept: Kept, folded: str) -> Chart:
 
 
 def overview(run: Analysis) -> Chart | None:
-    """Return the chart of threads without the GIL against processes with it; None for less than two comparisons."""
+    """Return a chart of threads without the GIL against processes with it; None for fewer than two comparisons."""
     found: dict[str, tuple[AnalysedScenario, Comparison]] = {}
     for scenario in run.others:
         for c in scenario.compared():

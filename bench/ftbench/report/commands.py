@@ -19,7 +19,7 @@ DEFAULT_SERIES = "3.13"  # that of docker/python-series
 
 
 def options(given: Options) -> list[str]:
-    """Return the shortest arguments of `bench` that ask for these options."""
+    """Return the arguments of `bench` for these options, without those that are the default."""
     own = given.dataset is not None
     wanted = {
         "--dataset": given.dataset,
@@ -58,9 +58,9 @@ def commands(run: Analysis) -> list[tuple[str, str]]:
 
 
 def _command(results: Results, given: Options, docker: bool) -> str:
-    """Return the command of a run with the options *given*, with or without Docker.
+    """Return the command line of a run with the options *given*, with or without Docker.
 
-    A container sees user-supplied folders as /data and its code folder; without Docker they have their own paths.
+    A container sees user-supplied folders as /code and /data. Without Docker, the command names their own paths.
     """
     folders: dict[str, str] = {}
     data, dataset = given.data, given.dataset
@@ -86,7 +86,7 @@ def _command(results: Results, given: Options, docker: bool) -> str:
 
 
 def _quoted(word: str) -> str:
-    """Quote a word for a shell that replaces a leading ~, which a file .env gives to Compose as it is."""
+    """Quote a word for a shell, except a leading "~/", which the shell has to expand (a path from .env may have it)."""
     return "~/" + shlex.quote(word[2:]) if word.startswith("~/") else shlex.quote(word)
 
 
@@ -97,13 +97,13 @@ def _in_containers(results: Results) -> bool:
 def longer(run: Analysis) -> list[tuple[str, str]]:
     """Return pairs (purpose, command line) of runs that would settle the undecided steps of waterfalls.
 
-    Such a run measures only the scenarios with an undecided step, no less precisely than this one. A run gives its
-    scenarios equal parts of the time, so each gets the time that the slowest needs.
+    Such a run measures only the scenarios with an undecided step, at least as precisely as this run. Its scenarios
+    have equal shares of the time, so each gets the time that the slowest needs.
     """
     given, in_containers = run.results.options, _in_containers(run.results)
     asked: list[tuple[str, dict[str, Any]]] = []
     if few := [s.name for s in run.scenarios if len(s.rounds) < FEWEST_ROUNDS]:
-        asked.append(("A run of enough rounds", {"scenarios": few}))  # there are enough unless their number is given
+        asked.append(("A run of enough rounds", {"scenarios": few}))  # a run without --rounds has enough
     minutes: dict[str, int] = {}
     precision, what = given.precision, "what is open"
     for fall in run.waterfalls:
@@ -113,7 +113,7 @@ def longer(run: Analysis) -> list[tuple[str, str]]:
                 what = "some of what is open"
             if more and c.low and c.high and c.resolution:
                 minutes[fall.scenario] = max(more, minutes.get(fall.scenario, 0))
-                # The width of the interval after them.
+                # The width of the interval after these minutes.
                 narrow = math.log(c.high / c.low) / 2 * abs(math.log(c.ratio)) / math.log(c.resolution)
                 precision = min(precision, narrow)
     if minutes:
@@ -128,7 +128,7 @@ def longer(run: Analysis) -> list[tuple[str, str]]:
 
 
 def stress(results: Results) -> str:
-    """Return the command for the thread-safety suite after the shortest measurement, with Docker if the run had it."""
+    """Return the command of a quick run with the thread-safety suite, in Docker if this run was in Docker."""
     bench = "docker compose run --rm ft-bench" if _in_containers(results) else "./twins bench"
     return f"{_series(results)}{bench} --quick --stress"
 

@@ -1,7 +1,7 @@
 """Changes from one run to another: of machines, versions or commits, from their results.json alone.
 
-Two kinds of figures are compared. A change of a ratio within a run (threads against processes, say) is one of the
-software, or of what the machines are good at. Values of candidates also have the machine and its mood in them.
+Two kinds of figures are compared. A ratio within a run (threads against processes, say) changes with the software, or
+with what the machines are good at. A candidate's value also changes with the machine's speed and its other load.
 
 A change is the ratio of the geometric means of B and A, with Welch's t on the logarithms (B. L. Welch,
 "The generalization of Student's problem", Biometrika 34, 1947), judged as ftbench.stats.comparisons judges ratios.
@@ -25,27 +25,27 @@ from ftrun.escape import one_line
 
 PYTHON = "version", "build", "compiler"
 USUAL_COLLATE = "torch's"
-# From this factor between the turns on, a caution is due: `typical` of 40 turns was up to 3% above that of 5.
+# Numbers of turns that differ by this factor deserve a caution: `typical` of 40 turns was up to 3% above that of 5.
 MANY_TIMES = 2
 
 
 @dataclass(kw_only=True)
 class FigureChange(Ratio):
-    """One figure in both runs: the ratio of B over A."""
+    """The change of one figure from run A to run B: the ratio of B over A."""
 
     scenario: str
     what: str
-    """The candidate's title, or the comparison's."""
+    """Title of the candidate, or of the comparison."""
     metric: str
     is_ratio: bool
     """True for a ratio within a run. Otherwise a candidate's value in the metric's unit."""
     a: float
-    """The geometric mean of a ratio's rounds, or of a candidate's processes."""
+    """In run A, the geometric mean of a ratio's rounds, or of a candidate's processes."""
     b: float
 
     @property
     def better(self) -> bool:
-        """True if the value in B is the better one."""
+        """True if the figure is better in B than in A."""
         return (self.ratio > 1) == (METRICS[self.metric].best == "higher")
 
 
@@ -68,7 +68,7 @@ class RunComparison:
         return [c for c in self.changes if c.shown]
 
     def figures(self, scenario: str, is_ratio: bool) -> list[FigureChange]:
-        """Return a scenario's ratios or values: what changed, the largest change first, then the others."""
+        """Return the changes of a scenario's ratios or values: the largest first, then those within the noise."""
         found = (c for c in self.changes if (c.scenario, c.is_ratio) == (scenario, is_ratio))
         return sorted(found, key=lambda c: -abs(math.log(c.ratio)) if c.shown else 0)
 
@@ -93,7 +93,7 @@ def compare(a: Results, b: Results) -> RunComparison:
 def _in_both(
     result: RunComparison, where: str, done: str, both: Sequence[Mapping[str, object]], titles: Mapping[str, str] = {}
 ) -> list[str]:
-    """Return the keys that both runs have; note those of one run alone, after the words of `where`."""
+    """Return the keys that both runs have; add those of one run alone to `left_out`, with `where` before them."""
     a, b = both
     for run, alone in (("A", [key for key in a if key not in b]), ("B", [key for key in b if key not in a])):
         if alone:
@@ -103,7 +103,7 @@ def _in_both(
 
 
 def _stress(result: RunComparison, a: Stress | None, b: Stress | None) -> None:
-    """Note the thread-safety suite's outcomes that differ between the runs."""
+    """Add the outcomes of the thread-safety suite that differ between the runs to the result."""
     if a is None or b is None:
         if a or b:
             result.left_out.append(("thread-safety suite", f"run in {'A' if a else 'B'} alone"))
@@ -154,7 +154,7 @@ def _scenario(result: RunComparison, a: Scenario, b: Scenario, cases: set[str]) 
 
 
 def _comparable_cases(result: RunComparison, *both: tuple[Results, Scenario]) -> set[str]:
-    """Return the names of the cases whose work is the same in both; note why the others are left out."""
+    """Return the names of the cases with the same work in both runs; add the others to `left_out`, with reasons."""
     scenario = both[0][1].name
     cases: list[dict[str, Load]] = [{case.name: case for case in s.cases} or {"": s} for _, s in both]
     same = set()
@@ -174,9 +174,9 @@ def _comparable_cases(result: RunComparison, *both: tuple[Results, Scenario]) ->
 
 
 def _work(run: Results, scenario: Scenario, case: Load) -> dict[str, Any]:
-    """Return what must be the same in both runs to compare values.
+    """Return the properties of a case's work, by title. They must be equal in both runs to compare values.
 
-    Turns may differ: they are planned from measured costs, and each is measured by itself.
+    The number of turns may differ: it is planned from measured costs, and each turn is measured by itself.
     """
     data = case.dataset
     found = {
@@ -190,7 +190,7 @@ def _work(run: Results, scenario: Scenario, case: Load) -> dict[str, Any]:
         "files": data.files,
         "mean size of a file": data.mean_bytes,
     }
-    if scenario.name == OWN:  # whose files may have moved, and whose turns are as long as a measured time asks for
+    if scenario.name == OWN:  # the dataset's file may have moved, and its turns are chosen from a measured time
         del found["batches a worker"]
         found["collate_fn"] = run.options.collate_fn or USUAL_COLLATE
         found["dataset"] = scenario.description.rpartition("/")[2]
@@ -198,18 +198,18 @@ def _work(run: Results, scenario: Scenario, case: Load) -> dict[str, Any]:
 
 
 def welch(a: Sequence[float], b: Sequence[float]) -> Ratio:
-    """Return exp(mean of b - mean of a), for logarithms of independent rounds.
+    """Return the ratio exp(mean of b - mean of a), for logarithms of independent rounds.
 
-    Without FEWEST_ROUNDS in both, the ratio alone is given.
+    The interval and the p-value are None if either run has fewer than FEWEST_ROUNDS rounds.
     """
     ratio, n = math.exp(fmean(b) - fmean(a)), min(len(a), len(b))
     low = high = p = None
-    if n >= FEWEST_ROUNDS and len({*a}) == len({*b}) == 1:  # certain whatever they say
+    if n >= FEWEST_ROUNDS and len({*a}) == len({*b}) == 1:  # nothing varies, so the ratio is certain
         low, high, p = ratio, ratio, float(ratio == 1)
     elif n >= FEWEST_ROUNDS:
         from scipy.stats import ttest_ind
 
-        with warnings.catch_warnings():  # that one of them does not vary at all
+        with warnings.catch_warnings():  # ttest_ind warns if a or b does not vary at all
             warnings.simplefilter("ignore", RuntimeWarning)
             found = ttest_ind(b, a, equal_var=False)
         low, high = (math.exp(end) for end in found.confidence_interval(CONFIDENCE))
@@ -218,7 +218,7 @@ def welch(a: Sequence[float], b: Sequence[float]) -> Ratio:
 
 
 def _described(results: Results, compared: Set[str]) -> dict[str, str]:
-    """Return a run's environment and options in words; interpreters and packages of the *compared* twins alone."""
+    """Return a run's environment and options in words, by title; of interpreters, only those of *compared* twins."""
     environment, options = results.environment, results.options
     first = next(iter(environment.twins.values()))
     system = first.os
@@ -261,13 +261,13 @@ def _cautions(name: str, results: Results) -> Iterator[str]:
 
 
 def text(comparison: RunComparison, a: tuple[str, Results], b: tuple[str, Results]) -> str:
-    """Word the whole comparison; `a` and `b` are (path, results)."""
+    """Return the text of the whole comparison; `a` and `b` are (path, results)."""
     words = {"describe": describe, "unchanged": unchanged, "conclusion": conclusion}
     return render("comparison.txt.jinja", one_line, [run_words], comparison=comparison, a=a, b=b, **words)
 
 
 def unchanged(changes: list[FigureChange]) -> str:
-    """Word figures of one metric that were not shown to change."""
+    """Return a line on the figures of one metric that were not shown to change."""
     few = any(c.low is None for c in changes)
     far = max(max(c.ratio, 1 / c.ratio) for c in changes)
     return (
@@ -278,7 +278,7 @@ def unchanged(changes: list[FigureChange]) -> str:
 
 
 def describe(change: FigureChange) -> str:
-    """Word a change: "ft loader threads x2: 14% faster (8% to 20%): 1512 samples/s in A, 1720 in B"."""
+    """Return a change in words: "ft loader threads x2: 14% faster (8% to 20%): 1512 samples/s in A, 1720 in B"."""
     metric = METRICS[change.metric]
     said = verdict_words.outcome(metric, change)
     if change.is_ratio:
@@ -288,7 +288,7 @@ def describe(change: FigureChange) -> str:
 
 
 def conclusion(comparison: RunComparison) -> str:
-    """Word the comparison's conclusion in a sentence."""
+    """Return a sentence with the conclusion of the comparison."""
     if not comparison.changes:
         return "Nothing could be compared."
     changed = comparison.beyond_noise

@@ -22,7 +22,7 @@ CURVE_HEIGHT = 220
 MOST_MARKS = 12
 # How far an axis of ratios reaches beyond the smallest and the largest, as a factor.
 WIDEST = 10
-# No axis reaches further: matplotlib computes with what is beyond.
+# No axis reaches further: matplotlib computes with values beyond the end, which must not overflow.
 MOST = 1e300
 IDEAL = {"color": TEXT, "linewidth": 1.5, "linestyle": ":"}
 TARGET_MARK = {"linestyle": "", "marker": "|", "markersize": 16, "markeredgewidth": 3, "color": style.TARGET}
@@ -30,7 +30,7 @@ TARGET_MARK = {"linestyle": "", "marker": "|", "markersize": 16, "markeredgewidt
 
 @dataclass(frozen=True)
 class Row:
-    """A value with its range, in a picture of rows."""
+    """One row of a picture: a value with its range, drawn as a bar or a mark."""
 
     label: str
     """Written above the value."""
@@ -43,11 +43,11 @@ class Row:
     detail: str = ""
     """Written below the label."""
     text: str = ""
-    """Written behind the value."""
+    """Written to the right of the value."""
     begin: float = 0.0
-    """Start of its bar."""
+    """Start of the bar."""
     dots: tuple[float, ...] = ()
-    """Single values, of one process each."""
+    """The value in each process."""
     shown: bool = True
     """True if a ratio shows a difference."""
     target: float | None = None
@@ -55,21 +55,21 @@ class Row:
 
     @property
     def room(self) -> float:
-        """The part of the plot's width that the text behind the value leaves."""
+        """Fraction of the plot's width that the text to the right of the value leaves."""
         return 1 - min(0.6, (10 + LETTER * len(self.text)) / PLOT)
 
     @property
     def ends(self) -> list[float]:
-        """All values that are drawn, except the target."""
+        """All values that the row draws, except the target."""
         return [end for end in (self.value, self.begin, self.low, self.high, *self.dots) if end is not None]
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows in groups, one below the other, each group with its name above.
+    """Picture of rows, one below the other, in groups with a title above each.
 
-    Bars have ranges, dots, and a dotted line at `ideal`. Ratios are marks on a logarithmic axis, filled where a
-    difference is shown.
+    A row is a bar with its range and dots, and there is a dotted line at `ideal`. With `ratios`, a row is a mark on a
+    logarithmic axis, filled if a difference is shown.
     """
 
     groups: Sequence[tuple[str, Sequence[Row]]]
@@ -88,7 +88,7 @@ class Rows:
         return self._places()[2] + style.BELOW
 
     def _places(self) -> tuple[list[tuple[float, str, dict]], list[tuple[float, float, Row]], float]:
-        """Return texts (place, text, look), rows (start, middle, row), and the height of all rows."""
+        """Return (texts, rows, height), in pixels from the top: texts (top, text, look) and rows (top, middle, Row)."""
         texts, rows, at = [], [], 0.0
         for title, group in self.groups:
             at += GAP if at else 0
@@ -175,7 +175,7 @@ def _whisker(axes: Axes, y: float, row: Row, colour: str) -> None:
 
 @dataclass(frozen=True)
 class Line:
-    """One curve with its range."""
+    """One curve, with the range of each point."""
 
     config: str
     variant: str
@@ -188,7 +188,7 @@ class Line:
 
     @property
     def look(self) -> dict:
-        """Colour, dashes and mark."""
+        """The arguments of matplotlib for the curve's colour, dashes and mark."""
         how = LOOKS[self.variant]
         return {"color": COLOURS.get(self.config, SHOWN), "linewidth": 2, "linestyle": how.dash, "marker": how.mark}
 
@@ -208,14 +208,14 @@ class Line:
 
 @dataclass(frozen=True)
 class Curves:
-    """Curves over cases, workers or the course of a trial; the (x, y) of `ideal` are a dotted line."""
+    """Picture of curves over cases, workers or the course of a trial, with a dotted line through `ideal` (x, y)."""
 
     lines: Sequence[Line]
     over: str
     """Title of the horizontal axis."""
     unit: str
     marks: Mapping[float, str] = field(default_factory=dict)
-    """Texts by their places on the horizontal axis; without any it is marked at round figures."""
+    """Labels by their value on the horizontal axis; if empty, the axis has marks at round figures."""
     logarithmic_x: bool = False
     logarithmic: bool = False
     ideal: Sequence[tuple[float, float]] = ()
@@ -273,11 +273,11 @@ class Chart:
     """One chart of the page with its table."""
 
     name: str
-    """Its id, and the name of its download."""
+    """Id of the chart, and name of its download."""
     title: str
     caption: str
     """Help for reading the picture."""
     picture: Rows | Curves
     table: Table
     folded: str = ""
-    """Its subject, if it is only shown on request; otherwise empty."""
+    """Subject of a chart that is only shown on request; otherwise empty."""

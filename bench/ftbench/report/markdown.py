@@ -1,4 +1,4 @@
-"""The run in Markdown, for an issue or a chat."""
+"""The summary of a run in Markdown, for an issue or a chat."""
 
 from ftbench.report import advice, commands, run_words, safety, tables, verdict_words, waterfalls
 from ftbench.report.render import render
@@ -9,7 +9,7 @@ MODULES = advice, run_words, safety, tables, verdict_words, waterfalls
 
 
 def summary(run: Analysis) -> str:
-    """Return the run in Markdown: sentences, waterfalls, comparisons, the machine and the commands."""
+    """Return a run's summary in Markdown: conclusions, waterfalls, comparisons, the machine and the commands."""
     repeat = "\n".join(f"# {what}\n{line}" for what, line in commands.commands(run))
     more = {"results": run.results, "fenced": escape.fenced, "repeat": repeat}
     return render("summary.md.jinja", escape.markdown, MODULES, run=run, **more).rstrip() + "\n"

@@ -1,8 +1,8 @@
-"""The files of a run in addition to results.json: pictures, and the page, which needs nothing else.
+"""The files of a run's report: pictures, and an HTML page that needs no other file.
 
-The page has no script, and its content security policy allows none, nor any address. Strings of results.json are
-escaped by the template, or are texts in charts that matplotlib escapes, or base64. Each chart is an SVG, in the page
-and to be saved, so narrow that a phone shows all of it. A scenario's charts are a PNG.
+The page has no script, and its content security policy allows no script and no address. Strings of results.json are
+escaped by the template or, in charts, by matplotlib, or they are in base64. Each chart is an SVG in the page, narrow
+enough for a phone, and an SVG to be saved. The charts of a scenario are also a PNG.
 """
 
 import base64
@@ -34,14 +34,14 @@ STYLE = {
     # A dollar sign in a text is that, not the beginning of a formula.
     "text.parse_math": False,
 }
-# As matplotlib writes it with every text.
+# The font, as matplotlib writes it with every text.
 FONT = "font-size: 13px; font-family: 'DejaVu Sans', sans-serif; "
-# Of texts above charts: their gid.
+# The gid of texts above charts.
 ABOVE = "above"
 
 
 def files(run: Analysis) -> Iterator[tuple[str, bytes]]:
-    """Yield (name, content) of the pictures of waterfalls and scenarios, of report.html and summary.md."""
+    """Yield (file name, content) for the pictures of waterfalls and scenarios, report.html and summary.md."""
     alarm = run.results.status != "complete"
     if run.waterfalls:
         falls = [waterfalls.chart(run, fall) for fall in run.waterfalls]
@@ -58,7 +58,7 @@ def files(run: Analysis) -> Iterator[tuple[str, bytes]]:
 
 
 def page(run: Analysis) -> bytes:
-    """Return the complete HTML page, UTF-8."""
+    """Return the complete HTML page, in UTF-8."""
     written = json.dumps(as_json(run.results), separators=(",", ":"), allow_nan=False)
     text = render(
         "report.html.jinja",
@@ -77,7 +77,7 @@ def page(run: Analysis) -> bytes:
 
 
 def heading(run: Analysis, scenario: AnalysedScenario | None = None) -> list[str]:
-    """Return the lines above pictures that are shown without the page."""
+    """Return the heading of pictures that are shown without the page: subject, note, state and machine."""
     about = f"{scenario.name}: {scenario.description}" if scenario else "What removing the GIL does to data loading"
     built = sorted({twin.interpreter.build for twin in run.results.environment.twins.values()})
     machine = run_words.machine(run.results).split(", Linux")[0]
@@ -121,7 +121,7 @@ def _figure(shown: Sequence[Chart], head: Sequence[str], alarm: bool) -> Figure:
 
 
 def _saved(shown: Sequence[Chart], kind: str, head: Sequence[str], alarm: bool = False) -> bytes:
-    """Return charts with their titles in one picture ("png" or "svg"); `alarm` colours the heading."""
+    """Return one picture, "png" or "svg", of charts with their titles; `alarm` colours the heading red."""
     buffer = io.BytesIO()
     with matplotlib.style.context(["default", STYLE]):  # whatever the user's matplotlibrc says
         resolution = {"svg": 72, "png": 144}[kind]
@@ -130,7 +130,7 @@ def _saved(shown: Sequence[Chart], kind: str, head: Sequence[str], alarm: bool =
 
 
 def svg(chart: Chart, head: Sequence[str]) -> tuple[str, str]:
-    """Return two SVGs of a chart: one in the page's colours, and one with heading and title, for a file of its own."""
+    """Return two SVGs of a chart: one for the page, in its colours, and one for a file, with heading and title."""
     content = _saved([chart], "svg", head)
     return _refined(content, chart, inline=True), _refined(content, chart, inline=False)
 
@@ -165,7 +165,7 @@ def _refined(content: bytes, chart: Chart, inline: bool) -> str:
                 for old, new in changes:
                     value = value.replace(old, new)
                 element.set(key, re.sub(r"\d+\.\d\d+", lambda found: f"{float(found[0]):.2f}", value))
-    # In the page, the title stands above it.
+    # In the page, the title stands above the picture.
     whole = float(root.attrib["viewBox"].split()[3])
     height = chart.picture.height if inline else whole
     top = whole - GAP - height if inline else 0

@@ -1,4 +1,4 @@
-"""Words about a run, except its verdicts: candidates, machine, rounds, what was left out."""
+"""The wording of facts about a run: candidates, machine, rounds, failures. (verdict_words has the verdicts.)"""
 
 import re
 from dataclasses import replace
@@ -24,17 +24,17 @@ def count(number: int, noun: str) -> str:
 
 
 def slug(name: str) -> str:
-    """Return a name as part of an id or a file name."""
+    """Return a name in the form that ids and file names have: "a-z0-9-" only."""
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
 
 
 def label(config: str, variant: str) -> str:
-    """Name a series of a chart: "free-threaded, GIL on: loader threads"."""
+    """Return the name of a series of a chart: "free-threaded, GIL on: loader threads"."""
     return f"{CONFIGURATIONS[config].short}: {plural(variant)}"
 
 
 def title(scenario: Scenario, a: Candidate, b: Candidate, with_case: bool = False) -> str:
-    """Name the compared candidates: "ft loader threads / gil loader processes, x2". Common parts are said once."""
+    """Return a title for compared candidates, common parts once: "ft loader threads / gil loader processes, x2"."""
     of_a, of_b = (f"{each.config} {plural(each.variant)}" for each in (a, b))
     cases = [case_title(scenario, each.case) for each in (a, b)]
     where = f", {cases[0]}" if a.case and with_case else ""
@@ -48,22 +48,22 @@ def title(scenario: Scenario, a: Candidate, b: Candidate, with_case: bool = Fals
 
 
 def title_with_why(scenario: Scenario, c: Comparison) -> str:
-    """Name the compared candidates, their case, and the reason for comparing them."""
+    """Return the title of a comparison, with the case and the reason for the comparison."""
     return ": ".join(filter(None, (title(scenario, c.numerator, c.denominator, with_case=True), c.why)))
 
 
 def case_title(scenario: Scenario, name: str) -> str:
-    """Return a case in words, "" for no case."""
+    """Return the title of the case with this name; "" for no case."""
     return next((case.title for case in scenario.cases if case.name == name), name)
 
 
 def own_title(c: Candidate) -> str:
-    """Name a candidate without its case."""
+    """Return a candidate's title without its case."""
     return replace(c, case="").title
 
 
 def full_title(scenario: Scenario, candidate: Candidate) -> str:
-    """Return a candidate's title with its case in words."""
+    """Return a candidate's title with the title of its case."""
     return ", ".join(filter(None, (own_title(candidate), case_title(scenario, candidate.case))))
 
 
@@ -80,7 +80,7 @@ def describe(scenario: Scenario, c: Candidate, with_workers: bool = False, with_
 
 
 def state(results: Results) -> str | None:
-    """Return a sentence if the run did not end as planned, else None."""
+    """Return a sentence with the reason if the run is incomplete, else None."""
     if results.status == "complete":
         return None
     rounds = sum(len(s.rounds) for s in results.scenarios)
@@ -88,7 +88,7 @@ def state(results: Results) -> str | None:
 
 
 def builds(results: Results) -> list[str]:
-    """Return a line for each twin's interpreter."""
+    """Return a line about each twin's interpreter."""
     lines = []
     for twin, e in results.environment.twins.items():
         python = e.interpreter
@@ -103,7 +103,7 @@ def usable(results: Results) -> int:
 
 
 def machine(results: Results) -> str:
-    """Return processor, memory and system in a line. Twins share a machine, so the first one's are given."""
+    """Return a line about the processor, memory and system of the first twin (all twins share a machine)."""
     e = next(iter(results.environment.twins.values()))
     where = f"{e.os.container} container" if e.os.container else "no container"
     return (
@@ -113,13 +113,13 @@ def machine(results: Results) -> str:
 
 
 def revision(results: Results) -> str:
-    """Return the source's commit."""
+    """Return the commit of the sources, abbreviated, with a note if there were changes."""
     r = results.environment.revision
     return r.commit[:12] + (" with changes" if r.dirty else "")
 
 
 def work(scenario: Scenario) -> str:
-    """Word the work that was measured, in a line."""
+    """Return a line about a scenario's work: its description, cases or batches, files and rounds."""
     data = scenario.dataset
     parts = [scenario.description]
     if scenario.cases:
@@ -157,7 +157,7 @@ def disturbed(scenario: Scenario) -> list[str]:
 
 
 def failed(scenario: Scenario, failure: Failure) -> str:
-    """Return the reason why a candidate could not be measured."""
+    """Return a sentence with the reason why a candidate could not be measured."""
     return f"the trial of {scenario.candidate(failure.candidate).title} failed: {failure.reason}"
 
 

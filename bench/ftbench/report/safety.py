@@ -5,18 +5,18 @@ from ftbench.report import commands
 from ftbench.report.tables import Table
 from ftrun.escape import one_line
 
-# Of a failure's text, where there is no room for all of it.
+# The most lines of a failure's text, and the most names of scenarios, where there is little room.
 MOST_LINES = 40
 MOST_NAMES = 5
 
 
 def passed(results: Results) -> bool:
-    """Return True if the suite ran to its end and nothing failed."""
+    """True if the suite ran to its end and no scenario failed."""
     return bool(results.stress and results.stress.status == "complete" and not results.stress.failed)
 
 
 def sentences(results: Results) -> list[str]:
-    """Word the outcome, or that the suite was not run, with the command that runs it."""
+    """Return sentences about the suite's outcome. If it was not run, they give the command that runs it."""
     part = results.stress
     again = f"To run it: {commands.stress(results)}"
     if part is None:
@@ -41,7 +41,7 @@ def sentences(results: Results) -> list[str]:
 
 
 def _of(config: str, outcomes: list[StressResult]) -> str:
-    """Word a configuration's outcome: "ft: 47 scenarios, 6,120 rounds, no failure."."""
+    """Return a configuration's outcome in words: "ft: 47 scenarios, 6,120 rounds, no failure."."""
     rounds = sum(each.iterations or 0 for each in outcomes)
     head = f"{config}: {len(outcomes)} scenarios, {rounds:,} rounds"
     bad = [each for each in outcomes if each.outcome != "passed"]
@@ -60,7 +60,7 @@ def _by_config(results: Results, part: Stress) -> dict[str, dict[str, StressResu
 
 
 def table(results: Results, part: Stress) -> Table:
-    """Tabulate the scenarios: threads, and in each configuration the outcome with its rounds."""
+    """Return a table of the suite's scenarios: threads, and the outcome and rounds in each configuration."""
     by_config = _by_config(results, part)
     rows = []
     for name in part.scenarios:
@@ -75,13 +75,13 @@ def _cell(result: StressResult) -> str:
 
 
 def known(part: Stress) -> list[str]:
-    """Word what is known not to be safe upstream, which scenarios avoid."""
+    """Return a sentence for each known upstream fault that a scenario avoids."""
     found = {each.scenario: each.known for each in part.results if each.known}
     return [f"{scenario}, known upstream: {text}." for scenario, text in found.items()]
 
 
 def failures(part: Stress) -> list[tuple[str, str]]:
-    """Return a pair for each scenario that did not pass: a line that names it and its command, and its output."""
+    """Return (line, output) for each scenario that did not pass; the line has a command to run it again."""
     long = f" --minutes {part.minutes:g}" if part.minutes else ""
     found = []
     for each in part.failed:
@@ -97,7 +97,7 @@ def failures(part: Stress) -> list[tuple[str, str]]:
 
 
 def beginning(text: str) -> str:
-    """Return the first lines of a failure's text."""
+    """Return the first MOST_LINES lines of a failure's text, and the number of further lines."""
     lines = text.splitlines()
     more = [f"... {len(lines) - MOST_LINES} more lines in report.html"] if len(lines) > MOST_LINES else []
     return "\n".join(lines[:MOST_LINES] + more)

@@ -1,7 +1,7 @@
 """The look of charts: colours, hatching, dashes, marks, texts, axes and legends.
 
-The colours of configurations are Okabe and Ito's, which people with any kind of colour vision tell apart. Hatching,
-dashes and the shape of a mark say which kind of workers, without colour.
+The colours of configurations are Okabe and Ito's, which people with any kind of colour vision can tell apart. Variants
+differ in hatching, dashes and marks, not in colour.
 """
 
 import json
@@ -17,7 +17,7 @@ from matplotlib.ticker import MaxNLocator
 
 from ftrun.escape import one_line
 
-# Of the page and of what is no configuration's in charts: for light and for dark.
+# Colours (light, dark) of the page, and of everything in charts that belongs to no configuration.
 PALETTE = {
     "text": ("#1c1e21", "#e6e7e9"),
     "back": ("#ffffff", "#16181b"),
@@ -28,22 +28,22 @@ PALETTE = {
     "alarm": ("#b00020", "#ff8a93"),
     "shown": ("#0072b2", "#56b4e9"),
 }
-# Charts are drawn in the light ones.
+# Charts are drawn in the light colours.
 TEXT, BACK, SOFT, GRID, ALARM, SHOWN = (PALETTE[name][0] for name in ("text", "back", "soft", "grid", "alarm", "shown"))
 COLOURS = {"gil": "#e69f00", "ft-gil": "#56b4e9", "ft": "#009e73"}
 TARGET = "#d55e00"
-# Pixels: of a chart, of a line of text, of a bar, and between groups and charts.
+# Pixels: the width of a chart, the heights of a line of text and of a bar, the gap between groups or charts.
 WIDTH, LINE, BAR, GAP = 384, 18, 18, 14
-# Below any plot: the marks of its axis and what they are of.
+# Pixels below any plot, for the labels of its axis.
 BELOW = 46
-# A character, on average.
+# Pixels of a character, on average.
 LETTER = 7.4
 # Characters of a line of text, of a name in a legend, of a mark on an axis, and of a text for hovering.
 LINE_LETTERS, NAME_LETTERS, MARK_LETTERS, HOVER_LETTERS = 50, 44, 10, 1000
 # Units of time, in seconds.
 SECONDS = {"s": 1.0, "ms": 1e-3, "µs": 1e-6, "ns": 1e-9}
 Legend = Sequence[tuple[str, Artist]]
-"""Names and samples."""
+"""Entries (name, artist that shows the look)."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Look:
     mark: str
 
 
-# By variant: those that never meet in a chart share one, for there are but eight hatchings.
+# The look of each variant. Variants that never meet in a chart share a look, since there are only eight hatchings.
 LOOKS = {
     variant: look
     for look, variants in (
@@ -73,7 +73,7 @@ LOOKS = {
 
 
 def cut(text: str, most: int = LINE_LETTERS) -> str:
-    """Return the start of a text, on one line."""
+    """Return a text on one line, shortened to `most` characters."""
     text = one_line(text)
     return text if len(text) <= most else text[: most - 1] + "…"
 
@@ -84,7 +84,7 @@ def wrapped(text: str, width: int = LINE_LETTERS, most: int = 3) -> list[str]:
 
 
 def place(figure: Figure, left: float, top: float, width: float, height: float) -> Axes:
-    """Return axes at a place in pixels from the figure's top left."""
+    """Add axes to the figure at this place (pixels from its top left corner), and return them."""
     across, down = figure.get_size_inches() * 72
     axes = figure.add_axes((left / across, 1 - (top + height) / down, width / across, height / down))
     axes.set_facecolor("none")
@@ -97,13 +97,13 @@ def place(figure: Figure, left: float, top: float, width: float, height: float) 
 
 
 def far_apart(values: Iterable[float]) -> bool:
-    """Return True if only a logarithmic axis can show all values."""
+    """True if the values need a logarithmic axis: positive, the largest at least 10 times the smallest."""
     values = list(values)
     return min(values) > 0 and max(values) / min(values) >= 10
 
 
 def quantity(value: float, unit: str) -> str:
-    """Return a value of the axis of cases: "64 KiB", "4 MiB", "5 ms", "1,000 names"."""
+    """Return the value of a case with its unit: "64 KiB", "4 MiB", "5 ms", "1,000 names"."""
     if unit in ("bytes", "B"):
         binary = value and value % 1024 == 0
         step, units = (1024, ("B", "KiB", "MiB", "GiB", "TiB")) if binary else (1000, ("B", "kB", "MB", "GB", "TB"))
@@ -115,7 +115,7 @@ def quantity(value: float, unit: str) -> str:
 
 
 def amount(value: float, unit: str) -> str:
-    """Return the label of a mark on an axis: times and bytes with the unit that suits them, other values alone."""
+    """Return the label of a mark on an axis: times and bytes with a suitable unit, other values without a unit."""
     if unit in SECONDS:
         seconds = value * SECONDS[unit]
         name = next((name for name in SECONDS if seconds >= SECONDS[name] * (1 - 1e-9)), "ns" if value else "s")
@@ -126,13 +126,13 @@ def amount(value: float, unit: str) -> str:
 
 
 def round_marks(low: float, high: float, most: int = 5) -> tuple[list[float], list[str]]:
-    """Return marks of an axis at round figures, and their texts."""
+    """Return the marks of an axis, at round figures, and their labels."""
     marks = [float(mark) for mark in MaxNLocator(most).tick_values(low, high) if low <= mark <= high]
     return marks, [f"{mark:,.5g}" for mark in marks]
 
 
 def log_marks(low: float, high: float, unit: str = "", most: int = 6) -> tuple[list[float], list[str]]:
-    """Return marks of a logarithmic axis and their texts: at 1, 2 and 5 of each power of ten, or fewer."""
+    """Return the marks of a logarithmic axis and their labels: at 1, 2 and 5 times powers of ten, or fewer."""
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     for chosen in ((1, 2, 5), (1, 3), (1,)):
         marks = [m * 10.0**power for power in powers for m in chosen]
@@ -144,7 +144,7 @@ def log_marks(low: float, high: float, unit: str = "", most: int = 6) -> tuple[l
 
 
 def ratio_marks(low: float, high: float) -> list[float]:
-    """Return marks of a logarithmic axis of ratios: 1 is among them, and none is so near an end that it is cut off."""
+    """Return the marks of a logarithmic axis of ratios. They include 1, and keep a distance from the axis's ends."""
     edge = (high / low) ** 0.05
     low, high = low * edge, high / edge
     if high / low > 5:
@@ -153,13 +153,13 @@ def ratio_marks(low: float, high: float) -> list[float]:
 
 
 def legend_height(entries: Legend) -> float:
-    """Return the height of a legend."""
+    """Return the height of a legend in pixels."""
     lines = sum(len(wrapped(name, NAME_LETTERS, 2)) for name, _ in entries)
     return 6 + lines * (LINE + 3) if entries else 0
 
 
 def draw_legend(axes: Axes, entries: Legend, left: float) -> None:
-    """Draw a legend below the axes and their texts, `left` pixels from their left."""
+    """Draw a legend below the axes and their labels, `left` pixels from the axes' left end."""
     if not entries:
         return
     box = axes.get_position()
@@ -179,5 +179,5 @@ def draw_legend(axes: Axes, entries: Legend, left: float) -> None:
 
 
 def hover(artist: Artist, text: str) -> None:
-    """Have a text shown when the pointer is on something: it becomes a title in ftbench.report.page.svg."""
+    """Show a text when the pointer is on the artist: ftbench.report.page.svg turns it into a title element."""
     artist.set_gid(json.dumps("\n".join(one_line(line) for line in text.split("\n"))[:HOVER_LETTERS]))

@@ -1,4 +1,4 @@
-"""Tables of figures: what each chart shows, for reading, copying and screen readers."""
+"""Tables of the figures in each chart, for reading, copying and screen readers."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,16 +15,19 @@ from ftbench.stats.statistics import percentiles
 
 @dataclass(frozen=True)
 class Table:
-    """Headings and rows of text."""
+    """Table of text: headings and rows."""
 
     head: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     numbers: frozenset[int]
-    """The columns that hold figures, which are lined up on the right."""
+    """Positions of the columns of figures, which are aligned on the right."""
 
 
 def _table(columns: Sequence[tuple[str, bool, Callable]], entries: Sequence) -> Table:
-    """Return a table of (heading, True for figures, text of an entry); columns without any text are left out."""
+    """Return a table with a row for each entry. Columns without any text are left out.
+
+    A column is (heading, True for figures, function that returns an entry's text).
+    """
     texts = [(title, number, [write(entry) for entry in entries]) for title, number, write in columns]
     texts = [(title, number, cells) for title, number, cells in texts if any(cells)]
     return Table(
@@ -36,7 +39,7 @@ def _table(columns: Sequence[tuple[str, bool, Callable]], entries: Sequence) -> 
 
 @dataclass(frozen=True)
 class Measured:
-    """One candidate's values of one metric, in the metric's unit, one for each round, and what sums them up."""
+    """One candidate's values of one metric, one for each round, and their statistics, in the metric's unit."""
 
     candidate: Candidate
     values: tuple[float, ...]
@@ -45,11 +48,11 @@ class Measured:
     high: float
     mean: float
     deviation: float
-    """The standard deviation (n - 1), 0 of a single round."""
+    """The standard deviation (n - 1); 0 for a single round."""
 
 
 def candidates(scenario: Scenario, metric: str) -> list[Measured]:
-    """Return the candidates of all rounds, in the order of cases, configurations, loaders and workers."""
+    """Return the values of each candidate that was in every round, by case, configuration, variant and workers."""
     cases, variants = ["", *(case.name for case in scenario.cases)], [*VARIANTS]
 
     def place(c: Candidate) -> tuple:
@@ -64,7 +67,7 @@ def candidates(scenario: Scenario, metric: str) -> list[Measured]:
 
 
 def measured(scenario: Scenario, metric: Metric) -> Table:
-    """Tabulate a metric of all candidates."""
+    """Return a table of a metric with a row for each candidate."""
     write = metric.write
     return _table(
         [
@@ -82,7 +85,7 @@ def measured(scenario: Scenario, metric: Metric) -> Table:
 
 
 def ratios(scenario: AnalysedScenario, comparisons: Sequence[Comparison]) -> Table:
-    """Tabulate comparisons with their intervals and verdicts."""
+    """Return a table of comparisons with their ratios, intervals and verdicts."""
     return _table(
         [
             (scenario.case_axis or "case", False, lambda c: run_words.case_title(scenario, c.numerator.case)),
@@ -99,7 +102,7 @@ def ratios(scenario: AnalysedScenario, comparisons: Sequence[Comparison]) -> Tab
 
 
 def outcomes(scenario: AnalysedScenario, comparisons: Sequence[Comparison]) -> Table:
-    """Tabulate comparisons in words."""
+    """Return a table of comparisons with their outcomes in words."""
     return _table(
         [
             ("comparison", False, lambda c: run_words.title(scenario, c.numerator, c.denominator, with_case=True)),
@@ -111,9 +114,9 @@ def outcomes(scenario: AnalysedScenario, comparisons: Sequence[Comparison]) -> T
 
 
 def pooled(unit: str, entries: Sequence[tuple[str, Sequence[Sequence[float]]]]) -> Table:
-    """Tabulate the values of all rounds; `entries` are (name, values of each round).
+    """Return a table of values that trials kept; `entries` are (name, values of each round).
 
-    Percentiles are taken within rounds: their median, and from the lowest round to the highest.
+    Percentiles are taken within each round. The table has the median, lowest and highest of the rounds.
     """
 
     rows = []

@@ -1,4 +1,4 @@
-"""The run on a terminal or in a pipe, with its tables."""
+"""The report of a run as text, for a terminal or a pipe."""
 
 import sys
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ PLAIN_WIDTH = 120
 
 
 def show(run: Analysis, page: Path | None) -> None:
-    """Print everything on stdout, and where the page is, if it could be written."""
+    """Print the whole report on stdout, and the path of the HTML page if it was written."""
     results = run.results
     # Only plain text is shown: rich must not interpret it.
     console = Console(highlight=False, markup=False, emoji=False, width=None if sys.stdout.isatty() else PLAIN_WIDTH)
@@ -89,7 +89,7 @@ def _safety(console: Console, results: Results) -> None:
 
 
 def _table(title: str, content: tables.Table, chain: bool = False) -> Table:
-    """Return a table for a terminal; a chain's has no lines, and its last row is the whole."""
+    """Return a table for a terminal. That of a waterfall's chain has no lines, and a bold last row, the total."""
     # Many columns: without padding they fit.
     how = {"box": None, "pad_edge": False} if chain else {"padding": 0}
     table = Table(title=one_line(title), title_justify="left", **how)

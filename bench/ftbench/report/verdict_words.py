@@ -14,7 +14,7 @@ from ftbench.stats.comparisons import Comparison, more_minutes
 from ftbench.stats.statistics import negligible
 from ftrun.configurations import CONFIGURATIONS
 
-# Of a scenario's conclusion.
+# The most sentences of a scenario's conclusion.
 MOST_SENTENCES = 3
 # From this number of outcomes on, their median is given.
 FEWEST_TYPICAL = 3
@@ -31,7 +31,7 @@ UNCERTAIN = "not certain among all these comparisons"
 
 
 def figure(value: float) -> str:
-    """Return a ratio in figures."""
+    """Return a ratio as a number: "1.57", ">100"."""
     # Two rounds can give intervals over many powers of ten, whose digits say nothing.
     if value < 0.1:
         return f"{value:.3f}" if value >= 0.001 else "<0.001"
@@ -39,14 +39,14 @@ def figure(value: float) -> str:
 
 
 def interval(comparison: Comparison) -> str:
-    """Return a ratio's confidence interval, or a dash where one round gives none."""
+    """Return a ratio's confidence interval: "1.48 to 1.66", or "-" for a single round."""
     if comparison.low is None or comparison.high is None:
         return "-"
     return f"{figure(comparison.low)} to {figure(comparison.high)}"
 
 
 def change(ratio: float) -> str:
-    """Word a ratio's distance from 1, without a direction: "57%"."""
+    """Return a ratio's distance from 1, without the direction: "57%"."""
     part = abs(ratio - 1)
     if ratio < 0.005:
         return "more than 99%"
@@ -56,18 +56,18 @@ def change(ratio: float) -> str:
 
 
 def directed(metric: Metric, ratio: float) -> str:
-    """Return a ratio in words: "57% faster", "14% less memory"."""
+    """Return a ratio's distance from 1, with the direction: "57% faster", "14% less memory"."""
     return f"{change(ratio)} {metric.above if ratio > 1 else metric.below}"
 
 
 def span(low: float, high: float) -> str:
-    """Return an interval on one side of 1 in words: "48% to 66%"."""
+    """Return the distances of an interval's ends from 1, both on the same side of 1: "48% to 66%"."""
     near, far = sorted((low, high), key=lambda ratio: abs(math.log(ratio)))
     return f"{change(near)} to {change(far)}"
 
 
 def outcome(metric: Metric, c: Change) -> str:
-    """Word a ratio's outcome: "57% faster (48% to 66%)", "between 23% slower and 92% faster"."""
+    """Return a ratio's outcome: "57% faster (48% to 66%)", "between 23% slower and 92% faster"."""
     if c.verdict == Verdict.OTHER_SAMPLES:
         return NOT_COMPARED
     if c.verdict == Verdict.TOO_FEW or c.low is None or c.high is None:
@@ -88,7 +88,7 @@ def short(comparison: Comparison) -> str:
 
 
 def settles(scenario: Scenario, c: Change, metric: str = "throughput") -> str | None:
-    """Return what would settle an undecided ratio: "5 more minutes would settle it"; None if the ratio is settled."""
+    """Return the time that would settle an undecided ratio: "5 more minutes would settle it"; None if settled."""
     minutes = more_minutes(scenario, c)
     if minutes == 0:
         about, seen = METRICS[metric], min(c.resolution or 1.0, 100.0)
@@ -98,14 +98,14 @@ def settles(scenario: Scenario, c: Change, metric: str = "throughput") -> str | 
 
 
 def target(c: Comparison) -> str:
-    """Return a ratio's target, and if it was reached: ">= 1.9x: met"; an empty string without a target."""
+    """Return a comparison's target and whether it was met: ">= 1.9x: met"; an empty string without a target."""
     if c.target is None:
         return ""
     return f"{'>=' if c.target.at == 'least' else '<='} {c.target.value:.3g}x: {c.reached}"
 
 
 def resolution(scenario: AnalysedScenario) -> str:
-    """Word the smallest difference that the run could have shown."""
+    """Return a sentence with the smallest difference that the run could have shown."""
     found = [c.resolution for c in scenario.comparisons if c.metric == scenario.metrics[0] and c.resolution]
     if not found:
         return "One round cannot tell a difference from noise."
@@ -123,7 +123,7 @@ def _how_it_did(c: Comparison) -> str:
 
 
 def _tell(scenario: AnalysedScenario, found: Sequence[Comparison], ours: str, theirs: str) -> str:
-    """Word comparisons of one metric under several cases: how many went which way, and the extremes."""
+    """Return a sentence on comparisons of one metric in several cases: counts of each outcome, and extremes."""
     parts = []
     for name, said in DID.items():
         those = [c for c in found if _how_it_did(c) == name]
@@ -143,7 +143,7 @@ def _tell(scenario: AnalysedScenario, found: Sequence[Comparison], ours: str, th
 
 
 def conclusion(scenario: AnalysedScenario, group: Sequence[Comparison]) -> str:
-    """Word comparisons of the scenario's metric in a sentence: one, or those of the same candidates under all cases."""
+    """Return a sentence on comparisons of a scenario's main metric: one, or the same comparison in several cases."""
     c = group[0]
     a, b = c.numerator, c.denominator
     before = f"With {run_words.workers(a.workers)}, " if a.workers == b.workers and a.workers else ""
@@ -164,9 +164,9 @@ def conclusion(scenario: AnalysedScenario, group: Sequence[Comparison]) -> str:
 
 
 def verdict(scenario: AnalysedScenario) -> list[str]:
-    """Word the conclusion: a sentence for each target, otherwise at most three, the most important first.
+    """Return the conclusion: a sentence for each target; without targets at most three, the most important first.
 
-    The sentences are of the most workers. Comparisons under several cases share one.
+    The sentences are about the most workers. Several cases of one comparison share a sentence.
     """
     groups: dict[tuple, list[Comparison]] = {}
     for c in scenario.principal:
@@ -189,7 +189,7 @@ def _chosen(groups: list[list[Comparison]]) -> list[list[Comparison]]:
 
 
 def sentence(run: Analysis, fall: Waterfall) -> str:
-    """Return a sentence with the total effect of a waterfall, and that of the last step."""
+    """Return a sentence with the total effect of a waterfall, and the effect of its last step."""
     about, scenario, last = METRICS["throughput"], run.scenario(fall.scenario), fall.steps[-1]
     start = scenario.candidate(fall.start.candidate)
     against = "torch's DataLoader with processes"
@@ -209,7 +209,7 @@ def sentence(run: Analysis, fall: Waterfall) -> str:
 
 
 def glance(run: Analysis) -> list[tuple[AnalysedScenario, str]]:
-    """Return each scenario without a waterfall, with its most important comparison in words."""
+    """Return (scenario, its most important conclusion) for each scenario without a waterfall."""
     return [(scenario, next(iter(verdict(scenario)), "")) for scenario in run.others]
 
 

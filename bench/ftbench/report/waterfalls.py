@@ -1,6 +1,6 @@
 """A waterfall as a chart, and the notes below the chart.
 
-The chain of a waterfall is its candidates in order: each differs from the one before it in one thing.
+The chain of a waterfall is its candidates in order: each candidate differs from the previous one in one thing.
 """
 
 from ftbench.document.model import Change, Verdict, Waterfall
@@ -15,7 +15,7 @@ from ftrun.configurations import CONFIGURATIONS
 
 
 def chart(run: Analysis, fall: Waterfall) -> Chart:
-    """Return the chart of a chain with its table: bars from each step's start to its end, then one for the total."""
+    """Return the chart of a chain: a bar from the start of each step to its end, then a bar for the total."""
     scenario = run.scenario(fall.scenario)
     what = ", ".join(filter(None, (scenario.description, run_words.case_title(scenario, fall.case))))
     value = fall.start.value
@@ -52,7 +52,7 @@ def chart(run: Analysis, fall: Waterfall) -> Chart:
 
 
 def notes(run: Analysis, fall: Waterfall) -> list[str]:
-    """Return the sentences below the chart: both ends, what would settle an undecided step, what is missing."""
+    """Return the sentences below a waterfall's chart: its start and end, undecided steps, missing candidates."""
     scenario, cpu, about = run.scenario(fall.scenario), fall.cpu_per_1000, METRICS[CPU]
     said = f", {verdict_words.outcome(about, cpu.total)}" if cpu.total.verdict != Verdict.OTHER_SAMPLES else ""
     parts = [f"CPU time for 1,000 samples {about.write(cpu.start.value)} s to {about.write(cpu.end)} s{said}"]

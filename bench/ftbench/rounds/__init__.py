@@ -1,1 +1,1 @@
-"""A run: the twins, the rounds of their trials, and what disturbed them."""
+"""A run: its twins, scenarios, rounds and trials, and the progress display."""

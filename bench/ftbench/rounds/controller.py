@@ -1,6 +1,7 @@
-"""The rounds of a scenario: every candidate once a round, in a new order each time, and in turns.
+"""The rounds of a scenario. In each round, every candidate has a trial; the trials take turns in random order.
 
-Rounds go on until the next would overrun the budget. The controller runs trials and checks that all did the same work.
+Rounds go on until the next would overrun the budget. The controller runs the trials, and checks that all trials loaded
+the same samples.
 """
 
 import contextlib
@@ -32,9 +33,9 @@ from ftrun.interruption import Interruption
 # both builds (ranks up to ESSENTIAL; of the peers, those with a target) take part if three rounds fit.
 ESSENTIAL = 1
 PLANNED_ROUNDS = 4
-# The turns that candidates are chosen by, before their real number is planned.
+# The number of turns that is assumed when candidates are chosen, before the real number is planned.
 USUAL_TURNS = 8
-# A warm-up trial has the page cache against it, later ones the luck of the draw.
+# Factor on the expected time of a trial, since trials vary.
 CAUTION = 1.1
 
 Ranked = Sequence[tuple[int, Candidate]]
@@ -51,7 +52,7 @@ class Unavailable(Exception):
 def check_same_work(seen: dict[str, tuple[str, int]], title: str, result: Mapping) -> None:
     """Raise WorkDiffers if a batch of a trial differs from the same batch of an earlier trial.
 
-    `seen` maps the name of a batch to the first trial that loaded the batch, by title, and to the checksum there.
+    `seen` is {name of a batch: (title of the first candidate that loaded it, checksum)}; new batches are added.
     """
     for name, checksum in by_batch(result["first_batch"], result["rows"], len(result.get("turn_seconds", ()))).items():
         who, wanted = seen.setdefault(name, (title, checksum))
@@ -64,13 +65,13 @@ def check_same_work(seen: dict[str, tuple[str, int]], title: str, result: Mappin
 
 
 def failures(failed: Mapping[Candidate, Failure]) -> str:
-    """Return failures in words, for messages during the run."""
+    """Return failed trials and their reasons in a line, for messages during the run."""
     return "; ".join(f"the trial of {c.title} failed: {failure.reason}" for c, failure in failed.items())
 
 
 @dataclass
 class Controller:
-    """Runner of one scenario's trials on the twins' endpoints. Owned by the main thread."""
+    """Runner of one scenario's trials on the twins' endpoints. Used by the main thread only."""
 
     work: Work
     twins: Mapping[str, endpoints.Endpoint]
@@ -85,9 +86,9 @@ class Controller:
     differences: list[str] = field(default_factory=list)
     """Messages about differing samples, where the scenario allows them."""
     failed: dict[Candidate, Failure] = field(default_factory=dict)
-    """Why candidates could not be measured; they are left out from then on."""
+    """Failures of candidates, which are left out from then on."""
     repeated: dict[Candidate, Failure] = field(default_factory=dict)
-    """Why trials were run a second time in a round: nobody has a third one."""
+    """Failures of trials that were run again in the same round. No candidate is run again twice."""
 
     def __post_init__(self) -> None:
         self._order = random.Random(self.seed)
@@ -97,7 +98,7 @@ class Controller:
         return self.twins[TWIN[candidate.config]].start(self.work.task(candidate).request())
 
     def _checked(self, candidate: Candidate, result: dict) -> Trial:
-        """Return the record of a trial's result; raises Unavailable or WorkDiffers."""
+        """Check a trial's result, and return its record; raises Unavailable or WorkDiffers."""
         if "unavailable" in result:
             raise Unavailable(result["unavailable"])
         try:
@@ -109,11 +110,11 @@ class Controller:
         return from_json(Trial, {"candidate": candidate.key, **result})
 
     def _measure_group(self, group: Sequence[Candidate], trials: dict[Candidate, Trial]) -> dict[Candidate, float]:
-        """Run a trial of each candidate, in turns; put the records into `trials`, and return the seconds of each."""
+        """Run a trial of each candidate, in turns; add the records to `trials`, and return each trial's seconds."""
         with contextlib.ExitStack() as stack:
             started: dict[Candidate, endpoints.Trial] = {}
             begun = time.monotonic()
-            # All of them import at the same time, before anything is measured.
+            # All trials import at the same time, before anything is measured.
             for candidate in group:
                 self.display.trial(candidate, 0)
                 if trial := self._try(candidate, functools.partial(self._start, candidate)):
@@ -121,7 +122,7 @@ class Controller:
             for candidate, trial in started.items():
                 self._try(candidate, trial.go_on)
             seconds = dict.fromkeys(group, (time.monotonic() - begun) / len(group))
-            for turn in itertools.count():  # the first is the warm-up
+            for turn in itertools.count():  # turn 0 is the warm-up
                 left = [c for c in group if c not in trials and c not in self.failed]
                 if not left:
                     break
@@ -140,21 +141,21 @@ class Controller:
         return seconds
 
     def _try[T](self, candidate: Candidate, act: Callable[[], T]) -> T | None:
-        """Return the result of `act`; None if the candidate's trial fails in `act`. The failure is kept in `failed`."""
+        """Return act(); None if it raises TrialFailed for this candidate. The failure is kept in `failed`."""
         try:
             return act()
         except TrialFailed as error:
             failure = Failure(FailureKind.HUNG if error.hung else FailureKind.FAILED, candidate.key, error.why)
-            # The last words of a first failure are known.
+            # The output of the first try has been shown, so a second one that fails alike gets one line.
             known = self.repeated.get(candidate) == failure
             self.display.note(f"the trial of {candidate.title} failed: {error.why if known else error}")
             self.failed[candidate] = failure
             return None
 
     def _again(self, group: Iterable[Candidate]) -> list[Candidate]:
-        """Return the failed candidates that get a second try in the same round, which then is complete.
+        """Return the failed candidates of a group that get a second try in this round, so that it can be complete.
 
-        Hung candidates get none, since that would take too long.
+        Hung candidates get no second try, since that would take too long.
         """
         failed = {c: self.failed[c] for c in group if c in self.failed and c not in self.repeated}
         again = [c for c, failure in failed.items() if failure.kind != FailureKind.HUNG]
@@ -165,14 +166,16 @@ class Controller:
     def warm_up(self, candidates: Sequence[Candidate]) -> Costs:
         """Run one uncounted trial in each twin, and return the costs of trials on this machine.
 
-        This fills the page cache, and shows early that a twin works. A candidate that fails here gets its second try in
-        the first round, if another one of its twin succeeds. The costs have the shortest time for imports and for
-        warm-ups, since the other trials read more from disk, and the mean time of a turn. Without turns, all is a turn.
+        This fills the page cache, and shows early that a twin works. If a candidate fails here and another candidate of
+        its twin succeeds, the failed one gets its second try in the first round.
+
+        The costs are the shortest times for imports and for warm-ups, since the other trials read more from disk, and
+        the mean time of a turn. A trial without turns counts as one turn.
         """
         found: list[Costs] = []
         hung: set[bool] = set()
         for twin in dict.fromkeys(TWIN[candidate.config] for candidate in candidates):
-            # The first of the most workers that can be measured.
+            # Try the candidates with the most workers first, until one succeeds.
             of_twin = [candidate for candidate in candidates if TWIN[candidate.config] == twin]
             for candidate in sorted(of_twin, key=lambda c: -c.workers):
                 processes = VARIANTS[candidate.variant].processes
@@ -193,7 +196,7 @@ class Controller:
         return TrialFailed(failures(dict(itertools.islice(self.failed.items(), 1))))
 
     def _costs(self, candidate: Candidate) -> Costs:
-        """Return the costs of a trial that is not counted."""
+        """Run a trial that is not counted, and return its costs."""
         times = [time.monotonic()]
         with contextlib.closing(self._start(candidate)) as trial:
             while (result := trial.go_on()) is None:
@@ -206,7 +209,10 @@ class Controller:
     def plan(
         self, ranked: Ranked, costs: Costs, seconds: float, cpus: int, everybody: bool = False
     ) -> tuple[list[tuple[int, Candidate]], list[Candidate], float]:
-        """Return (kept with ranks, given up, seconds of a trial), and set trials' turns; `everybody` keeps all."""
+        """Choose the candidates that `seconds` suffice for, and set the number of turns of a trial.
+
+        Return (kept candidates with ranks, dropped candidates, seconds of a trial). `everybody` keeps all candidates.
+        """
         at_once = min(cpus, len(ranked)) if self.work.takes_turns else 1
         trial_seconds = costs.trial(USUAL_TURNS if self.work.takes_turns else 1, at_once) * CAUTION
         kept, given_up = choose(ranked, seconds, trial_seconds, self.fewest)
@@ -226,17 +232,18 @@ class Controller:
         most: int | None,
         enough: Callable[[], bool] = lambda: False,
     ) -> Iterator[Round]:
-        """Yield finished rounds of the ranked candidates (ComparisonPlan.ranked).
+        """Run rounds of the ranked candidates (ComparisonPlan.ranked), and yield each finished round.
 
-        There are `most` rounds. Without it, rounds end once the fewest are done and either `enough()` is true or the
-        next would end after `deadline` (time.monotonic()). If the fewest no longer fit, since the machine has become
-        slower, later rounds lack the candidates of the highest ranks. A candidate whose trial fails twice is left out.
+        There are `most` rounds. If `most` is None, rounds end once `fewest` rounds are done and either `enough()` is
+        true or the next round would end after `deadline` (time.monotonic()). If the machine becomes so slow that
+        `fewest` rounds no longer fit, later rounds lack the candidates of the highest ranks. A candidate whose trial
+        fails twice is left out.
 
         Raises TrialFailed if no candidate is left, and Interrupted, WorkDiffers, Unavailable or TwinError.
         """
         fewest = self.fewest if most is None else most
         ranked = sorted((each for each in ranked if each[1] not in self.failed), key=lambda each: each[0])
-        # Of each candidate the longest so far: the last round is the one that must not overrun.
+        # The longest trial of each candidate so far: the last round must not overrun.
         longest = {c: trial_seconds for _, c in ranked}
         number = 0
 
@@ -268,7 +275,7 @@ class Controller:
             yield one
 
     def _round(self, number: int, candidates: list[Candidate]) -> tuple[Round, dict[Candidate, float]]:
-        """Measure every candidate once; return the round, and the longest time of a trial. Raises TrialFailed."""
+        """Measure every candidate once; return the round, and the seconds of each trial. Raises TrialFailed."""
         begin, before = time.monotonic(), state()
         # Groups stay the same in every round; their order is shuffled.
         groups = self.work.groups(candidates)
@@ -292,7 +299,7 @@ class Controller:
 def choose(
     ranked: Ranked, seconds: float, trial_seconds: float, fewest: int = FEWEST_ROUNDS
 ) -> tuple[list[Candidate], list[Candidate]]:
-    """Return (kept, given up) of the ranked candidates (ComparisonPlan.ranked), for at least `fewest` rounds."""
+    """Return (kept, dropped) candidates, so that PLANNED_ROUNDS fit, or `fewest` rounds of essential candidates."""
     kept, given_up = reduce(ranked, int(seconds / (max(PLANNED_ROUNDS, fewest) * trial_seconds)))
     essential = [each for each in ranked if each[0] <= ESSENTIAL]
     if len(kept) < len(essential):

@@ -33,7 +33,7 @@ COPIED = ("name", "group", "question", "description", "sample", "case_axis", "ca
 
 @dataclass
 class Measurement:
-    """One scenario of a run. Owned by the main thread."""
+    """The measurement of one scenario of a run. Used by the main thread only."""
 
     scenario: Scenario
     options: model.Options
@@ -53,10 +53,10 @@ class Measurement:
     def rounds(
         self, sources: Sources, interruption: Interruption, share: Callable[[], float]
     ) -> Iterator[model.Scenario]:
-        """Yield the scenario's record after every round; none if no candidate can be measured here.
+        """Measure the scenario; yield its record after every round. Yield nothing if no candidate can be measured here.
 
-        `share` says how many seconds there are for it. Raises what Controller.rounds does, and sizing.DoesNotFit.
-        Raises TrialFailed in the end if some candidates could not be measured.
+        `share` returns the seconds for the scenario. Raises the exceptions of Controller.rounds, and sizing.DoesNotFit.
+        Raises TrialFailed after the last round if some candidates could not be measured.
         """
         if self.scenario.name == OWN:
             minutes = own.LOOK.patience / 60
@@ -104,7 +104,7 @@ class Measurement:
             entry.failures = [controller.failed[c] for c in entry.candidates if c in controller.failed]
             yield entry
         if controller.failed:
-            # The measurements of the others stand.
+            # The measurements of the other candidates are valid.
             raise TrialFailed(failures(controller.failed))
 
     def _record(self, controller: Controller, candidates: list[Candidate], seed: int) -> model.Scenario:
@@ -126,7 +126,7 @@ class Measurement:
 
     def _tell_of_differences(self, controller: Controller) -> None:
         if controller.differences and self.repeats:
-            self.repeats = False  # told once
+            self.repeats = False  # warn once
             self.display.warn(
                 f"not all candidates gave the same samples: {controller.differences[0].split('. ')[0]}. Either "
                 "the dataset draws random numbers, or it is not safe under threads: "
@@ -167,7 +167,7 @@ class Measurement:
         )
 
     def _looks(self, task: Task) -> list[dict]:
-        """Return what the twins that can load the dataset find; note the others. Raises TrialFailed if none can."""
+        """Return the results of own.look in the twins that can load the dataset; raises TrialFailed if no twin can."""
         found, failed = [], {twin: TrialFailed(why) for twin, why in self.twins.lacking.items()}
         for twin in sorted(self.twins.endpoints.keys() - failed.keys()):
             try:
@@ -178,12 +178,12 @@ class Measurement:
                 found.append(result["look"])
             except TrialFailed as error:
                 failed[twin] = error
-        # Twins that say the same differ in the paths of their tracebacks.
+        # The same failure in two twins differs in the paths of its traceback: show one.
         once = {failure.why: str(failure) for failure in failed.values()}.values()
         if not found:
             raise TrialFailed("\n".join(once))
         for text in once:
-            if "\n" in text:  # what `_skip` does not say
+            if "\n" in text:  # the output, which `_skip` does not show
                 self.display.note(text)
         for twin, failure in failed.items():
             self._skip(f"the {twin} twin", failure.why)
@@ -191,7 +191,7 @@ class Measurement:
         return found
 
     def ranked(self) -> list[tuple[int, Candidate]]:
-        """Return the candidates that the twins can measure, with their ranks; note the others."""
+        """Return (rank, candidate) for the candidates that the twins can measure; record the others as skipped."""
         lacking: dict[str, list[Candidate]] = {}
         ranked = self.scenario.plan.ranked(self._configs, self._workers(), self.options.quick)
         for _, c in ranked:
@@ -202,7 +202,7 @@ class Measurement:
         return [(rank, c) for rank, c in ranked if c in able]
 
     def _workers(self) -> list[int]:
-        """Return the numbers of workers: the option's, or the scenario's own."""
+        """Return the numbers of workers: those of --workers, or the scenario's default."""
         cpus = self.twins.usable_cpus()
         usual = list(self.scenario.workers(cpus))
         given = self.options.workers
@@ -214,15 +214,15 @@ class Measurement:
         return given or usual
 
     def work(self, candidates: Sequence[Candidate], sources: Sources) -> tuple[Work, list[Candidate]]:
-        """Return the work of the trials in each case, and the candidates, as far as memory allows; note the others.
+        """Return (work of the trials in each case, candidates that fit into memory); record the others as skipped.
 
-        Raises sizing.DoesNotFit if no candidate of the first case fits: the first is the most important.
+        Raises sizing.DoesNotFit if no candidate of the first case fits, since the first case is the most important.
         """
         result, found = Work(self.scenario, {}, {}, sizing.room(self.twins.memory())), []
         for case in self.scenario.plan.cases:
             result.paths[case.name], dataset = sources.get(case.source or self.scenario.source)
             everybody = [c for c in candidates if c.case == case.name]
-            # They hand nothing over in /dev/shm.
+            # Threads need no /dev/shm.
             threads = [c for c in everybody if not VARIANTS[c.variant].processes]
             problems: list[sizing.DoesNotFit] = []
             for group in filter(None, (everybody, threads)):
@@ -237,7 +237,7 @@ class Measurement:
                     self._skip(f"{where}worker processes", str(problems[0]))
                 break
             else:
-                # The others may fit.
+                # Other cases may fit.
                 if problems and case == self.scenario.plan.cases[0]:
                     raise problems[-1]
                 if problems:
@@ -245,7 +245,7 @@ class Measurement:
         return result, found
 
     def _fit(self, case: Case, candidates: Sequence[Candidate], dataset: model.Dataset) -> model.Load:
-        """Return the work of these candidates, with batches that fit; raises sizing.DoesNotFit."""
+        """Return the work of these candidates in a case, with a batch size that fits; raises sizing.DoesNotFit."""
         scenario, options = self.scenario, self.options
         amount = scenario.amount(options.quick, case)
         requested = options.batch_size if options.batch_size and scenario.batched else amount.batch_size

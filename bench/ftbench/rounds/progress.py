@@ -1,6 +1,7 @@
-"""What a run says on stderr: its progress, and notes, which its record keeps.
+"""The output of a run on stderr: progress, notes and warnings.
 
-On a terminal one line that is kept up to date; elsewhere a plain line for each step that ends, without control codes.
+On a terminal, progress is one line that is kept up to date. Elsewhere, each finished step prints a plain line, without
+control codes.
 """
 
 import itertools
@@ -22,12 +23,12 @@ def clock(seconds: float) -> str:
 
 
 class Display(Progress):
-    """Progress and notes of a run; a context manager. Owned by the controller's thread."""
+    """Display of a run's progress and notes, a context manager. Used by the controller's thread only."""
 
     def __init__(self, results: Results, console: Console | None = None):
         console = console or Console(stderr=True, markup=False, emoji=False, highlight=False)
         self._results = results
-        """The record that keeps notes."""
+        """The record, which keeps the skipped parts and the warnings."""
         self._plain = not console.is_terminal
         title = TextColumn("{task.description}", markup=False)
         columns = title, BarColumn(bar_width=24), TextColumn("{task.fields[left]}"), TimeElapsedColumn()
@@ -36,7 +37,7 @@ class Display(Progress):
         self._where, self._later = "", 0.0
 
     def note(self, text: str) -> None:
-        """Print a permanent line, which the record does not keep."""
+        """Print a permanent line. It is not kept in results.json."""
         self.console.print(terminal(text), soft_wrap=True)
 
     def skip(self, what: str, why: str) -> None:
@@ -53,7 +54,7 @@ class Display(Progress):
         self.reset(self._task, total=None, description=title, left="")
 
     def scenario(self, name: str, number: int, of: int, later: float) -> None:
-        """Show the start of a scenario; those after it have `later` seconds."""
+        """Show the start of scenario `number` of `of`; the scenarios after it have `later` seconds."""
         self._where, self._later = (f"{name} ({number} of {of})", later) if of > 1 else ("", 0.0)
         if self._where:
             # "raw-size (3 of 20); 12:30 for those after it"
@@ -71,7 +72,7 @@ class Display(Progress):
         return update
 
     def warm_up(self, candidate: Candidate) -> None:
-        """Show the start of a trial that is not counted."""
+        """Show the start of a warm-up trial, which is not counted."""
         if self._plain:
             self.note(f"warming up: {candidate.title}")
         self._begin(", ".join(filter(None, (self._where, f"warming up: {candidate.title}"))))
@@ -87,7 +88,7 @@ class Display(Progress):
     def trial(self, candidate: Candidate, turn: int) -> None:
         """Show the start of a trial (turn 0) or of one of its turns (1, 2, ...)."""
         if turn and self._turns[candidate] == 1:
-            return  # its start was told
+            return  # its start was shown
         steps = sum(1 + turns if turns > 1 else 1 for turns in self._turns.values())
         where = self._where, f"round {self._number} of {self._rounds}", candidate.title, f"turn {turn}" if turn else ""
         self.update(
@@ -107,6 +108,6 @@ class Display(Progress):
             self.note(f"round {number} of {rounds}: {seconds:.0f} s, {self._left(remaining)}")
 
     def _left(self, remaining: float) -> str:
-        """Word the time that is left for the scenario, and for the run if it has more scenarios."""
+        """Return the time left in words: for the scenario, and for the run if it has more scenarios."""
         whole = f", {clock(remaining + self._later)} of the run" if self._later else ""
         return f"{clock(remaining)} left{whole}"

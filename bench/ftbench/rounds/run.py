@@ -1,4 +1,4 @@
-"""A run of the benchmark: from the options to results on disk, whatever happens on the way.
+"""A run of the benchmark: from the options to results on disk, also if it fails or is interrupted.
 
 The record is "incomplete" from the first finished round on, and "complete" once all rounds of all scenarios are done.
 Every finished round is written before the next one begins.
@@ -33,17 +33,17 @@ from ftrun.configurations import TWIN
 from ftrun.interruption import Interrupted, Interruption
 from ftrun.twin import TwinError
 
-# Writing the report, in all and for each scenario, and the last round's being longer than those before it.
+# Seconds reserved, once and for each scenario: for the report, and for a last round that takes longer than expected.
 REPORT_SECONDS = 4.0, 1.0
 
 
 class RunFailed(Exception):
-    """Raised if a scenario was not measured to its end, or the thread-safety suite failed. The message says which."""
+    """Raised if a scenario was not measured to its end or the thread-safety suite failed; the message names it."""
 
 
 @dataclass
 class Run:
-    """One run. Owned by the main thread."""
+    """One run of the benchmark. Used by the main thread only."""
 
     results: model.Results
     scenarios: Sequence[Scenario]
@@ -55,7 +55,7 @@ class Run:
     """Names of the scenarios that were tried."""
 
     def measure(self) -> None:
-        """Run all scenarios. Raises what stops it; finished rounds are on disk by then."""
+        """Measure all scenarios, then run the thread-safety suite. If this raises, finished rounds are on disk."""
         options = self.results.options
         with contextlib.closing(Twins()) as twins, tempfile.TemporaryDirectory(prefix="ft-bench-") as work:
             for name, where in options.twins.items():
@@ -70,7 +70,7 @@ class Run:
                 cache = Path(options.cache or work)
                 twins.add_packages(options.requirements, cache, Path(work), self.interruption)
             sources = Sources(Path(options.data) if options.data else None, self._step, self.display.warn)
-            # All sources before anything is measured, so that an unreadable one is reported at once.
+            # Make all sources before anything is measured, so that an unreadable source is reported at once.
             for scenario in self.scenarios:
                 for case in scenario.plan.cases:
                     sources.get(case.source or scenario.source)
@@ -117,7 +117,7 @@ class Run:
         ]
 
     def _share(self, position: int, later: bool = False) -> float:
-        """Return the seconds of the remaining budget for the scenario at this position, or for those after it."""
+        """Return the seconds of the remaining budget for the scenario at this position, or for all later scenarios."""
         report = REPORT_SECONDS[0] + REPORT_SECONDS[1] * len(self.scenarios)
         left = self.begin + self.results.options.budget - report - time.monotonic()
         to_come = [s.share(self.results.options.quick) for s in self.scenarios[position:]]
@@ -136,7 +136,7 @@ class Run:
         return analysis
 
     def warn_of_options(self) -> None:
-        """Warn of scenarios that an option has no effect on."""
+        """Warn if --data or --batch-size has no effect on some of the scenarios."""
         for given, name, use, used in (
             (self.results.options.data, "--data", "images", lambda s: s.takes_data),
             (self.results.options.batch_size, "--batch-size", "what loads batches", lambda s: s.batched),
@@ -146,7 +146,7 @@ class Run:
                 self.display.warn(f"{name} is for {use}, and changes nothing in {', '.join(others)}")
 
     def save(self) -> None:
-        """Write the document; raises ResultsError."""
+        """Write results.json; raises ResultsError."""
         self.results.seconds = round(time.monotonic() - self.begin, 1)
         self.directory.save(self.results)
 

@@ -1,4 +1,4 @@
-"""The twins of a run: connected, described, and checked to be what they claim."""
+"""The twins of a run: connecting to them, describing and checking them."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,12 +21,12 @@ INSTALL = "install docker/requirements.lock there, or use ./twins, which does"
 
 @dataclass
 class Twins:
-    """Endpoints and environments by twin ("ft", "gil")."""
+    """The connected twins of a run: their endpoints and environments by name, "ft" or "gil"."""
 
     endpoints: dict[str, Endpoint] = field(default_factory=dict)
     environments: dict[str, dict] = field(default_factory=dict)
     lacking: dict[str, str] = field(default_factory=dict)
-    """Why a twin cannot have the packages of the user-supplied dataset."""
+    """Reason why a twin cannot have the packages of the user-supplied dataset, by twin."""
 
     def close(self) -> None:
         for endpoint in self.endpoints.values():
@@ -48,9 +48,9 @@ class Twins:
         self.environments[twin] = {"endpoint": endpoint.name, **found}
 
     def add_packages(self, requirements: Sequence[str], cache: Path, work: Path, interruption: Interruption) -> None:
-        """Install the packages that a dataset needs and a twin lacks, into `work`; failures are in `lacking`.
+        """Install the `requirements` that a twin lacks into the folder `work`; record failures in `lacking`.
 
-        Raises TwinError if trials run in other containers, and Interrupted.
+        Raises TwinError if a twin in another container lacks packages, and Interrupted.
         """
         pins: list[str] = []
         # The free-threaded twin first: fewer wheels fit it, and the other then takes the same versions.
@@ -81,7 +81,7 @@ class Twins:
                 )
 
     def differences(self) -> list[str]:
-        """Return the report's warnings about differences of the twins other than the GIL."""
+        """Return a warning for each difference between the twins' Pythons and packages, other than the GIL."""
         about = {}
         for twin, found in self.environments.items():
             python = found["interpreter"]
@@ -95,7 +95,7 @@ class Twins:
         ]
 
     def lacks(self, twin: str, variant: str) -> str:
-        """Return why a variant cannot be measured in a twin; an empty string if it can."""
+        """Return the reason why a variant cannot be measured in a twin; an empty string if it can."""
         missing = [name for name in VARIANTS[variant].packages if name not in self.environments[twin]["packages"]]
         return f"{', '.join(missing)} not installed in the {twin} twin; {INSTALL}" if missing else ""
 
@@ -109,7 +109,7 @@ class Twins:
 
 
 def split_configs(configs: Iterable[str], twins: Mapping[str, str]) -> tuple[list[str], list[Skipped]]:
-    """Return the measurable configurations, and the others with the reasons."""
+    """Return the configurations that these twins can measure, and a Skipped record for each other one."""
     kept = [config for config in configs if TWIN[config] in twins]
     kinds = {"ft": "free-threaded interpreter", "gil": "interpreter with the GIL"}
     why = "no {} was given (--twin {}=...; ./twins bench and the images give both)"

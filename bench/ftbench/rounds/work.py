@@ -1,4 +1,4 @@
-"""The work of a scenario's trials, and which of them are alive at the same time."""
+"""The work of a scenario's trials, and the groups of trials that are alive at the same time."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -13,7 +13,7 @@ PREFETCH_FACTOR = 2
 
 @dataclass
 class Work:
-    """Work of a scenario's trials, by the names of its cases ("" if it has none)."""
+    """Work of a scenario's trials, by name of the case. A scenario without cases has the name ""."""
 
     scenario: Scenario
     cases: dict[str, Load]
@@ -34,9 +34,9 @@ class Work:
         return need if variant.processes else sizing.Demand(need.memory, 0)
 
     def groups(self, candidates: Sequence[Candidate]) -> list[list[Candidate]]:
-        """Return the candidates in groups whose trials are alive at the same time and take turns, by cases.
+        """Split candidates into groups. The trials of a group are alive at the same time and take turns.
 
-        A trial with one turn is a group by itself. The other groups are as large as memory allows.
+        A trial with one turn is a group by itself. The others are sorted by case, in groups as large as memory allows.
         """
         single = [[c] for c in candidates if self.turns(c) == 1]
         several = [c for case in self.cases for c in candidates if c.case == case and self.turns(c) > 1]
@@ -48,7 +48,7 @@ class Work:
         return any(load.turns > 1 for load in self.cases.values())
 
     def with_turns(self, turns: int) -> "Work":
-        """Return the same work with this number of turns a trial, where a trial has more than one."""
+        """Return the same work with this number of turns in a trial. Trials with a single turn keep it."""
         cases = {name: replace(load, turns=turns) if load.turns > 1 else load for name, load in self.cases.items()}
         return replace(self, cases=cases)
 
@@ -74,7 +74,7 @@ class Work:
         )
 
     def loads(self, cases: set[str]) -> tuple[Load, list[MeasuredCase]]:
-        """Return how much work a trial does, for results.json: of the first of these cases, and of each of them."""
+        """Return the work of a trial for results.json: (work of the first of these cases, work of every case)."""
         found = {name: load for name, load in self.cases.items() if name in cases}
         # The first case alone counts as none if it has no name.
         about = [self.scenario.case(name) for name in found] if any(found) else []
@@ -87,8 +87,8 @@ class Work:
 
 
 def warmup_batches(workers: int) -> int:
-    """Return the number of batches that a trial loads before the timed part: as many as are in memory at a time.
+    """Return the number of batches that a trial loads before the timed part: the number in memory at once.
 
-    From then on a loader recycles the memory of batches. The first use of new memory is rare in a long epoch.
+    After them, a loader reuses the memory of earlier batches, as it does for most of a long epoch.
     """
     return sizing.batches_under_way(PREFETCH_FACTOR, workers)

@@ -1,7 +1,7 @@
-"""The number of turns in a process that makes the most of a run's time.
+"""The number of turns in a process that gives the narrowest intervals in a run's time.
 
-More turns a process are cheap, but say nothing of other processes, and each further process costs its start: sampling
-at two levels (W. G. Cochran, "Sampling Techniques", 3rd edition 1977, section 10.6), here with Student's t.
+More turns in a process are cheap, but only more processes show how processes vary, and each costs its start. This is
+sampling at two levels (W. G. Cochran, "Sampling Techniques", 3rd edition 1977, section 10.6), here with Student's t.
 """
 
 import math
@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from ftbench.stats.statistics import CONFIDENCE, FEWEST_ROUNDS
 
 # Standard deviations of the logarithm of two candidates' ratio, measured on two cores with JPEGs and a little other
-# load (docs/method.md): of one turn each, as `typical` takes them together, and between processes whatever their turns.
+# load (docs/method.md): of one turn, as `typical` combines turns, and between processes with any number of turns.
 TURNS_VARY, PROCESSES_VARY = 0.16, 0.02
 FEWEST_TURNS, MOST_TURNS = 4, 40
 
 
 @dataclass(frozen=True)
 class Costs:
-    """Seconds that a trial takes: `imports`, which trials do at the same time, until its first turn, and a turn."""
+    """Seconds of a trial's parts: its imports (several trials import at the same time), its warm-up, and a turn."""
 
     imports: float
     warm_up: float
@@ -29,7 +29,7 @@ class Costs:
 
 
 def turns(seconds: float, candidates: int, costs: Costs, at_once: int) -> int:
-    """Return the turns a process for the narrowest intervals in `seconds`; FEWEST_TURNS if time is too short."""
+    """Return the number of turns in a process (FEWEST_TURNS or more) for the narrowest intervals in `seconds`."""
     from scipy.special import stdtrit
 
     best, narrowest = FEWEST_TURNS, math.inf

@@ -18,27 +18,27 @@ class AnalysedScenario(Scenario):
 
     @property
     def metric(self) -> Metric:
-        """The metric that the scenario is about."""
+        """The main metric of the scenario."""
         return METRICS[self.metrics[0]]
 
     def compared(self, metric: str = "") -> list[Comparison]:
-        """Return the comparisons of a metric, by default the scenario's, of candidates that loaded the same samples."""
+        """Return the comparisons of a metric, by default the main one, if both candidates loaded the same samples."""
         wanted = metric or self.metrics[0]
         return [c for c in self.comparisons if c.metric == wanted and c.verdict != Verdict.OTHER_SAMPLES]
 
     @property
     def principal(self) -> list[Comparison]:
-        """The comparisons to be told first: with targets, and of each kind those at its most workers."""
+        """The most important comparisons: those with targets, and those with the most workers of each kind."""
         found = self.compared()
         most = {c.kind: max(each.numerator.workers for each in found if each.kind == c.kind) for c in found}
-        # How a candidate scales is in the charts. Threads against processes is what a headline says, too.
+        # Charts show how a candidate scales. A headline also compares threads with processes.
         implied = {"scaling", *(["method"] if "headline" in most else [])} if len(most) > 1 else set()
         return [c for c in found if c.target or c.kind not in implied and c.numerator.workers == most[c.kind]]
 
 
 @dataclass
 class Analysis:
-    """A run's record, and what follows from its rounds."""
+    """A run's record, with the statistics of its rounds."""
 
     results: Results
     scenarios: list[AnalysedScenario]
@@ -56,7 +56,7 @@ class Analysis:
 
 
 def analyse(results: Results) -> Analysis:
-    """Return the analysis of a run."""
+    """Return a run's record with its comparisons, verdicts and waterfalls."""
     scenarios = [AnalysedScenario(**vars(each), comparisons=compared(each)) for each in results.scenarios]
     judge(c for scenario in scenarios for c in scenario.comparisons)
     falls = []

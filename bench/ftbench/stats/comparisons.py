@@ -35,14 +35,14 @@ class Comparison(Ratio):
 
     @property
     def advantage(self) -> tuple[float, float | None, float | None]:
-        """The ratio and its interval, turned so that above 1 the numerator is better."""
+        """(ratio, low, high), inverted if lower values are better: above 1, the numerator is better."""
         if METRICS[self.metric].best == "higher":
             return self.ratio, self.low, self.high
         return 1 / self.ratio, self.high and 1 / self.high, self.low and 1 / self.low
 
 
 def compared(scenario: Scenario) -> list[Comparison]:
-    """Return a scenario's comparisons, the most important first; `judge` gives the verdicts of a run."""
+    """Return a scenario's comparisons, the most important first. `judge` sets their final verdicts."""
     found = []
     first = scenario.metrics[0]
     for metric in scenario.metrics:
@@ -68,10 +68,10 @@ def compared(scenario: Scenario) -> list[Comparison]:
 
 
 def judge(comparisons: Iterable[Ratio]) -> None:
-    """Set the adjusted p-values (q) of all comparisons of a run, and the verdicts with them.
+    """Set the adjusted p-values (q) and the verdicts of all comparisons of a run.
 
-    An asked comparison keeps its own p-value. Explored ones are adjusted together, except those of fewer than
-    FEWEST_ROUNDS rounds, which show nothing anyway.
+    A comparison that the run was made for (`asked`) keeps its p-value. All others are adjusted together, except those
+    of fewer than FEWEST_ROUNDS rounds, which show nothing anyway.
     """
     from scipy.stats import false_discovery_control
 

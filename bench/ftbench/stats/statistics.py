@@ -1,14 +1,14 @@
-"""Ratios with confidence intervals, and what may be concluded from them. docs/method.md explains it, with its limits.
+"""Ratios with confidence intervals, and the conclusions from them. docs/method.md explains the method and its limits.
 
-A candidate is measured in several processes, one a round, and in each of them many times, in short turns with the
-other candidates. Turns of one process may share what is particular to it, so the interval comes from the processes:
-each contributes one figure, the mean of the logarithms of the faster half of its turns (`typical`), and two candidates
+A candidate is measured in several processes, one a round. Each process measures many times, in short turns with the
+other candidates. All turns of a process may share its peculiarities, so the interval comes from the processes. Each
+process contributes one figure: the mean of the logarithms of the faster half of its turns (`typical`). Two candidates
 are compared by the differences of their figures, round by round, with Student's t. That treats a/b and b/a alike
 (Fleming and Wallace, "How not to lie with statistics", CACM 29, 1986), and ratios of a chain multiply exactly.
 
 Comparisons that a run is made for are judged one by one. All others are explored: their p-values are adjusted
-together, over the whole run (Benjamini and Hochberg, JRSS B 57, 1995), so that of the differences shown among them at
-most one in twenty is expected to be none.
+together, over the whole run (Benjamini and Hochberg, JRSS B 57, 1995). Then at most one in twenty of the differences
+that they show is expected to be false.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ CONFIDENCE = 0.95
 POWER = 0.8
 FEWEST_ROUNDS = 3
 PERCENTILES = (50, 90, 99)
-# Memory repeats to a tenth of a percent, and a difference of as little, however certain, is none to people.
+# Memory repeats to a tenth of a percent. A difference as small as that matters to no one, even if it is certain.
 NEGLIGIBLE = 1.01
 
 
 class Reached(StrEnum):
-    """Conclusion about a target. Only ftbench.report.verdict_words puts it in words."""
+    """Conclusion about a target; ftbench.report.verdict_words has the wording."""
 
     MET = "met"
     MISSED = "missed"
@@ -41,36 +41,36 @@ class Reached(StrEnum):
 
 @dataclass(kw_only=True)
 class Ratio(Change):
-    """A ratio over n rounds, and what its verdict follows from."""
+    """A ratio over n rounds, with the p-values that its verdict depends on."""
 
     p: float | None
     """The two-sided p-value of no difference; None for one round."""
     q: float | None = None
     """The p-value adjusted for the run's comparisons (Benjamini and Hochberg)."""
     asked: bool = False
-    """True if the run was made for it. All others are explored, and corrected for their number."""
+    """True if the run was made for this ratio. All other ratios are explored, and corrected for their number."""
 
 
 def logarithms(numerators: Sequence[float], denominators: Sequence[float]) -> list[float]:
-    """Return the logarithms of the ratios of pairs; raises ValueError for unequal lengths or values <= 0."""
+    """Return log(a / b) for each pair of values; raises ValueError for unequal lengths or values <= 0."""
     return [math.log(a / b) for a, b in zip(numerators, denominators, strict=True)]
 
 
 def ratio(numerators: Sequence[float], denominators: Sequence[float]) -> Ratio:
-    """Summarise the ratios of paired positive measurements; raises ValueError for none, and as `logarithms` does."""
+    """Return the mean ratio of paired measurements, with its interval; raises ValueError for none or values <= 0."""
     logs = logarithms(numerators, denominators)
     n, mean = len(logs), fmean(logs)
     low = high = p = seen = None
     if n > 1:
-        # The import costs more than the rest of this module; most of what imports it only wants names.
+        # This import takes longer than the rest of the module, and most importers only need the module's names.
         from scipy.special import stdtr, stdtrit
 
         error = stdev(logs) / math.sqrt(n)
         quantile = float(stdtrit(n - 1, (1 + CONFIDENCE) / 2))
         low, high = math.exp(mean - quantile * error), math.exp(mean + quantile * error)
-        # Rounds that agree to the last digit, in a simulation say, are certain whatever they say.
+        # Rounds that agree to the last digit, as in a simulation, make the ratio certain.
         p = 2 * float(stdtr(n - 1, -abs(mean) / error)) if error else float(mean == 0)
-        # Wild rounds give factors that no float holds; 100 says as much.
+        # Very different rounds give factors that overflow a float. 100 is as useful.
         seen = math.exp(min((quantile + float(stdtrit(n - 1, POWER))) * error, math.log(100)))
     found = Ratio(ratio=math.exp(mean), low=low, high=high, n=n, p=p, resolution=seen, verdict=Verdict.TOO_FEW)
     found.verdict = verdict(found)
@@ -78,12 +78,12 @@ def ratio(numerators: Sequence[float], denominators: Sequence[float]) -> Ratio:
 
 
 def negligible(*ratios: float) -> bool:
-    """Return True if no ratio is further from 1 than NEGLIGIBLE."""
+    """True if no ratio is further from 1 than NEGLIGIBLE."""
     return all(max(ratio, 1 / ratio) <= NEGLIGIBLE for ratio in ratios)
 
 
 def verdict(r: Ratio) -> Verdict:
-    """Return the conclusion from a ratio by its adjusted p-value; by its own if it has none."""
+    """Return the verdict on a ratio, from its interval and its adjusted p-value (its own if that is None)."""
     q = r.p if r.q is None else r.q
     if r.n < FEWEST_ROUNDS or r.low is None or r.high is None:
         return Verdict.TOO_FEW
@@ -94,7 +94,7 @@ def verdict(r: Ratio) -> Verdict:
 
 
 def reached(r: Change, target: Target) -> Reached:
-    """Return the conclusion from a ratio about a target: met or missed if all of the interval lies on one side."""
+    """Return the conclusion about a target: met or missed if the whole interval lies on one side of the target."""
     if r.n < FEWEST_ROUNDS or r.low is None or r.high is None:
         return Reached.UNCLEAR
     least = target.at == "least"
@@ -104,7 +104,7 @@ def reached(r: Change, target: Target) -> Reached:
 
 
 def percentiles(rounds: Sequence[Sequence[float]]) -> dict[int, tuple[float, float, float]]:
-    """Take each of PERCENTILES within each round; return the median, the lowest and the highest of the rounds.
+    """Return {percentile: (median, lowest, highest) over the rounds}. Each percentile is taken within a round.
 
     Values of one trial depend on each other (a slow second slows many steps). So only the rounds tell how certain a
     percentile is.

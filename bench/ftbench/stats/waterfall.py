@@ -1,6 +1,6 @@
-"""The waterfall: a chain's figures, from what people run today to threads without the GIL, one change at a time.
+"""The figures of a waterfall: the ratio of each step of its chain, and of the whole chain.
 
-The steps multiply to the total, since each is a difference of the same logarithms.
+The steps' ratios multiply to the total, since their logarithms add up.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ FEWEST_TO_STOP = 5
 ENDS = ("time_to_first_batch", "pss_mib")
 
 Chain = list[tuple[str, Candidate]]
-"""Names of the changes and the candidates that they lead to, after a start's name and the start."""
+"""Pairs (name, candidate): the start, then each change with the candidate that the change leads to."""
 
 
 def chain(scenario: Scenario, case: str) -> tuple[Chain, list[str]]:
-    """Return the steps of a case at its most workers, none if no two neighbours were measured, and what is missing."""
+    """Return (chain of a case with the most workers, names of its missing parts); ([], []) if there is no chain."""
     there = {c.key: c for c in scenario.whole if c.case == case}
     most = max((c.workers for c in there.values() if c.variant in (TODAY, PROCESSES, THREADS)), default=0)
     configs = [config for config in CONFIGS if any(c.config == config for c in there.values())]
@@ -55,9 +55,9 @@ def chain(scenario: Scenario, case: str) -> tuple[Chain, list[str]]:
 
 
 def apart(scenario: Scenario, start: Candidate) -> set[tuple[str, str]]:
-    """Return the candidates, two by two and either way, of the start's case that loaded different samples.
+    """Return the pairs of candidates' keys, in both orders, that loaded different samples in the start's case.
 
-    None if the start itself loads other samples in every round: then none can be checked.
+    There are none if the start's samples differ from round to round, since no candidate can be checked then.
     """
     seen: dict[str, dict[str, set[int]]] = {c.key: {} for c in scenario.candidates if c.case == start.case}
     for one in scenario.rounds:
@@ -111,9 +111,9 @@ def _change(c: Comparison) -> dict:
 
 
 def precise(scenario: Scenario, precision: float) -> bool:
-    """Return True if the throughput of every step is known as precisely as asked; False where there is no chain.
+    """True if the throughput of every step is known with this precision; False if there is no chain.
 
-    Only the width of the intervals counts, never on which side of 1 they lie.
+    Only the widths of the intervals count, never the side of 1 that they lie on.
     """
     asked = [p for p in scenario.pairs if p.asked and p.kind in (STEP, TOTAL)]
     if not asked or len(scenario.rounds) < FEWEST_TO_STOP:

@@ -1,11 +1,10 @@
 """One trial: a fresh process that measures one candidate.
 
-``python -m ftbench.trial.child`` reads its request, a line of JSON, from stdin and writes its result, another one,
-to stdout. It first imports what all trials need, while others do the same. Then, and whenever it could let other
-trials have their turns, it says so ({"waiting": true, "own_seconds": CPU time so far, children's included}) and stands
-still until it is sent a line.
+``python -m ftbench.trial.child`` reads a request from stdin and writes the result to stdout, each as a line of JSON.
+The trial first imports the libraries that all trials need, at the same time as other trials. Then, and before each
+turn, it writes {"waiting": true, "own_seconds": CPU time so far, children's included} and waits for a line on stdin.
 
-The request is that of ftbench.plan.scenario.Task, and "parent": the id of the process that started the trial. The
+The request is Task.request of ftbench.plan.scenario, with the id of the process that started the trial as "parent". The
 result is that of `measure`.
 """
 
@@ -24,7 +23,7 @@ from ftrun.parent_death import die_with_parent
 
 
 def check_configuration(config: str) -> dict:
-    """Return this interpreter's build and state of the GIL; raises TrialError if `config` has others."""
+    """Return this interpreter's build and the state of its GIL; raises TrialError if they do not match `config`."""
     twin, enabled = this_twin(), gil_enabled()
     wanted = CONFIGURATIONS[config]
     if (twin, enabled) != (wanted.twin, wanted.python_gil != "0"):
@@ -37,10 +36,10 @@ def check_configuration(config: str) -> dict:
 
 
 def measure(task: Task) -> Turns:
-    """Do the task; yield wherever other trials may have a turn.
+    """Measure the task; yield whenever other trials may have a turn.
 
-    Returns metrics (those of the scenario), samples, batches, first_batch and rows (checksums), turn_seconds and
-    turn_began, distributions, note and torch's version. Where the scenario cannot run: {"unavailable": why}.
+    Returns a dict: metrics (those of the scenario), samples, batches, first_batch and rows (checksums), turn_seconds
+    and turn_began, distributions, note and torch's version. If the scenario cannot run: {"unavailable": reason}.
     """
     import torch
 
@@ -75,7 +74,7 @@ def measure(task: Task) -> Turns:
 
 
 def _positive(name: str, value: float) -> float:
-    """Return a metric's value; raises TrialError if no ratio of it can be taken."""
+    """Return a metric's value; raises TrialError unless it is finite and positive, as ratios need it."""
     if not (math.isfinite(value) and value > 0):
         raise TrialError(f"{name} was measured as {value}, which no ratio can be taken of")
     return value
@@ -93,14 +92,14 @@ def _checked(name: str, distribution: dict) -> dict:
 
 
 def main() -> int:
-    """Answer the request on stdin; exit status 1, with the reason on stderr, if it cannot be."""
+    """Run the trial that stdin requests; return the exit status: 1, with the reason on stderr, if it fails."""
     # Libraries may print; the answer keeps the real stdout for itself.
     answer = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    # Ctrl-C at a terminal is the controller's to handle, which ends this process.
+    # The controller handles Ctrl-C at a terminal, and ends this process.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     die_with_parent(os.getppid())
-    # Nobody waits for this yet: as many trials as there are CPUs do it at once.
+    # Import torch before anything is timed: as many trials as there are CPUs do so at once.
     import torch  # noqa: F401
 
     line = sys.stdin.readline()
@@ -134,7 +133,7 @@ def main() -> int:
         print(f"trial: {error}", file=sys.stderr)
         return 1
     except SystemExit:
-        # What is loaded asked for it; its status would say nothing.
+        # The dataset or a library called sys.exit; its status would say nothing.
         traceback.print_exc()
         return 1
     tell(result)

@@ -1,7 +1,7 @@
-"""The places where a twin's trials run: an interpreter of this machine, or a server in another container.
+"""The endpoints that run a twin's trials: an interpreter of this machine, or a server in another container.
 
-An endpoint is owned by the controller's thread, as are its trials, of which one runs at a time. Both kinds
-watch the controller's interruption while they wait, and raise Interrupted with nothing left running.
+Endpoints and their trials are used by the controller's thread only. One trial runs at a time. An endpoint watches for
+an interruption while it waits. It then raises Interrupted, and leaves no process running.
 """
 
 import contextlib
@@ -26,15 +26,15 @@ class LocalEndpoint(LocalTwin):
     """Endpoint whose trials are child processes of this process."""
 
     packages: str | None = None
-    """A folder of packages that trials find beside the interpreter's own; None for none."""
+    """Folder of packages that trials have in addition to the interpreter's; None for none."""
 
     def _interrupted(self) -> bool:
-        """Raise Interrupted: a callback for ftrun.supervise.Watch. Closing the child then ends it."""
+        """Raise Interrupted if the run was interrupted: a callback for ftrun.supervise.Watch."""
         self._interruption.check()
         return False
 
     def start(self, request: dict) -> Process:
-        """Start what the request describes (see `start`); raises TwinError or TrialFailed."""
+        """Start a trial or the thread-safety suite (see the function `start`); raises TwinError or TrialFailed."""
         try:
             return start(self.name, request, {self._interruption.fileno(): self._interrupted}, self.packages)
         except OSError as error:
@@ -50,11 +50,11 @@ class RemoteEndpoint(RemoteTwin):
 
 
 class RemoteProcess:
-    """A process of a server."""
+    """A trial, or the thread-safety suite, in a process of a ftbench.trial.server."""
 
     def __init__(self, endpoint: RemoteEndpoint, request: dict):
         self._endpoint = endpoint
-        # The server has the same limit; the margin lets it say so itself.
+        # The server has the same limit; the margin lets the server report the timeout first.
         self._patience = request["patience"] + 30
         self._number = self._exchange({"op": "start", "request": request})
 
@@ -65,12 +65,12 @@ class RemoteProcess:
         return answer.get("result")
 
     def go_on(self) -> dict | None:
-        """See Process.go_on; raises TwinError or Interrupted, too."""
+        """See Process.go_on; also raises TwinError or Interrupted."""
         return self._exchange({"op": "go on", "process": self._number})
 
     def close(self) -> None:
-        """Kill the process and those that it started."""
-        # If the server has gone, or has lost its client, so has the process.
+        """Kill the process and its descendants."""
+        # If the server has gone, or has lost this client, the process has ended.
         if not self._endpoint.closed:
             with contextlib.suppress(TwinError, Interrupted):
                 self._endpoint.exchange({"op": "end", "process": self._number}, CONNECT_SECONDS)

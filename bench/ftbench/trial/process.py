@@ -1,4 +1,4 @@
-"""The processes of a run, seen from the process that starts them: each answers with lines of JSON."""
+"""The controller's side of trials and of the thread-safety suite: processes that answer with lines of JSON."""
 
 import contextlib
 import json
@@ -20,12 +20,12 @@ class TrialFailed(Exception):
 
     @property
     def why(self) -> str:
-        """The first line of the error message."""
+        """The reason: the first line of the message."""
         return str(self).partition("\n")[0]
 
 
 def how_it_ended(outcome: Completed) -> str:
-    """Word how a process ended: "exit status 1", "killed by signal 9 (out of memory?)"."""
+    """Return the end of a process in words: "exit status 1", "killed by signal 9 (out of memory?)"."""
     if outcome.returncode >= 0:
         return f"exit status {outcome.returncode}"
     likely = {
@@ -36,7 +36,7 @@ def how_it_ended(outcome: Completed) -> str:
 
 
 def last_words(outcome: Completed) -> str:
-    """Return the reason of a process's failure in a line, and below it the process's last lines of output."""
+    """Return the reason why a process failed, in a line, then the last lines of its output."""
     quoted = last_lines(outcome.stderr)
     lines = outcome.stderr.decode(errors="replace").rstrip().splitlines()
     if outcome.returncode != 1 or not lines:
@@ -48,14 +48,14 @@ def last_words(outcome: Completed) -> str:
 
 
 class Process:
-    """A child process that writes lines of JSON. Owned by one thread, which has to close it."""
+    """A child process that writes lines of JSON. Used by one thread, which has to close it."""
 
     def __init__(self, request: dict, watch: Watch, arguments: list[str], environment: dict[str, str], **options: Any):
         self._watch, self._patience = watch, request["patience"]
         self._child = Child(arguments, environment, **options)
 
     def go_on(self) -> dict | None:
-        """Let the process go on to its next answer; raises TrialFailed, or Stopped and others as Child.ask."""
+        """Let the process continue, and return its next answer; raises TrialFailed, or an exception of Child.ask."""
         try:
             return self._go_on()
         except TimedOut as error:
@@ -65,7 +65,7 @@ class Process:
         raise NotImplementedError
 
     def _ask(self, line: bytes) -> dict | None:
-        """Send a line; return the next line of its stdout, or None if the process ends without one."""
+        """Send a line to the process; return the next line that it writes (a dict), or None if it ends without one."""
         answer = self._child.ask(line, self._watch, self._patience)
         if answer is None:
             return None
@@ -75,14 +75,15 @@ class Process:
         raise TrialFailed(f"its stdout has a line that is none of its own: {answer[:80]!r}")
 
     def close(self) -> None:
-        """Kill the process and those that it started."""
+        """Kill the process and its descendants."""
         self._child.close()
 
 
 class TrialProcess(Process):
-    """One trial (ftbench.trial.child), which imports at once and waits for its first turn. Raises OSError.
+    """The process of a trial (ftbench.trial.child), which imports libraries and waits for its first turn.
 
-    Other load is recorded only while the trial measures, not while it waits.
+    Other load on the CPUs is recorded only while the trial measures, not while it waits. Starting it raises OSError if
+    the interpreter cannot be run.
     """
 
     def __init__(self, python: str, request: dict, watch: Watch, packages: str | None = None):
@@ -95,7 +96,7 @@ class TrialProcess(Process):
         self._measures = False
 
     def _go_on(self) -> dict | None:
-        """Return the trial's result with other load, or None if the trial waits, as after its imports."""
+        """Return the trial's result with its disturbance, or None if the trial waits for its next turn."""
         before = counters()
         answer = self._ask(self._next)
         if answer is not None and "waiting" in answer:
@@ -110,6 +111,6 @@ class TrialProcess(Process):
             raise TrialFailed(last_words(outcome))
         if answer is None:
             raise TrialFailed(f"no result on its stdout{last_lines(outcome.stderr)}")
-        # It has been waited for: counted among the children of this process with all that it has ever used.
+        # The trial has been waited for, so all CPU time that it ever used counts as this process's children's.
         disturbed = [*self._disturbed, between(before, counters(), -self._own_seconds)]
         return {**answer, "disturbance": together(disturbed)}

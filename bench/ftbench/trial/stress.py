@@ -1,8 +1,8 @@
 """The thread-safety suite (tests/stress) as part of a run: in every configuration, after everything was measured.
 
-Each configuration's is one process, `python -m tests.stress`, which tells in lines of JSON what every scenario did
-as soon as that has ended. So what ended before an interruption or a crash is known. The suite itself sees to it
-that a scenario's crash or hang is that scenario's alone.
+The suite is one process for each configuration, `python -m tests.stress`. It writes each scenario's result as a line of
+JSON as soon as the scenario has ended, so an interruption or a crash loses no finished result. The crash or hang of one
+scenario does not affect the others.
 """
 
 import subprocess
@@ -16,18 +16,18 @@ from ftrun.project import ROOT
 from ftrun.supervise import Watch
 
 PROGRAM = "tests.stress"
-# Beyond what it is given: importing, and scenarios that hang, which it ends after two minutes each.
+# Seconds in addition to its minutes: for imports, and for scenarios that hang, which it ends after two minutes each.
 PATIENCE = 1800.0
-# pytest's, if some scenario failed; which one, its line has said.
+# pytest's exit status if a scenario failed. The scenario's line has the failure.
 SOME_FAILED = 1
-# Of a failure's text; the stacks of many threads can be long.
+# The most characters of a failure's text: the stacks of many threads can be long.
 MOST_CHARACTERS = 20_000
 
 KILLED = "the run has not ended, or was killed"
 
 
 class StressProcess(Process):
-    """The suite in one configuration. Raises TrialFailed if tests/stress is not here, or OSError."""
+    """The process of the suite in one configuration. It raises TrialFailed if tests/stress is missing, or OSError."""
 
     def __init__(self, python: str, request: dict, watch: Watch):
         if not (ROOT / "tests" / "stress").is_dir():
@@ -48,13 +48,13 @@ class StressProcess(Process):
 
 
 def request(part: Stress, config: str) -> dict:
-    """Return the request for the suite in a configuration; no line of it takes longer than the request's patience."""
+    """Return the request for the suite in a configuration; its "patience" is the limit for each line, in seconds."""
     patience = 60 * (part.minutes or 0) + PATIENCE
     return {"config": config, "minutes": part.minutes, "seed": part.seed, "patience": patience}
 
 
 def take(part: Stress, config: str, lines: Iterator[dict]) -> Iterator[StressResult]:
-    """Add the suite's lines to the record, and yield results; raises TrialFailed for other lines or missing results."""
+    """Add the suite's lines to the record; yield each result. Raises TrialFailed for invalid or missing results."""
     done = 0
     for line in lines:
         try:
