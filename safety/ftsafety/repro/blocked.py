@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import PurePosixPath
 
+from ftrun.configurations import CONFIGURATIONS
 from ftsafety.repro.campaign import Runs
-from ftsafety.repro.outcome import Kind, Stopper
+from ftsafety.repro.commands import start
+from ftsafety.repro.outcome import Kind, Signature, Stopper
 from ftsafety.repro.script import Script, shell_path
 
 # Distributions whose modules have another name.
@@ -31,14 +34,17 @@ def settled(runs: Mapping[str, Runs]) -> dict[str, Runs]:
     """Return *runs* with the outcomes of blocked runs set to Kind.BLOCKED.
 
     The runs of a configuration are blocked if all of them ended for the same reason before threads could race. If the
-    reason is a missing file, which a thread may have deleted, all configurations must have it.
+    reason is a missing file, which a thread may have deleted, all configurations must have it. An exception that other
+    runs showed together with other failures did not end them: it was one of a helper thread, or of one test.
     """
     stoppers = {config: _common(each) for config, each in runs.items() if any(o.kind.judged for o in each.outcomes)}
     alike = len(set(stoppers.values())) == 1
+    survived = _survived(runs)
     result = {}
     for config, each in runs.items():
         stopper = stoppers.get(config)
-        if stopper is not None and (stopper.cause != "file" or alike):
+        ended = not any(signature in survived for outcome in each.outcomes for signature in outcome.signatures)
+        if stopper is not None and ended and (stopper.cause != "file" or alike):
             outcomes = [replace(o, kind=Kind.BLOCKED) if o.kind.judged else o for o in each.outcomes]
             each = replace(each, outcomes=outcomes)
         result[config] = each
@@ -50,6 +56,13 @@ def _common(runs: Runs) -> Stopper | None:
     return found.pop() if len(found) == 1 else None
 
 
+def _survived(runs: Mapping[str, Runs]) -> set[Signature]:
+    """Return the signatures that runs showed together with different others."""
+    shown = {frozenset(o.signatures) for each in runs.values() for o in each.outcomes if o.kind.judged}
+    counts = Counter(signature for signatures in shown for signature in signatures)
+    return {signature for signature, number in counts.items() if number > 1}
+
+
 def stopped(runs: Mapping[str, Runs]) -> dict[Stopper, list[str]]:
     """Return the reasons of blocked runs, each with its configurations."""
     found: dict[Stopper, list[str]] = {}
@@ -57,6 +70,16 @@ def stopped(runs: Mapping[str, Runs]) -> dict[Stopper, list[str]]:
         blocked = next((outcome.stopper for outcome in each.outcomes if outcome.kind is Kind.BLOCKED), None)
         if blocked is not None:
             found.setdefault(blocked, []).append(config)
+    return found
+
+
+def lacking(runs: Mapping[str, Runs]) -> dict[Stopper, list[str]]:
+    """Return which packages runs lacked that got to the bug all the same, and the configurations of these runs."""
+    found: dict[Stopper, list[str]] = {}
+    for config, each in runs.items():
+        for stopper in dict.fromkeys(outcome.stopper for outcome in each.outcomes if outcome.kind.judged):
+            if stopper is not None and stopper.cause == "module":
+                found.setdefault(stopper, []).append(config)
     return found
 
 
@@ -76,33 +99,51 @@ def reason(stopper: Stopper) -> str:
     }.get(stopper.cause, about)
 
 
-def remedy(stopper: Stopper, script: Script, command: str, running: list[str]) -> str:
-    """Return a shell command that avoids the blockage, or "".
+def remedy(
+    stopper: Stopper, script: Script, command: str, running: list[str], walled: bool = False, series: str = "3.13"
+) -> str:
+    """Return the command that gets further; empty if there is none. What the script said is in it as quoted words only.
 
     Args:
-        command: the command that ran the script.
-        running: the configurations that were not blocked.
+        command: the command that runs the script.
+        running: the configurations that do run.
+        walled: True if containers run the script.
+        series: the twins' series of CPython.
     """
     cause, about = stopper
-    if cause == "module":
+    if cause == "module" and about.isidentifier() and not walled:
         return f"{command} --package {shlex.quote(DISTRIBUTIONS.get(about, about))}"
-    if cause == "file" and about.startswith("/"):
-        name = shlex.quote(PurePosixPath(about).name)
-        return f"{command} --with {name}   # once the script opens {name} without a folder"
     if cause == "file":
-        folder = str(PurePosixPath(script.path).parent) if script.path else "."
-        top = PurePosixPath(about).parts[0]
-        return f"{command} --with {shell_path(top if folder == '.' else f'{folder}/{top}')}"
-    if cause in ("syntax", "version"):
-        return f"PYTHON_SERIES=3.14 {command}"
+        return _with_file(about, script, command)
+    if cause == "version" or (cause == "syntax" and series == "3.13"):
+        return f"PYTHON_SERIES={'3.14' if series == '3.13' else '3.13'} {command}"
     if cause == "relative":
-        path = PurePosixPath(script.path or script.name)
-        package = path.parent.name or "PACKAGE"
-        return f"./twins repro {shell_path(str(path.parent.parent))} -m {package}.{path.stem}"
+        return _as_module(script, walled)
     if cause == "stdin":
         return f"{command} --stdin FILE"
     if cause == "arguments":
         return f"{command} --arg A"
-    if cause == "gil" and running:
-        return f"{command} --configs {','.join(running)}"
+    if cause == "gil" and (configs := [config for config in running if config in CONFIGURATIONS]):
+        return f"{command} --configs {','.join(configs)}"
     return ""
+
+
+def _with_file(name: str, script: Script, command: str) -> str:
+    path = PurePosixPath(name)
+    if not path.name or ".." in path.parts or not name.isprintable():
+        return ""
+    if name.startswith(("/", "~")):
+        return f"{command} --with {shell_path(path.name)}   # once the script opens it without a folder"
+    folder = str(PurePosixPath(script.path).parent) if script.path else "."
+    top = path.parts[0]
+    return f"{command} --with {shell_path(top if folder == '.' else f'{folder}/{top}')}"
+
+
+def _as_module(script: Script, walled: bool) -> str:
+    path = PurePosixPath(script.path)
+    if path.suffix == ".zip":
+        return f"{start(walled)} {shell_path(script.path)} -m {shlex.quote(script.module)}"
+    package = path.parent.name or "PACKAGE"
+    if path.suffix != ".py" or not (package.isidentifier() and path.stem.isidentifier()):
+        return ""
+    return f"{start(walled)} {shell_path(str(path.parent.parent))} -m {package}.{path.stem}"

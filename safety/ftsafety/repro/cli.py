@@ -178,12 +178,16 @@ class Reproduction:
         if not why:
             return []
         running = [config for config, each in runs.items() if each.counted]
+        version = next(iter(self._descriptions.values()))["interpreter"]["version"]
+        about = self._script, self._command, running, self._given.walled, ".".join(version.split(".")[:2])
         lines = []
         for stopper, configs in why.items():
             lines.append(f"{markdown(f'{", ".join(configs)}: {reason(stopper)}')}")
-            if command := remedy(stopper, self._script, self._command, running):
+            if command := remedy(stopper, *about):
                 lines.append(fenced(command, "sh"))
                 self._progress.note(f"repro: to get to the bug: {command}")
+            elif stopper.cause == "module":
+                lines.append("A container without network cannot install packages; run `./twins repro` natively.")
         return [("To get to the bug", "\n\n".join(lines))]
 
     def _remarks(self, verdict: Verdict, early: EarlyStop, runs: dict[str, Runs]) -> Iterator[str]:

@@ -24,13 +24,17 @@ def program() -> str:
     return shell_path(str(ROOT / "twins")) if path.startswith("..") else f"./{path}"
 
 
+def start(walled: bool) -> str:
+    """Return how a command of `repro` begins."""
+    return _CONTAINER if walled else f"{program()} repro"
+
+
 def repro(given: argparse.Namespace, script: Script, options: list[str]) -> str:
     """Return the shell command that runs `repro` on the script with *options*."""
-    if given.walled and script.how == FILE and not script.files:
+    if given.walled and script.how == FILE and not script.files and not _packed(script):
         return f"{_CONTAINER} {' '.join(['-', *map(shlex.quote, options)])} <{script.argument}"
     named = [] if given.script is None else [script.argument if given.script == "-" else shell_path(given.script)]
-    start = f"{_CONTAINER}" if given.walled else f"{program()} repro"
-    return " ".join([start, *named, *map(shlex.quote, options)])
+    return " ".join([start(given.walled), *named, *map(shlex.quote, options)])
 
 
 def all_runs(given: argparse.Namespace, script: Script) -> str:
@@ -81,11 +85,16 @@ def one_run(
 def _what(script: Script) -> str | None:
     """Return the command that starts the script with Python; None for notebooks and archives."""
     arguments = [shlex.quote(each) for each in script.arguments]
-    if not script.path or script.left_out or script.path.endswith((".ipynb", ".zip")):
+    if not script.path or script.left_out or _packed(script):
         return None
     if script.how == MODULE:
         return " ".join(["python -m", script.module, *arguments])
     return " ".join(["python" if script.how == FILE else "python -m pytest", script.argument, *arguments])
+
+
+def _packed(script: Script) -> bool:
+    """True for a notebook or an archive, which standard input cannot stand for."""
+    return script.path.endswith((".ipynb", ".zip"))
 
 
 def _folder(given: argparse.Namespace, script: Script) -> str:

@@ -118,7 +118,7 @@ def from_json(values: dict) -> Outcome:
 
 
 def _whole(values: dict) -> bool:
-    parts = all(len(each) == len(Signature._fields) for each in values["signatures"])
+    parts = all(len(each) == len(Signature._fields) and each[0] in SEVERITY for each in values["signatures"])
     return parts and len(values["stopper"]) in (0, len(Stopper._fields)) and values["kind"] in set(Kind)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from ftrun.configurations import CONFIGURATIONS
-from ftsafety.repro.blocked import reason, stopped
+from ftsafety.repro.blocked import lacking, reason, stopped
 from ftsafety.repro.campaign import Runs
 from ftsafety.repro.outcome import Kind, Signature
 from ftsafety.repro.verdict import Finding, Pattern, Verdict, interval, p_value, total
@@ -80,6 +80,8 @@ def remarks(verdict: Verdict, runs: Mapping[str, Runs]) -> Iterator[str]:
                 f"The other runs of {config} were made with PYTHON_GIL=0, which keeps the GIL off. Without it this "
                 "script runs with the GIL even on the free-threaded build."
             )
+    for stopper, configs in lacking(runs).items():
+        yield f"A part of it did not run in {', '.join(configs)}: {reason(stopper)}."
     absent = [config for config in CONFIGURATIONS if config not in verdict.judged]
     if verdict.judged and absent:
         yield f"Nothing is known of {', '.join(absent)}."

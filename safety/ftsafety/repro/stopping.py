@@ -17,7 +17,7 @@ from ftsafety.repro.verdict import SIGNIFICANT, Pattern, judge, signatures_of
 
 FIRST_LOOK = 5  # rounds
 INTERIM = 0.001
-ENOUGH_HANGS = 3
+ENOUGH_HANGS = 3  # rounds
 
 
 def looks(repeat: int) -> list[int]:
@@ -41,8 +41,8 @@ class EarlyStop:
 
     @property
     def level(self) -> float:
-        """The significance level of the final test, after the last round."""
-        return SIGNIFICANT - INTERIM * len(self._looks)
+        """The significance level of the final test: after the last round, or after the runs ended early."""
+        return INTERIM if self.reason else SIGNIFICANT - INTERIM * len(self._looks)
 
     def __call__(self, runs: Mapping[str, Runs]) -> bool:
         """Decide after a round: True if no further rounds are needed."""
@@ -53,7 +53,9 @@ class EarlyStop:
 
     def _reason(self, runs: Mapping[str, Runs]) -> str | None:
         outcomes = [outcome for each in runs.values() for outcome in each.outcomes]
-        if len(outcomes) >= ENOUGH_HANGS and all(outcome.kind is Kind.HANG for outcome in outcomes):
+        if not outcomes:
+            return None
+        if self._round >= ENOUGH_HANGS and all(outcome.kind is Kind.HANG for outcome in outcomes):
             return f"all {len(outcomes)} runs hung"
         if self._round not in self._looks:
             return None

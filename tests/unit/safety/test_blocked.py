@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 import sys
 
@@ -10,8 +11,8 @@ import pytest
 from ftsafety.repro.blocked import reason, remedy, settled, stopped
 from ftsafety.repro.campaign import Runs
 from ftsafety.repro.inputs import load
-from ftsafety.repro.outcome import Kind, Outcome, Stopper
-from ftsafety.repro.phrases import sentence
+from ftsafety.repro.outcome import Kind, Outcome, Signature, Stopper
+from ftsafety.repro.phrases import remarks, sentence
 from ftsafety.repro.script import Script
 from ftsafety.repro.verdict import Pattern, judge
 from tests.checkout import importable
@@ -19,6 +20,7 @@ from tests.unit.safety.conftest import TWIN
 
 pytestmark = pytest.mark.thread_unsafe(reason="starts processes")
 
+COMMENT = "   # once the script opens it without a folder"
 GIL = "import sys, sysconfig, os\n"
 THREAD = "import threading\nt = threading.Thread(target=int)\nt.start()\nt.join()\n"
 
@@ -99,6 +101,26 @@ def test_only_if_every_run_of_a_configuration_ends_so():
     assert judge(found).pattern is Pattern.OTHER  # and no claim that it fails only without the GIL
 
 
+def test_an_exception_that_did_not_end_the_script_hides_no_race():
+    """One test of two needs a package, or a thread dies of it; the race is in the other, without the GIL alone."""
+    module = Stopper("module", "lxml")
+    absent, race = Signature("exception", "ModuleNotFoundError", "a.py:1 in f"), Signature("exception", "KeyError", "")
+    one = Outcome(Kind.EXCEPTION, "x", signatures=(absent,), stopper=module)
+    both = Outcome(Kind.EXCEPTION, "x", signatures=(absent, race), stopper=module)
+    for raced in ([both] * 20, [one, both] * 10):
+        found = settled({"gil": Runs("gil", [one] * 20), "ft-gil": Runs("ft-gil", [one] * 20), "ft": Runs("ft", raced)})
+        verdict = judge(found)
+        assert verdict.pattern is Pattern.WITHOUT_GIL and verdict.main.signature == race
+        said = "A part of it did not run in gil, ft-gil, ft: the twins do not have the package of `import lxml`."
+        assert said in list(remarks(verdict, found))
+    # Where all runs show the same, the package is the reason.
+    for each in (one, both):
+        found = settled({config: Runs(config, [each] * 20) for config in ("gil", "ft-gil", "ft")})
+        assert judge(found).pattern is Pattern.NOT_BEGUN and not any(
+            "A part" in it for it in remarks(judge(found), found)
+        )
+
+
 @pytest.mark.parametrize(
     ("stopper", "command"),
     [
@@ -112,12 +134,38 @@ def test_only_if_every_run_of_a_configuration_ends_so():
         (Stopper("version", "x"), "PYTHON_SERIES=3.14 ./twins repro x/bug.py"),
         (Stopper("gil", "x"), "./twins repro x/bug.py --configs ft"),
         (Stopper("relative", ""), "./twins repro . -m x.bug"),
+        (Stopper("file", "/data/#1 a.csv"), "./twins repro x/bug.py --with '#1 a.csv'" + COMMENT),
+        (Stopper("file", "/data/-x"), "./twins repro x/bug.py --with ./-x" + COMMENT),
+        (Stopper("module", "lxml; true"), ""),
+        *((Stopper("file", name), "") for name in ("", ".", "/", "//", "..", "../x.csv", "/x/a\ntrue #", "a\nb")),
     ],
 )
 def test_remedies_are_commands(stopper, command):
     script = Script("bug.py", b"", "x/bug.py")
-    assert remedy(stopper, script, "./twins repro x/bug.py", ["ft"]) == command
+    assert remedy(stopper, script, "./twins repro x/bug.py", ["ft", "other"]) == command
+    assert "\n" not in command and shlex.split(command, comments=True) == shlex.split(command.removesuffix(COMMENT))
     assert reason(stopper)
+
+
+def test_no_remedy_holds_what_a_shell_would_run():
+    name = "/x/a; b'$(c)\n`d` #"
+    for cause in ("module", "file", "syntax", "relative", "stdin", "arguments", "gil", "version", "tests", "other"):
+        for about in (name, name.replace("\n", " "), name[1:].replace("\n", " ")):
+            for path in ("", name, "x/a b.py", "a b/x.py", "bug.zip", "-/bug.py"):
+                command = remedy(Stopper(cause, about), Script("bug.py", b"", path), "X", ["ft"])
+                words = shlex.split(command, comments=True)
+                assert not {"b", "d", "b'$(c)", "`d`"} & set(words) and "\n" not in command, command
+
+
+def test_remedies_fit_the_twins():
+    script, command = Script("bug.py", b"", "x/bug.py"), "docker"
+    assert remedy(Stopper("module", "lxml"), script, command, [], True) == ""  # refused there
+    container = "docker compose run --rm -T ft-repro"
+    assert remedy(Stopper("relative", ""), script, command, [], True) == f"{container} . -m x.bug"
+    packed = Script("x/bug.py", b"", "bug.zip")
+    assert remedy(Stopper("relative", ""), packed, command, [], True) == f"{container} bug.zip -m x.bug"
+    assert remedy(Stopper("version", "x"), script, command, [], False, "3.14") == "PYTHON_SERIES=3.13 docker"
+    assert remedy(Stopper("syntax", "x"), script, command, [], False, "3.14") == ""
 
 
 def test_a_remedy_works(run_script, tmp_path, monkeypatch):

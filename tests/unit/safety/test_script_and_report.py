@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import re
@@ -12,7 +13,7 @@ from ftrun.inline_metadata import MetadataError, dependencies
 from ftsafety.repro.arguments import options_of, parse
 from ftsafety.repro.campaign import Runs
 from ftsafety.repro.classify import printable
-from ftsafety.repro.commands import all_runs, one_run
+from ftsafety.repro.commands import all_runs, one_run, repro
 from ftsafety.repro.inputs import UsageError, read_script
 from ftsafety.repro.outcome import Kind, Outcome, Signature, Stopper, from_json
 from ftsafety.repro.report import excerpt, one_line, render
@@ -141,6 +142,19 @@ def test_commands_name_the_script_by_the_path_that_was_given(monkeypatch):
     assert single.count(" repro/counter_increment.py") == 2
 
 
+@pytest.mark.parametrize(
+    ("path", "command"),
+    [
+        ("x/bug.py", "docker compose run --rm -T ft-repro - --threads 2 <x/bug.py"),
+        ("x/bug.ipynb", "docker compose run --rm -T ft-repro x/bug.ipynb --threads 2"),
+        ("x/bug.zip", "docker compose run --rm -T ft-repro x/bug.zip --threads 2"),
+    ],
+)
+def test_a_command_behind_walls_reads_a_script_alone_from_standard_input(path, command):
+    given = argparse.Namespace(walled=True, script=path)
+    assert repro(given, Script("bug.py", b"", path), ["--threads", "2"]) == command
+
+
 def test_an_outcome_comes_back_as_it_was():
     assert from_json(an_outcome()) == AN_OUTCOME
     assert from_json(an_outcome(stopper=[])).stopper is None
@@ -155,6 +169,7 @@ def test_an_outcome_comes_back_as_it_was():
         *(an_outcome(**{name: value}) for name in an_outcome() for value in (None, {}, [1], [["x"]], True)),
         an_outcome(kind="all clear"),
         an_outcome(signatures=[["signal", "SIGSEGV"]]),
+        an_outcome(signatures=[["ok", "SIGSEGV", ""]]),
         an_outcome(stopper=["file"]),
         an_outcome(seconds=1e400),
         an_outcome(seconds=10**5000),

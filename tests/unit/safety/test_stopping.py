@@ -38,7 +38,7 @@ def rounds(repeat, every_run=False, **outcomes):
         ({"gil": [OK], "ft_gil": [OK], "ft": [CRASH]}, 5, "significant"),
         ({"gil": [OK], "ft_gil": [CRASH], "ft": [CRASH]}, 5, "significant"),
         ({"gil": [CRASH], "ft_gil": [CRASH], "ft": [CRASH, ELSEWHERE]}, 5, "ended alike"),
-        ({"gil": [HANG], "ft_gil": [HANG], "ft": [HANG]}, 1, "3 runs hung"),
+        ({"gil": [HANG], "ft_gil": [HANG], "ft": [HANG]}, 3, "9 runs hung"),
         ({"gil": [NO_MODULE], "ft_gil": [NO_MODULE], "ft": [NO_MODULE]}, 5, "no run got to"),
         # A rare race needs all runs.
         ({"gil": [OK], "ft_gil": [OK], "ft": [OK]}, 20, None),
@@ -56,6 +56,17 @@ def test_looks():
     assert looks(5) == [] and looks(6) == [5] and looks(50) == [5, 10, 20, 40]
     assert EarlyStop(5).level == EarlyStop(50, every_run=True).level == 0.05
     assert EarlyStop(50).level == pytest.approx(0.046)
+
+
+def test_runs_that_ended_early_are_judged_as_strictly_as_the_look_that_ended_them():
+    stop = EarlyStop(20)
+    runs = {config: Runs(config, [CRASH] * 5) for config in CONFIGURATIONS}
+    assert [stop(runs) for _ in range(5)][-1] and stop.level == 0.001
+
+
+def test_no_runs_are_no_reason_to_end():
+    stop = EarlyStop(20)
+    assert not any(stop({config: Runs(config) for config in CONFIGURATIONS}) for _ in range(10)) and not stop.reason
 
 
 def test_looking_again_and_again_makes_no_more_wrong_claims():
