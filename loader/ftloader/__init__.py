@@ -14,13 +14,13 @@ The parts:
 - ``choose``: threads or processes, and why
 - ``iterators``: ``serial``, ``threads``, ``processes``, on a common ``base``; ``prefetch``: the prefetch policy
 - ``cache``: the growing cache, for datasets
-- ``workers``: what runs in worker threads and processes, their start and end, the copies made for them
-- ``batch``: from indices to a batch: load samples, collate, write into slots, errors of samples
-- ``state``: stop and resume
-- ``rng``: random numbers of samples, and the program's generators
+- ``workers``: the code of worker threads and processes, their start and end, their copies of user objects
+- ``batch``: builds a batch from indices: load samples, collate, write into slots, errors of samples
+- ``state``: saves a loader's position, and resumes there
+- ``rng``: random generators of samples, and the program's global ones
 - ``datasets``, ``decode``: image folders and image decoding, for datasets
 - ``current``: the sample that a thread is loading
-- ``protocols``: abilities of datasets and samplers; ``diagnosis``: lines and objects that warnings name
+- ``protocols``: optional methods of datasets and samplers; ``diagnosis``: lines and objects that warnings name
 - ``compat``: private names of torch; ``fork``: locks in forked processes
 
 The layers, each of which imports only those after it: dataloader; cache, datasets and choose; iterators and decode;
@@ -28,11 +28,12 @@ workers; batch; state; rng; current and protocols; compat and diagnosis; fork.
 
 The terms:
 
-- consumer: the thread that iterates the loader. A batch is *handed over* when ``next()`` returns it there.
+- consumer: the thread that iterates the loader. A batch is *handed over* when ``next()`` returns it to the consumer.
 - slot: a sample's place in the memory of its batch
 - key: what the sampler yielded for a sample
 - share: the samples of an iterable-style dataset that one worker loads in an epoch
-- left out: said of a sample that could not be loaded and that ``on_error`` skipped
+- left out: skipped by ``on_error``, since the sample could not be loaded
+- user code, user objects: the dataset, sampler, ``collate_fn``, ``worker_init_fn`` and ``on_error``
 
 The public names are those below and the modules ``cache``, ``datasets`` and ``decode``.
 """

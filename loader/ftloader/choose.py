@@ -35,7 +35,7 @@ def choose_workers(loader: Any) -> tuple[bool, list[UserObjects] | None]:
 
 
 def reason_against_threads(loader: Any) -> str | None:
-    """Return the reason why "auto" uses processes, or None. The dataset is not copied, which could give another."""
+    """Return the reason why "auto" uses processes, or None. Does not check whether the dataset can be copied."""
     if loader.multiprocessing_context is not None:
         return "multiprocessing_context is given"
     if sys._is_gil_enabled():

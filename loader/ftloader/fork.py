@@ -44,7 +44,7 @@ def renewed[T](new: T) -> T:
 
 
 def call_in_child(function: Callable[[], Any]) -> None:
-    """Make every forked child call *function*, a module's, after all locks have been freed."""
+    """Make every forked child call *function* after all locks have been freed."""
     _functions.append(function)
 
 

@@ -1,4 +1,4 @@
-"""Tests of which optional methods user-supplied datasets and samplers have."""
+"""Functions that tell which optional methods a user-supplied dataset or sampler has."""
 
 import inspect
 from collections.abc import Callable, Iterable
@@ -30,7 +30,7 @@ def is_stateful(value: Any) -> bool:
 
 
 def has_getitems(dataset: Any) -> bool:
-    """Return True if a map-style dataset loads whole batches with ``__getitems__``. As in torch, None means no."""
+    """Return True if a map-style dataset has ``__getitems__``, which loads a whole batch. None counts as no method."""
     # torch's wrappers load batches at once if a wrapped dataset does. A subclass that overrides ``__getitem__`` alone
     # is asked for batches, as in torch.
     if not getattr(dataset, "__getitems__", None):

@@ -2,8 +2,8 @@
 
 A worker claims a piece of a batch (a range of positions), loads its samples, and writes them into the batch's slots.
 Pieces get smaller towards the end (guided self-scheduling: Polychronopoulos and Kuck, 1987). The worker that ends the
-last piece finishes the batch. Where samples are cheap, fewer workers share a batch, in larger pieces. A batch's values
-do not depend on which worker loads which sample, nor does its exception, that of the first failing sample.
+last piece finishes the batch. Where samples are cheap, fewer workers build a batch, in larger pieces. A batch's values
+do not depend on which worker loads which sample. A batch with failing samples always raises the first one's exception.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ _OUR_FILES = (__file__, load_one.__code__.co_filename)  # between a worker and t
 
 
 class Mode(enum.Enum):
-    """Expectation of the next batch if its layout is unknown, or if its samples have no slots."""
+    """Value of ``BatchHints.expected`` if no layout is known, or if the samples have no slots."""
 
     UNKNOWN = "unknown"  # the batch's first sample will tell
     PLAIN = "plain"  # the samples have no slots: they are kept, and collated all at once
@@ -68,7 +68,7 @@ class BatchHints:
         return min(self.workers, max(1, int(pieces)))
 
     def expect(self, next_one: Layout | Mode) -> None:
-        """Set the expectation of the next batch: *next_one*, or UNKNOWN once two batches were unlike the one before."""
+        """Set ``expected`` to *next_one*, or to UNKNOWN once two batches were unlike the batch before."""
         self.expected = Mode.UNKNOWN if self.misjudged >= _RAGGED else next_one
 
 
@@ -233,7 +233,7 @@ class SharedBatch:
         return Fetched(pinned(settings.collate_fn(samples), hints.pin_device), skipped)
 
     def _expected_next(self, samples: list) -> Layout | Mode:
-        """Return the expectation of the next batch after a batch whose samples were all passed to collate_fn."""
+        """Return the new value of ``expected`` after a batch whose *samples* all went to collate_fn."""
         hints = self._hints
         if not hints.can_have_slots:
             return Mode.PLAIN

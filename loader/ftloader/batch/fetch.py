@@ -2,7 +2,7 @@
 
 The contract is that of ``torch.utils.data._utils.fetch``. Added are random numbers of each sample (``rng.sample``), the
 error policy (``batch.errors``), a note that names the failing sample, and a check that the epoch is not cancelled. This
-file has the common parts and the fetcher for map-style datasets. ``batch.iterable`` has that for iterable-style ones.
+file has the common parts and the fetcher for map-style datasets. ``batch.iterable`` is for iterable-style datasets.
 """
 
 import enum
@@ -29,7 +29,7 @@ class Cancelled(Exception):
 
 @dataclass(eq=False, slots=True)
 class Epoch:
-    """One pass over the data: its seed, its number, and a flag that tells workers to give it up.
+    """One pass over the data: its seed, its number, and a flag that cancels it.
 
     ``cancelled`` changes from False to True once. Any thread may set it. Workers read it without a lock: a worker that
     sees the change late loads one sample too many. An epoch refers to no user-supplied object.
@@ -73,7 +73,7 @@ Outcome = Fetched | Failure
 
 @dataclass(frozen=True, slots=True)
 class BatchSettings:
-    """The loader's arguments for building a batch from samples. Its workers share this object."""
+    """The loader's arguments for building a batch from samples. All workers share this object."""
 
     auto_collation: bool
     collate_fn: Callable[[Any], Any]
@@ -88,7 +88,7 @@ def load_one(
     policy: Any,
     note: Callable[[BaseException, Any], None] | None = annotate_sample,
 ) -> Any:
-    """Return the sample ``load(source, key)``. On an error return a sample or ``Skipped``, or raise, by *policy*."""
+    """Return the sample ``load(source, key)``. On an error *policy* decides: another sample, ``Skipped``, or raise."""
     # *policy* has ``raises`` and ``resolve()`` of an ``ErrorPolicy``. An error is raised after *note* has noted the
     # sample on it. Samples whose errors are raised anyway may be loaded elsewhere, by faster list comprehensions.
     try:

@@ -67,7 +67,7 @@ class Slot(_Leaf):
     nbytes: int
 
     def fits(self, value: Any) -> bool:
-        """Return True if *value* can be copied into the slot, and torch would accept it too."""
+        """Return True if *value* can be copied into the slot and torch could collate it."""
         if self.numpy_dtype is not None:
             return (
                 type(value) is np.ndarray

@@ -71,7 +71,7 @@ class BufferPool:
         self._taken = 0
 
     def take(self, nbytes: int, filler: Any, per_batch: int = 1) -> Buffer:
-        """Return an uninitialised buffer of *nbytes* (> 0) bytes for *filler*. A batch takes *per_batch* buffers."""
+        """Return a buffer of *nbytes* (> 0) bytes. *filler* is the object that fills it. A batch takes *per_batch*."""
         if self._pinned:
             pinned = torch.empty(nbytes, dtype=torch.uint8, device="cpu", pin_memory=True)
             return Buffer(pinned.untyped_storage())

@@ -56,7 +56,7 @@ class _Array:
             self._view[position] = value
 
     def separate(self, position: int, values: list, own: int) -> list:
-        """Return *values*, with copies of the others in this slot, which writing ``values[own]`` would overwrite."""
+        """Return *values*. Those in this slot's memory are copied, since writing ``values[own]`` overwrites it."""
         # empty_sample() gave the slot to the sample, so other values may be views of it.
         if self._is_at(values[own], position):
             return values  # nothing will be written

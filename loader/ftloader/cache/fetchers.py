@@ -218,7 +218,7 @@ class Fetchers(ThreadGroup):
         return False
 
     def _report(self, error: BaseException, what: str) -> None:
-        """Record *error* for the statistics and ``set_epoch``. Warn at the first; *what* names what was not fetched."""
+        """Record *error* for the statistics and ``set_epoch``. Warn of the first. *what* names the sample or file."""
         with self._changed:
             self.trouble = error
             self.failures_in_a_row += 1

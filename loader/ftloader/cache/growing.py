@@ -40,7 +40,7 @@ class GrowingCache(Dataset):
 
     Args:
         source: an object with ``keys()`` and ``read(key)``, or an address that fsspec understands. None: this process
-            reads the samples that another one fetches on this machine, such as another rank of the job.
+            reads the samples that another process, such as another rank of the job, fetches on this machine.
         directory: the only place where files are written.
         max_bytes: disk budget in bytes, at least 1 MiB. Never exceeded, not even by unfinished writes.
         fetchers: number of threads that fetch. Each has one sample in memory.
@@ -347,7 +347,7 @@ def _mark(name: str) -> int:
 
 
 class _Counts:
-    """Counts of one process's reads. ``lock`` guards the reads and marks; the epochs' thread alone writes the rest."""
+    """Counts of one process's reads. ``lock`` guards reads and marks; only ``set_epoch``'s thread writes the rest."""
 
     def __init__(self) -> None:
         self.began = time.monotonic()

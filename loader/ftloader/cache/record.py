@@ -102,7 +102,7 @@ def walk(fd: int, version: int) -> Iterator[tuple[tuple, str]]:
 
 
 def is_right(version: int, fd: int, row: tuple, pieces: Iterable[Any]) -> bool:
-    """Return True if *pieces*, the bytes of a sample, match its checksum. In a TFRecord its frame must match too."""
+    """Return True if *pieces*, the bytes of a sample, match its checksum. In a TFRecord, its frame must too."""
     offset, length, expected, *_ = row
     if version == TFRECORD:
         around = tfrecord.header(length), tfrecord.footer(expected)
@@ -137,7 +137,7 @@ def is_inline(fd: int) -> bool:
 
 
 def checksum(version: int, data: Any, before: int = 0) -> int:
-    """Return the checksum of *data* in this format version, continuing *before*, that of the bytes before it."""
+    """Return the checksum of *data* in this format version, continuing *before*, that of earlier bytes."""
     return (tfrecord.crc32c if version == TFRECORD else zlib.crc32)(data, before)
 
 

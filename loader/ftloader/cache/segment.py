@@ -215,7 +215,7 @@ def names_in(directory: str) -> list[str]:
 
 
 def is_own(directory: str) -> bool:
-    """Return True if a cache made *directory*. Raise ``CacheError`` if another program or version made the segments."""
+    """Return True if *directory* has segments. Raise ``CacheError`` if all are another program's or version's."""
     strange: CacheError | None = None
     for name in names_in(directory):
         try:
@@ -248,8 +248,8 @@ def load(directory: str, name: str) -> Segment:
 
 def recover(directory: str, name: str, most: int | None = None) -> Segment | None:
     """Check a segment that an earlier writer left. Seal it with its intact samples, and return it.
-    Remove it and return None if no sample is intact, or if it is larger than *most* bytes. Raise ``CacheError``, and
-    change nothing, if it has another version or a damaged head."""
+    If no sample is intact, or the segment is larger than *most* bytes, remove it and return None. Raise ``CacheError``,
+    and change nothing, if it has another version or a damaged head."""
     try:
         with _both_opened(directory, name, os.O_RDWR) as (version, fds):
             if most is not None and usage(directory, name) > most:

@@ -145,7 +145,7 @@ def _content(path: str) -> bytes:
 
 
 def wait_for_epoch(directory: str, epoch: int) -> dict[str, Any]:
-    """Wait for the snapshot of *epoch* and return it. Raise ``CacheError`` if no writer runs, or it is past *epoch*."""
+    """Wait for the snapshot of *epoch* and return it. Raise ``CacheError`` if no writer will publish it any more."""
     path = os.path.join(directory, "turn")
     while True:
         try:

@@ -132,7 +132,7 @@ class Share:
         return itertools.islice(self._source.keys(), self._index, None, self._count)
 
     def read(self, key: str) -> Any:
-        """Return the bytes of a sample, from the whole source."""
+        """Return the bytes of the sample *key*."""
         return self._source.read(key)
 
     def close(self) -> None:

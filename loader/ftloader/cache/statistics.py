@@ -5,7 +5,7 @@ import dataclasses
 
 @dataclasses.dataclass(frozen=True)
 class Statistics:
-    """Counts of this process since the cache was made. ``later - earlier`` gives the counts in between."""
+    """Counts of this process since the cache was made. ``later - earlier`` gives the counts between the two."""
 
     seconds: float
     samples: int

@@ -129,7 +129,7 @@ class Store:
         return True
 
     def sync(self) -> None:
-        """Wait until sealed segments have reached the disk. The next writer checks any that could not be synced."""
+        """Wait until sealed segments have reached the disk. The next writer checks those that are not synced."""
         while True:
             with self.changed:
                 if not self._unsynced:

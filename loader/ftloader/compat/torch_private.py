@@ -40,7 +40,7 @@ def collation_name(function: Any) -> str | None:
 
 
 class StandIn:
-    """Proxy of *original* for torch: *attributes* replace its own, all others are read from *original*."""
+    """Proxy of *original* that torch gets instead. *attributes* replace the original's; others are read from it."""
 
     def __init__(self, original: Any, **attributes: Any) -> None:
         self._original = original

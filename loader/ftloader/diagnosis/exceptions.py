@@ -14,7 +14,7 @@ _CHAIN: Any = [vars(BaseException)[name] for name in ("__cause__", "__context__"
 
 
 def annotate(error: BaseException, note: str) -> None:
-    """Add *note* (PEP 678) to *error*, unless it has this note or its ``__notes__`` are something else."""
+    """Add *note* (PEP 678) to *error*, unless it has the note or its class uses ``__notes__`` otherwise."""
     with contextlib.suppress(Exception):
         if note not in notes_of(error):
             BaseException.add_note(error, note)  # one step: threads may share the exception
@@ -68,7 +68,7 @@ def drop_first_frame(error: BaseException) -> None:
 
 
 def drop_frames[E: BaseException](error: E) -> E:
-    """Remove traceback, cause and context from *error*, whose frames keep locals alive. Return *error*."""
+    """Remove traceback, cause and context, whose frames keep local variables alive. Return *error*."""
     for link in _CHAIN:
         link.__set__(error, None)
     return set_traceback(error, None)

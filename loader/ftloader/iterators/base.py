@@ -1,4 +1,4 @@
-"""Base class of all iterators: torch's iterator, extended by saving and resuming. And the objects that they share.
+"""Base class of all iterators, which adds saving and resuming to torch's, and the objects that iterators share.
 
 The base class draws the batch order, counts the epochs and keeps the ``EpochProgress``. A subclass may also derive from
 another of torch's iterators, whose calls of ``super().__init__`` and ``super()._reset`` arrive here. A subclass must

@@ -26,7 +26,7 @@ def most_dispatched(loader: Any) -> int:
 
 
 def most_in_memory(loader: Any) -> int:
-    """Return the maximum number of batches in memory: the dispatched ones, and two in the consumer's hands."""
+    """Return the maximum number of batches in memory: dispatched ones, and the consumer's latest two."""
     return most_dispatched(loader) + 2
 
 

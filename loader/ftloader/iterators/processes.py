@@ -1,4 +1,4 @@
-"""The iterator over batches built by worker processes: torch's own, with our fetchers (``workers.process``)."""
+"""The iterator over batches built by worker processes: torch's, with this package's fetchers (``workers.process``)."""
 
 import functools
 import multiprocessing.connection
@@ -32,7 +32,7 @@ _put_off: list[bool] = []
 
 
 def _error_if_any_worker_fails() -> None:
-    """Replace torch's check of its workers in the SIGCHLD handler. Put off the check while a lock is being taken."""
+    """Check torch's workers, from its SIGCHLD handler. Put the check off if a lock is just being taken."""
     # An exception in ``Condition.__enter__`` leaves the condition locked for good (CPython issue 74174). torch's own
     # class would then wait forever for its queue when it ends the other workers.
     interrupted = sys._getframe(1).f_back  # the frame that the signal interrupted

@@ -92,7 +92,7 @@ def _queued_cuda_seeds(restore: dict[str, Any] | None = None) -> dict[str, Any]:
 
 
 class GlobalDrawCheck:
-    """Check whether one loader's worker threads draw from the program's global generators.
+    """Detector of draws from the program's global generators by one loader's worker threads.
 
     While the consumer waits for its workers, no other thread should draw. So the generators' states before and after a
     wait are compared. A wait does not count if another Python thread, not a worker, has run during it. Only the first
@@ -106,7 +106,7 @@ class GlobalDrawCheck:
 
     @contextlib.contextmanager
     def waiting(self, workers: Collection[threading.Thread]) -> Iterator[None]:
-        """Context manager that checks its block, in which the calling thread waits for *workers*."""
+        """Context manager that checks for draws while the calling thread, in the block, waits for *workers*."""
         if not self._waits_left:
             yield
             return
@@ -139,7 +139,7 @@ class GlobalDrawCheck:
 
 
 def _places(known: Collection[int | None] = ()) -> dict[int, tuple[FrameType, int]]:
-    """Return {thread id: (frame, instruction)}: where every Python thread, except *known* ids, is running now."""
+    """Return {thread id: (frame, instruction)} of every running Python thread except the *known* ids."""
     # A thread at the same place in several looks has not moved, or its loop came back to the same call each time: while
     # a caller holds the frames, no new call gets one.
     # The dict of all frames is in no local, since this frame refers to the caller's: in that reference cycle the

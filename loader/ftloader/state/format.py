@@ -7,23 +7,23 @@ numbers, None. It also holds the results of user-supplied ``state_dict()`` metho
 - ``format``, ``version``: ``"ftloader.DataLoader"`` and 5
 - ``loader``: settings that must be the same: ``style`` ("map" or "iterable"), ``batch_size`` and ``drop_last``
 - ``phase``: "begin" (before an epoch), "middle" or "end" (after one). After "begin" and "end" the next epoch is whole.
-- ``base_seed``: base seed of the epoch (or the next one), None if it is not drawn yet
+- ``base_seed``: base seed of the epoch (between epochs: the next epoch), None if it is not drawn yet
 - ``epoch``: number of that epoch in its iterator (persistent workers go on counting)
 - ``shared_seed``: torch's shared seed for data pipes, or None
 - ``order``: source of the batch order (``ftloader.state.samplers``)
-- ``generators``: states of the loader's and its samplers' own generators, or None if the sampler was drawing just then
+- ``generators``: states of the loader's and its samplers' own generators, or None if the sampler was just drawing
 - ``drawn``, ``ended``: number of batches drawn from the sampler, and True if the sampler had ended
 - ``sampler``: states of samplers that have one, and the number of batches before them, or None
 - ``handed_over``: the batches before this number have been handed over
 - ``ahead``: with ``in_order=False``, the numbers of later batches that have been handed over too
 - ``last``: number of the last batch drawn, and a digest of its indices, or None
-- ``workers``: iterable-style, in the middle, and between epochs if the workers' datasets live on and have a state: each
-  worker's share (below), else None
+- ``workers``: each worker's share (below) of an iterable-style dataset, or None. Given in the middle of an epoch, and
+  between epochs if the next epoch uses the same dataset objects and they have a state
 - ``next_worker``: worker whose turn is next
 - ``datasets``: map-style, processes: the state of each worker's dataset, or None
 - ``dataset``: the state of the loader's own dataset, or None; iterable-style: from the start of the epoch
 
-The workers divide an iterable-style dataset among themselves. A share records one worker's position in its part:
+The workers divide an iterable-style dataset among themselves. A state describes each worker's share by:
 
 - ``batches``: number of batches of this epoch that have been handed over
 - ``snapshot``: latest state of the worker's dataset and its iterator; None: start from the loader's dataset as it is
@@ -76,7 +76,7 @@ class SavedState:
         return self.phase == "middle"
 
     def dataset_of(self, worker_id: int, copies: int) -> Any:
-        """Return the state for the map-style dataset of worker *worker_id* of *copies* worker processes, or None."""
+        """Return the map-style dataset's state for worker process *worker_id* of *copies* processes, or None."""
         if self.datasets is None:
             return None
         return self.datasets[worker_id] if len(self.datasets) == copies else self.only_dataset()
@@ -97,7 +97,7 @@ NOTHING: Final = SavedState()
 
 
 def fresh_share(dataset: Any = None, known: bool = True, after: int = 0) -> dict[str, Any]:
-    """Return the share of a worker at the start of an epoch, of which no batch has been handed over."""
+    """Return a worker's share at the start of an epoch, before any of its batches is handed over."""
     # *dataset* is the state that its dataset had at the end of the previous pass, of *after* batches. *known* is False
     # if the start of the epoch is not known.
     snapshot = None if dataset is None else {"states": {"dataset": dataset}, "position": 0}

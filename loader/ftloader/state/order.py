@@ -1,6 +1,6 @@
 """The batch order of one epoch of a map-style dataset: read from the sampler, or rebuilt from a saved state.
 
-``ftloader.state.samplers`` describes the sources of an order.
+``ftloader.state.samplers`` describes how an order is rebuilt.
 """
 
 import copy
@@ -118,7 +118,7 @@ class IndexStream:
         self._report_begin(order, states)
 
     def _open(self, torchs: Iterator, order: Mapping[str, Any]) -> None:
-        """Make the samplers' iterators. That inside torch's ``BatchSampler`` is kept, since it may have a state."""
+        """Make the batch iterator. For torch's ``BatchSampler`` also the inner iterator, which may have a state."""
         outer = self._index_sampler
         sampler = samplers.innermost(outer)
         own = "seed" in order or "default" in order

@@ -83,7 +83,7 @@ class EpochProgress:
             self.snapshots = self.snapshots[1:]
 
     def failed(self, number: int, worker_id: int = 0) -> None:
-        """Record an exception in place of batch *number*. It counts as handed over once a later batch is."""
+        """Record that batch *number* raised. It counts as handed over once a later batch is handed over."""
         self._failed.append((number, worker_id))
 
     def worker_ended(self, worker_id: int, state: Any) -> None:

@@ -13,7 +13,7 @@ import torch
 
 
 def consumer_modes() -> Callable[[], None]:
-    """Return a function that gives its thread this thread's torch modes: gradients, autocast, default device."""
+    """Return a function that copies this thread's torch modes (gradients, autocast, device) to its caller's thread."""
     # ``inference_mode`` becomes ``no_grad``, so that batches are ordinary tensors.
     gradients = torch.is_grad_enabled() and not torch.is_inference_mode_enabled()
     autocast = [(name, torch.is_autocast_enabled(name), torch.get_autocast_dtype(name)) for name in ("cpu", "cuda")]

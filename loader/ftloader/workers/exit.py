@@ -3,7 +3,7 @@
 Threads are stopped in two steps, with the technique of ``concurrent.futures.thread``:
 
 1. When the main thread has ended, before the interpreter waits for other non-daemon threads, and before functions of
-   ``atexit``, which may close what workers use. Not stopped are thread groups that such another thread uses.
+   ``atexit``, which may close what workers use. Thread groups whose consumer is such another thread continue.
 2. When the other non-daemon threads have ended, in a function of ``atexit``: all thread groups that are left.
 
 Each wait ends after ``JOIN_LIMIT`` seconds. A warning names the workers that user code still holds up, with their
@@ -143,7 +143,7 @@ class ThreadGroup:
 
 
 def needs_no_error() -> bool:
-    """Return True if the program is ending and the calling thread is a daemon thread, like all threads left."""
+    """Return True if the program is ending and only daemon threads are left, the calling one among them."""
     if not (_begun and threading.current_thread().daemon):
         return False
     main = threading.main_thread()

@@ -1,4 +1,4 @@
-"""Starts, stops and waits for one iterator's worker threads, also in a forked child.
+"""Starts, stops and waits for one iterator's worker threads, and lets a forked child leave them alone.
 
 A pool never refers to the iterator or (between tasks) to user-supplied objects. So a dropped iterator is collected,
 and its finalizer, which holds the pool, ends the threads. Only the iterator holds the queue of results. All others have
