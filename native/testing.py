@@ -77,7 +77,7 @@ def _pytest(
 
 
 def all_runs(ready: dict[str, Twin], arguments: list[str]) -> list[TestRun]:
-    """Return all test runs, the longest first. With arguments for pytest, format, lint and types are not checked."""
+    """Return all test runs, the longest first. The pre-commit checks are left out if pytest gets arguments."""
     first = next(iter(ready.values()))
     runs = []
     if not arguments:

@@ -78,5 +78,5 @@ class Interruption:
         return update
 
     def wanted(self) -> bool:
-        """True if a signal has arrived; a callback for `ftrun.loop.Watch`."""
+        """True if a signal has arrived. Used as a callback in `ftrun.loop.Watch`."""
         return bool(self.signum)

@@ -61,7 +61,7 @@ def resident(pid: int) -> int:
 
 
 def memory(pids: Iterable[int], enough: int) -> int:
-    """Return the bytes of memory that processes use: the sum of RSS, or of PSS if RSS exceeds `enough`."""
+    """Return the memory of processes in bytes: summed RSS, or PSS (shared pages once) if RSS exceeds `enough`."""
     pids = list(pids)
     total = sum(map(resident, pids))
     # The proportional size (PSS) counts a page that N forked processes share once. It takes longer to find.

@@ -245,7 +245,7 @@ class Child:
         return self.ended_at is not None
 
     def descendants(self, most: int) -> list[int]:
-        """Return the ids of the child and its descendants, about `most`. Only for a child with `tree`."""
+        """Return the ids of the child and its descendants, at most about `most`. Needs `tree`."""
         return process_tree.below(os.getpid(), self._excluded or frozenset(), most)
 
     def signal(self, number: int, group: bool = False) -> None:

@@ -25,7 +25,7 @@ def load(target: str) -> Any:
 
 
 def is_factory(value: Any) -> bool:
-    """True if *value* is a class, or a callable that is not a dataset: calling it may make one."""
+    """True if *value* may make a dataset when it is called: a class, or a callable that is not a dataset."""
     return issubclass(type(value), type) or (callable(value) and not _is_dataset(value))
 
 

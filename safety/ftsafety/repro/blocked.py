@@ -64,7 +64,7 @@ def _survived(runs: Mapping[str, Runs]) -> set[Signature]:
 
 
 def stopped(runs: Mapping[str, Runs]) -> dict[Stopper, list[str]]:
-    """Return the reasons of blocked runs, each with its configurations."""
+    """Return the reasons why runs were blocked, each with the configurations."""
     found: dict[Stopper, list[str]] = {}
     for config, each in runs.items():
         blocked = next((outcome.stopper for outcome in each.outcomes if outcome.kind is Kind.BLOCKED), None)

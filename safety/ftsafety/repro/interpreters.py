@@ -48,7 +48,7 @@ def connect(path: str, interruption: Interruption) -> Interpreter:
 
 
 def label(description: dict, taken: Collection[str]) -> str:
-    """Return a name for the report, not in *taken*: version, "t" if free-threaded, "d" for a debug build."""
+    """Return a name that is not in *taken*: the version, "t" if free-threaded, "d" for a debug build."""
     python = description["interpreter"]
     free = "t" if python["twin"] == "ft" else ""
     name = python["version"] + free + ("d" if "--with-pydebug" in python["config_args"] else "")

@@ -142,7 +142,7 @@ def environment(
     walls: bool,
     added: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
 ) -> str:
-    """Return a Markdown list of the interpreters, the imported packages and the machine. *walls*: run in containers."""
+    """Return a Markdown list: the interpreters, the imported packages, the machine, and *walls* (if in containers)."""
     lines = [f"- {twin}: {one_line(interpreter(found))}" for twin, found in descriptions.items()]
     found = next(iter(descriptions.values()))
     ran = packages_that_ran(descriptions, runs, added)

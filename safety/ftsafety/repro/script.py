@@ -1,4 +1,4 @@
-"""The script under test: source, further files and start command. It can be sent to a server as JSON."""
+"""The script under test: its source, further files and the way to start it. Can be converted to and from JSON."""
 
 from __future__ import annotations
 

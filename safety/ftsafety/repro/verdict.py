@@ -168,7 +168,7 @@ def _groups(runs: Mapping[str, Runs], judged: Iterable[str]) -> Iterator[tuple[S
 
 
 def _finding(runs: Mapping[str, Runs], judged: Iterable[str], signature: Signature | None, group: _Group) -> Finding:
-    """Return the finding for a group of failures, without a pattern yet and with an uncorrected p."""
+    """Return the finding for a group of failures. Its pattern is still OTHER, its p not yet Bonferroni-corrected."""
     # A run that ended with a more severe failure could not show this one any more.
     milder = None if signature is None else SEVERITY[: SEVERITY.index(Kind(signature.kind)) + 1]
     seen = {}
