@@ -95,7 +95,7 @@ def reason(stopper: Stopper) -> str:
         "arguments": f"it wants arguments{f' ({about})' if about else ''}",
         "gil": f"its own test ends it: {about}",
         "version": f"its own test ends it: {about}",
-        "tests": "pytest found no test in it",
+        "tests": f"pytest ran no test in it{f' ({about})' if about else ''}",
     }.get(stopper.cause, about)
 
 

@@ -51,10 +51,23 @@ class Files:
             raise UsageError(f"there are two files {name}")
         self.found[name] = content
         self._left -= len(content)
-        if len(self.found) > MOST_FILES:
-            raise UsageError(f"there are more than {MOST_FILES} files; name those that the script needs")
+        self._limit_number(len(self.found))
         if self._left < 0:
             raise self.too_large()
+
+    def take(self, name: str) -> bytes:
+        """Remove a file, and return its content."""
+        content = self.found.pop(name)
+        self._left += len(content)
+        return content
+
+    def read(self, path: str) -> bytes:
+        """Return the content of a file that is no larger than what the limits leave; raises UsageError."""
+        return read(path, self._left, self.too_large())
+
+    def _limit_number(self, number: int) -> None:
+        if number > MOST_FILES:
+            raise UsageError(f"there are more than {MOST_FILES} files and folders; name those that the script needs")
 
     def too_large(self) -> UsageError:
         return UsageError(f"the files have more than {self._most // KIB // KIB} MiB; name those that the script needs")
@@ -63,7 +76,7 @@ class Files:
         """Add the file or folder at *path* under its own name. Hidden folders and LEFT_OUT are skipped."""
         where = Path(path)
         if not where.is_dir() or where.is_symlink():
-            self.add(where.name, read(path, self._left, self.too_large()))
+            self.add(where.name, self.read(path))
             return
         top = Path(os.path.abspath(where))
         for folder, folders, files in os.walk(top, onerror=_raise):
@@ -73,13 +86,14 @@ class Files:
                     raise UsageError(f"{os.path.join(folder, name)!r} is a symbolic link")
             for name in sorted(files):
                 inside = os.path.join(folder, name)
-                self.add(os.path.relpath(inside, top.parent), read(inside, self._left, self.too_large()))
+                self.add(os.path.relpath(inside, top.parent), self.read(inside))
 
     def add_archive(self, path: str) -> None:
         """Add the files of a .zip."""
         packed = read(path, LARGEST_FOLDER, self.too_large())
         try:
             with zipfile.ZipFile(io.BytesIO(packed)) as archive:
+                self._limit_number(len(archive.infolist()))
                 for info in archive.infolist():
                     if not info.is_dir():
                         self.add(info.filename, self._unpacked(archive, info))
@@ -92,9 +106,9 @@ class Files:
     def _unpacked(self, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
         kind = stat.S_IFMT(info.external_attr >> 16)
         if kind not in (0, stat.S_IFREG):
-            raise UsageError(f"{info.filename!r} in the archive is a link or a device")
+            raise UsageError(f"{info.filename[:100]!r} in the archive is a link or a device")
         if info.flag_bits & 1 or info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            raise UsageError(f"{info.filename!r} in the archive is encrypted, or packed in an unusual way")
+            raise UsageError(f"{info.filename[:100]!r} in the archive is encrypted, or packed in an unusual way")
         with archive.open(info) as file:  # what the archive says about the size may be wrong
             content = file.read(self._left + 1)
         if len(content) > self._left:
@@ -129,7 +143,6 @@ def read(path: str, most: int, too_large: UsageError) -> bytes:
 
 def read_script(path: str, walled: bool) -> bytes:
     """Read the source of the script at *path* ("-" is standard input); raises UsageError if this cannot be a script."""
-    too_long = UsageError(f"{path} has more than {LARGEST_SCRIPT // KIB} KiB: a reproducer is a short script")
     if ADDRESS.match(path):
         raise UsageError(
             f"{path} is an address, and repro downloads nothing: an address may give you another script than the one "
@@ -137,8 +150,6 @@ def read_script(path: str, walled: bool) -> bytes:
         )
     if path == "-":
         source = sys.stdin.buffer.read(LARGEST_SCRIPT + 1)
-        if len(source) > LARGEST_SCRIPT:
-            raise too_long
     else:
         if os.path.isdir(path):
             raise UsageError(f"{path} is no file: name a script, or a module of the folder with -m PACKAGE.MODULE")
@@ -148,12 +159,14 @@ def read_script(path: str, walled: bool) -> bytes:
                 "give it another script on standard input (docker compose run --rm -T ft-repro - <bug.py)"
             )
             raise UsageError(f"there is no script {path}{hint if walled else ''}")
-        source = read(path, LARGEST_SCRIPT, too_long)
+        source = read(path, LARGEST_SCRIPT, _too_long(path))
     return checked(path, source)
 
 
 def checked(path: str, source: bytes) -> bytes:
-    """Return *source*; raises UsageError if it is empty or binary."""
+    """Return *source*; raises UsageError if it is empty, binary, or too long for a script."""
+    if len(source) > LARGEST_SCRIPT:
+        raise _too_long(path)
     if b"\0" in source:
         raise UsageError(f"{path} is no Python source (it holds null bytes)")
     if not source.strip():
@@ -188,11 +201,11 @@ def load(
     if path is not None and path.endswith(".zip") and os.path.isfile(path):
         files.add_archive(path)
         name = module_file(module, files.found) if module else script_of_archive(path, files.found)
-        source = checked(name, files.found.pop(name))
+        source = checked(name, files.take(name))
     elif module is not None:
         files.add_path(top_level(path or ".", module))
         name = module_file(module, files.found)
-        source = files.found.pop(name)
+        source = checked(name, files.take(name))
     elif path is None:
         raise UsageError("SCRIPT is missing: one Python file, or - for standard input")
     else:
@@ -212,9 +225,9 @@ def load(
         how = TESTS
     for each in beside or ():
         files.add_path(each)
-    if name in files.found:
-        raise UsageError(f"there are two files {name}")
-    given = b"" if stdin is None else read(stdin, LARGEST_FOLDER, files.too_large())
+    files.add(name, source)  # refuses another file or folder of its name
+    given = b"" if stdin is None else files.read(stdin)
+    del files.found[name]
     shown = "" if path == "-" else path or module or ""
     return Script(name, source, shown, how, tuple(files.found.items()), tuple(arguments or ()), given, left_out)
 
@@ -251,6 +264,10 @@ def script_of_archive(path: str, files: dict[str, bytes]) -> str:
     if len(main or highest) != 1:
         raise UsageError(f"{path} holds {len(highest)} scripts: name the one to run with -m PACKAGE.MODULE")
     return (main or highest)[0]
+
+
+def _too_long(path: str) -> UsageError:
+    return UsageError(f"{path} has more than {LARGEST_SCRIPT // KIB} KiB: a reproducer is a short script")
 
 
 def _raise(error: OSError) -> None:

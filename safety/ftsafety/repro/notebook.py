@@ -11,9 +11,12 @@ import re
 
 # Cell magics that leave the rest of the cell as Python.
 OF_PYTHON = ("%%time", "%%timeit", "%%capture", "%%prun")
-LINE = re.compile(r"^(\s*)(?:(%(?:time|timeit)\s+)(?!-)(.+)|((?:[%!]|[\w, ]+=\s*[%!])\S.*|[\w.]+\?\??\s*))$")
+# No character fits two neighbouring parts of a pattern, so that a match takes time linear in the length of the line.
+LINE = re.compile(
+    r"^([ \t]*)(?:(%(?:time|timeit)[ \t]+)(?![-\s])(.+)|((?:[%!]|\w[\w, ]*=[ \t]*[%!])\S.*|[\w.]+\?\??\s*))$"
+)
 MARK = re.compile(rb"^# ?%%", re.MULTILINE)
-MAGIC = re.compile(rb"^\s*[%!]\w", re.MULTILINE)
+MAGIC = re.compile(rb"^[ \t]*[%!]\w", re.MULTILINE)
 
 
 class NotebookError(Exception):
@@ -30,7 +33,10 @@ def python_of_notebook(source: bytes) -> tuple[bytes, tuple[str, ...]]:
         raise NotebookError(f"no notebook of version 4 ({type(error).__name__})") from error
     if language != "python":
         raise NotebookError(f"a notebook of {str(language)[:40]!r}, not of Python")
-    return _joined(cells)
+    try:
+        return _joined(cells)
+    except UnicodeEncodeError as error:
+        raise NotebookError("a cell holds a surrogate, which no file of text can hold") from error
 
 
 def _text(source: object) -> str:
@@ -67,7 +73,7 @@ def _joined(cells: list[str]) -> tuple[bytes, tuple[str, ...]]:
             lines = [_line(line, left_out) for line in lines]
         parts.append("\n".join([f"# %% cell {number}", *lines, ""]))
     text = "\n".join(parts)
-    if re.search(r"^\s*display\(", text, re.MULTILINE):
+    if re.search(r"^[ \t]*display\(", text, re.MULTILINE):
         text = "display = print  # IPython has it\n" + text
     return text.encode(errors="surrogateescape"), tuple(left_out)
 

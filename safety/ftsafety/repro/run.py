@@ -89,10 +89,7 @@ def run(
         for folder in ("script", "home", "tmp"):
             (scratch / folder).mkdir()
             (scratch / folder).chmod(0o777)  # for the script's user; others do not get into the scratch folder
-        script, home = request.script, scratch / "script"
-        _write(home, [*script.files, (script.name, script.source)])
-        (scratch / "stdin").write_bytes(script.stdin)
-        limits = request.limits
+        script, home, limits = request.script, scratch / "script", request.limits
 
         def command(status: int, stacks: int) -> list[str]:
             specification = {
@@ -108,6 +105,8 @@ def run(
             return [*wrapper, python, "-P", runner.__file__, json.dumps(specification)]
 
         try:
+            _write(home, [*script.files, (script.name, script.source)])
+            (scratch / "stdin").write_bytes(script.stdin)
             variables = environment(request, scratch, overlay)
             with open(scratch / "stdin", "rb") as stdin:
                 ended = watch(command, variables, home, scratch, limits, stdin, others, user)

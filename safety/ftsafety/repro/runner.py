@@ -15,10 +15,12 @@ The script gets a fresh module ``__main__``, its own folder first on ``sys.path`
 import _thread
 import ast
 import atexit
+import contextlib
 import faulthandler
 import importlib.machinery
 import json
 import os
+import re
 import resource
 import runpy
 import signal
@@ -37,8 +39,8 @@ GUARDS = {
     "arguments": ("argv",),
 }
 PARSERS = ("argparse.py", "optparse.py", "getopt.py", f"{os.sep}click{os.sep}", f"{os.sep}docopt")
-PYTEST = ("-q", "-p", "no:cacheprovider", "-p", "no:threadexception", "-p", "no:unraisableexception")
-PYTEST_OWN_STACKS = ("-p", "no:faulthandler")
+WITHOUT = ("cacheprovider", "threadexception", "unraisableexception", "faulthandler")
+PYTEST = ("-q", *(f"-pno:{plugin}" for plugin in WITHOUT))
 
 
 def main() -> None:
@@ -99,11 +101,14 @@ def run_tests(path: str, _module: str, arguments: list, told) -> None:
     sys.argv[:] = ["pytest", path, *arguments]
     sys.path.insert(0, os.path.dirname(path))
     settings = os.path.join(told.folder, "pytest.ini")
-    # Without -c, pytest would look for settings above the folder.
-    own = ["--rootdir", told.folder, "-c", settings if os.path.exists(settings) else os.devnull]
-    status = int(pytest.main([*PYTEST, *PYTEST_OWN_STACKS, *own, path, *arguments], plugins=[Tests(told)]))
-    if status == pytest.ExitCode.NO_TESTS_COLLECTED:
-        told.say(kind="SystemExit", exception="5", thread=None, place="", cause="tests", what="")
+    # Without these, pytest would look for settings and a conftest.py above the folder, such as in /tmp.
+    own = ["--rootdir", told.folder, "--confcutdir", told.folder]
+    own += ["-c", settings if os.path.exists(settings) else os.devnull]
+    tests = Tests(told)
+    status = int(pytest.main([*PYTEST, *own, path, *arguments], plugins=[tests]))
+    if not tests.ran and status in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+        told.cause = why_skipped(tests.skipped)
+        status = int(pytest.ExitCode.NO_TESTS_COLLECTED)
     if status:
         sys.exit(status)
 
@@ -111,11 +116,28 @@ def run_tests(path: str, _module: str, arguments: list, told) -> None:
 START = {"file": run_file, "module": run_module, "tests": run_tests}
 
 
+def why_skipped(reason: str) -> tuple:
+    """Return the cause, and what it is about, that the reason of a skipped test names."""
+    missing = re.match(r"Skipped: could not import '(\w+)", reason)
+    if missing and importlib.machinery.PathFinder.find_spec(missing[1]) is None:
+        return "module", missing[1]
+    return "tests", reason.removeprefix("Skipped: ")[:100]
+
+
 class Tests:
-    """Plugin for pytest that sends the exceptions of failed tests to the supervisor."""
+    """Plugin for pytest that sends the exceptions of failed tests to the supervisor, and notes if any test ran."""
 
     def __init__(self, told):
         self._told = told
+        self.ran, self.skipped = False, ""
+
+    def pytest_runtest_logreport(self, report):
+        # A test that fails as it is expected to has run, but counts as skipped.
+        self.ran |= report.failed or (report.when == "call" and (report.passed or hasattr(report, "wasxfail")))
+        if report.skipped and isinstance(report.longrepr, tuple):
+            self.skipped = self.skipped or str(report.longrepr[2])
+
+    pytest_collectreport = pytest_runtest_logreport
 
     def pytest_exception_interact(self, node, call):
         if call.excinfo is not None:
@@ -129,6 +151,7 @@ class Told:
         self.folder = folder
         self.raced = False
         """True once a thread was started."""
+        self.cause: tuple = ()  # (cause, detail) that is known before the exception that ends the script
         self._pipe, self._owner, self._left = pipe, os.getpid(), MOST_TOLD
         self._gil = getattr(sys, "_is_gil_enabled", lambda: True)
         self._before: set = set()
@@ -138,10 +161,8 @@ class Told:
         # One write, so that lines of several threads do not mix. A forked child reports nothing.
         if os.getpid() == self._owner and self._left > 0:
             self._left -= 1
-            try:
+            with contextlib.suppress(OSError):  # the script closed the pipe, or its reader has gone
                 os.write(self._pipe, json.dumps(what).encode() + b"\n")
-            except OSError:
-                pass  # the script closed the pipe, or its reader has gone
 
     def begin(self) -> None:
         # Registered first, so called last: after the threads were joined and the script's own handlers ran.
@@ -167,10 +188,8 @@ class Told:
 
     def exception(self, error, thread, more="") -> None:
         cause, what = "", ""
-        try:
+        with contextlib.suppress(Exception):  # attributes and str() of an exception may raise anything
             cause, what = self._cause(error)
-        except Exception:
-            pass  # attributes and str() of an exception may raise anything
         place = self._place(error)
         text = describe(error) + more
         self.say(kind=type(error).__name__, exception=text, thread=thread, place=place, cause=cause, what=what)
@@ -210,6 +229,8 @@ class Told:
 
         Returns empty strings for other errors.
         """
+        if self.cause:
+            return self.cause
         if isinstance(error, ModuleNotFoundError) and error.name:
             missing = error.name.partition(".")[0]
             if missing not in sys.modules and importlib.machinery.PathFinder.find_spec(missing) is None:
@@ -229,11 +250,8 @@ class Told:
         if isinstance(error, EOFError) and "EOF when reading a line" in str(error):
             return "stdin", ""
         frames = self._frames(error)
-        if (
-            isinstance(error, SystemExit)
-            and error.code
-            and any(parser in each.tb_frame.f_code.co_filename for each in frames for parser in PARSERS)
-        ):
+        files = [each.tb_frame.f_code.co_filename for each in frames]
+        if isinstance(error, SystemExit) and error.code and any(parser in file for file in files for parser in PARSERS):
             return "arguments", ""
         inside = [each for each in frames if self._own(each.tb_frame.f_code.co_filename)]
         # The script ended itself, or a function did that it calls to check if it can run.
@@ -305,8 +323,7 @@ def watch_threads(told: Told) -> None:
         for name in ("_start_new_thread", "_start_joinable_thread", "start_new_thread", "start_joinable_thread"):
             if hasattr(module, name):
                 originals.append((module, name, getattr(module, name)))
-    for module, name, original in originals:
-        setattr(module, name, watched(original))
+                setattr(module, name, watched(getattr(module, name)))
     os.register_at_fork(before=lambda: setattr(told, "raced", True))
 
 
@@ -352,20 +369,15 @@ def ours(filename: str) -> bool:
 
 def peak_memory() -> int:
     """Return this process's peak memory (VmHWM) in bytes; 0 if the kernel does not report it."""
-    try:
-        with open("/proc/self/status") as file:
-            return next(int(line.split()[1]) * 1024 for line in file if line.startswith("VmHWM:"))
-    except (OSError, StopIteration):
-        return 0
+    with contextlib.suppress(OSError, StopIteration), open("/proc/self/status") as file:
+        return next(int(line.split()[1]) * 1024 for line in file if line.startswith("VmHWM:"))
+    return 0
 
 
 def die_first() -> None:
     """Make the kernel kill the script, not its supervisor, if memory runs out."""
-    try:
-        with open("/proc/self/oom_score_adj", "w") as score:
-            score.write("1000")
-    except OSError:
-        pass
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as score:
+        score.write("1000")
 
 
 def top_level() -> set:

@@ -10,6 +10,8 @@ from pathlib import PurePosixPath
 
 FILE, MODULE, TESTS = "file", "module", "tests"
 """How a script is started: as `python FILE`, as `python -m MODULE`, or with pytest."""
+LONGEST_PATH, LONGEST_NAME = 1000, 255
+"""Bytes of a path in the folder, and of each of its parts."""
 
 
 @dataclass(frozen=True)
@@ -76,10 +78,14 @@ class Script:
 
 
 def relative(name: str) -> str:
-    """Return *name*, normalised; raises ValueError if it is not a relative path that stays in its folder."""
+    """Return *name*, normalised; raises ValueError unless it is a relative path that stays in its folder, and short."""
+    if len(name) > LONGEST_PATH:
+        raise ValueError(f"{name[:100]!r}... is too long for a path")
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or not path.parts or "\\" in name or not name.isprintable():
         raise ValueError(f"{name!r} is no path within a folder")
+    if len(name.encode()) > LONGEST_PATH or any(len(part.encode()) > LONGEST_NAME for part in path.parts):
+        raise ValueError(f"{name[:100]!r}... is too long for a path")
     return str(path)
 
 

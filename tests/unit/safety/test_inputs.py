@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from ftsafety.repro.inputs import LARGEST_FOLDER, MOST_FILES, UsageError, load
+from ftsafety.repro.inputs import LARGEST_FOLDER, LARGEST_SCRIPT, LARGEST_SENT, MOST_FILES, UsageError, load
+from ftsafety.repro.notebook import is_percent_script, python_of_percent_script
 from ftsafety.repro.outcome import Kind, Stopper
 from ftsafety.repro.request import Limits, Request
 from ftsafety.repro.script import FILE, MODULE, TESTS, Script
@@ -95,9 +96,10 @@ def test_counter(n):
 
 
 def test_a_file_of_tests_is_run_with_pytest(run_script, write):
-    write(
-        {"test_race.py": TEST, "conftest.py": "print('never read')", "../pytest.ini": "[pytest]\naddopts = --nonsense"}
-    )
+    # The fixture's scratch folder is here, so these lie above the script's folder, and in the temporary one.
+    above = "raise OSError('an untrusted conftest.py ran')"
+    write({"test_race.py": TEST, "conftest.py": above, "../conftest.py": above})
+    write({"../pytest.ini": "[pytest]\naddopts = --nonsense"})
     script = load("test_race.py")
     assert (script.how, script.files) == (TESTS, ())
     done = run_script(script)
@@ -107,6 +109,41 @@ def test_a_file_of_tests_is_run_with_pytest(run_script, write):
     assert run_script(load("test_race.py", arguments=["-k", "1-"])).stopper == Stopper("tests", "")
     write({"test_main.py": TEST + "if __name__ == '__main__': test_counter(1)"})
     assert load("test_main.py").how == FILE
+
+
+SKIP = "import pytest\ndef test_it():\n    pytest."
+
+
+@pytest.mark.parametrize(
+    ("source", "stopper"),
+    [
+        (SKIP + "importorskip('no_such_package.part')", Stopper("module", "no_such_package")),
+        ("import pytest\npytest.importorskip('no_such_package')\ndef test_it(): pass", "module"),
+        (SKIP + "skip('no GPU')", Stopper("tests", "no GPU")),
+        (SKIP + "xfail('known')", None),
+        (SKIP + "skip('no GPU')\ndef test_other(): pass", None),
+    ],
+)
+def test_a_file_whose_tests_are_all_skipped_has_not_passed(run_script, source, stopper):
+    found = run_script(Script("test_it.py", source.encode(), how=TESTS)).stopper
+    assert (found.cause if found and stopper == "module" else found) == stopper
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize(
+    "source",
+    [
+        b"# %%\n" + b"\n" * 500_000 + b"x = 1\n",
+        b"# %%\n%matplotlib\n" + b"\n" * 500_000 + b"x = 1\n",
+        b"# %%\n%matplotlib\nx =" + b" " * 500_000 + b"1 1\n",
+        b"# %%\n%matplotlib\n" + b" " * 500_000 + b"x y\n",
+        b"# %%\n%time" + b" " * 500_000 + b"\n",
+        b"# %%\n%matplotlib\n" + b"a" * 500_000 + b" y\n",
+    ],
+)
+def test_cells_are_read_in_time_linear_in_their_length(source):
+    assert is_percent_script(source) == (b"\n%" in source)
+    python_of_percent_script(source)
 
 
 def test_the_cells_of_a_notebook_in_order(run_script, write):
@@ -136,11 +173,12 @@ def test_the_cells_of_a_notebook_in_order(run_script, write):
         '{"cells": [{"cell_type": "code", "source": [3]}], "metadata": {}}',
         '{"cells": [], "metadata": {"language_info": {"name": "julia"}}}',
         '{"cells": [], "metadata": []}',
+        json.dumps({"cells": [{"cell_type": "code", "source": "x = '\ud800'"}], "metadata": {}}),
     ],
 )
 def test_a_notebook_that_is_none(write, content):
     write({"bug.ipynb": content})
-    with pytest.raises(UsageError, match="notebook"):
+    with pytest.raises(UsageError, match="notebook|surrogate"):
         load("bug.ipynb")
 
 
@@ -167,6 +205,11 @@ def test_an_archive(run_script, write):
         (lambda: archive({"bug.py": "1", "bomb": bytes(LARGEST_FOLDER + 1)}), "more than 64 MiB"),
         (lambda: archive({f"{n}.txt": "" for n in range(MOST_FILES + 1)}), "more than 2000 files"),
         (lambda: archive({"a": "1", "a/bug.py": "1"}), "two files"),
+        (lambda: archive({f"{n}/": "" for n in range(MOST_FILES + 1)} | {"bug.py": "1"}), "more than 2000 files"),
+        (lambda: archive({"a" * 300 + ".py": "1"}), "too long"),
+        (lambda: archive({"ä" * 200 + ".py": "1"}), "too long"),
+        (lambda: archive({"a/" * 32_000 + "bug.py": "1"}), "too long"),
+        (lambda: archive({"bug.py": "1" * (LARGEST_SCRIPT + 1)}), "more than 1024 KiB"),
         (lambda: archive({"bug.py": "1"})[:-10], "cannot be unpacked"),
         (lambda: b"PK no archive", "cannot be unpacked"),
         (lambda: archive({"bug.py": "print(1)" * 99}).replace(b"print", b"tnirp"), "cannot be unpacked"),
@@ -181,7 +224,8 @@ def test_an_archive_that_means_harm_gets_nowhere(write, tmp_path, made, words):
     write({"in/bug.zip": content})
     with pytest.raises(UsageError, match=words) as refused:
         load("in/bug.zip")
-    assert str(refused.value).isprintable() and [path.name for path in tmp_path.iterdir()] == ["in"]
+    assert str(refused.value).isprintable() and len(str(refused.value)) < 300
+    assert [path.name for path in tmp_path.iterdir()] == ["in"]
 
 
 def test_what_an_archive_says_about_sizes_is_not_believed(write):
@@ -206,10 +250,27 @@ def test_a_folder_with_what_is_no_file(write, tmp_path):
         for given in ({"beside": [path]}, {"stdin": path}):
             with pytest.raises(UsageError):
                 load("bug.py", **given)
-    with pytest.raises(UsageError, match="two files"):
-        load("bug.py", beside=["bug.py"])
+    write({"inside/bug.py/x": "", "module/m.py": b"1" * (LARGEST_SCRIPT + 1)})
+    for path in ("bug.py", "inside/bug.py"):
+        with pytest.raises(UsageError, match="two files"):
+            load("bug.py", beside=[path])
+    with pytest.raises(UsageError, match="more than 1024 KiB"):
+        load("module", "m")
     with pytest.raises(UsageError, match="is no file"):
         load("fifo/pipe")
+
+
+def test_standard_input_counts_with_the_files_that_are_sent(write):
+    write({"bug.py": "1", "data": bytes(LARGEST_SENT - 100), "in.txt": bytes(200)})
+    assert len(load("bug.py", beside=["data"], stdin="in.txt").stdin) == 200
+    assert load("bug.py", beside=["data"], walled=True).files
+    with pytest.raises(UsageError, match="more than 8 MiB"):
+        load("bug.py", beside=["data"], stdin="in.txt", walled=True)
+
+
+def test_files_that_cannot_be_written_make_no_run(run_script):
+    done = run_script(Script("a/bug.py", b"1", files=(("a", b"a file, and no folder"),)))
+    assert done.kind is Kind.ERROR and "the run could not be made" in done.detail
 
 
 @pytest.mark.parametrize("path", ["https://gist.github.com/x/1", "http://x/bug.py", "file:///etc/passwd"])
@@ -247,10 +308,11 @@ def test_a_request_is_a_plain_record():
         {"how": "shell"},
         {"files": [["x"]]},
         {"name": ""},
+        {"name": "a" * 256},
     ],
 )
 def test_a_request_that_leaves_its_folder_is_refused(changed):
     values = Request(TWIN, Script("x.py", b""), 1, Limits()).as_json()
     values["script"].update(changed)
-    with pytest.raises(ValueError, match=r"within a folder|not started|unpack"):
+    with pytest.raises(ValueError, match=r"within a folder|not started|unpack|too long"):
         Request.from_json(values)
