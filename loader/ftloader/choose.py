@@ -19,8 +19,8 @@ def choose_workers(loader: Any) -> tuple[bool, list[UserObjects] | None]:
         return loader.worker_method == "thread", None
     reason, copies = reason_against_threads(loader), None
     if reason is None:
-        # The iterator loads a saved state into the dataset before the workers' copies are made. Then one copy shows
-        # whether that will be possible.
+        # A saved state is loaded into the dataset before the workers' copies are made. So with a state, only one copy
+        # is made here, to test that copying works.
         resumes = loader._shared.states.is_loaded
         objects = UserObjects(loader.dataset, loader.collate_fn, loader.worker_init_fn)
         try:

@@ -29,11 +29,11 @@ class CurrentSample:
 
     epoch: SeededEpoch | None
     key: Any  # the sample's key, or the keys of several samples that ``rest`` iterates over
-    rest: Iterator | None  # over several keys that are loaded in turn
-    rng: Any  # the sample's SampleRNG, once it has been asked for
-    slots: Any  # the batch's Slots; None also once empty_sample() has given the sample's slot away
+    rest: Iterator | None  # iterator over several keys that are loaded in turn
+    rng: Any  # the sample's SampleRNG; None until sample_rng() is called
+    slots: Any  # the batch's Slots; None also once empty_sample() has returned the sample's slot
     position: int  # of the sample in slots
-    given: int | None  # the leaf whose slot empty_sample() has given away
+    given: int | None  # number of the leaf whose slot empty_sample() has returned
 
     def __init__(self) -> None:
         self.epoch = None
@@ -70,7 +70,7 @@ class CurrentSample:
 
 class _PerThread(threading.local):
     worker: Any = None
-    """``WorkerInfo`` of the loader's worker that this thread is, or None."""
+    """``WorkerInfo`` of this thread if it is a loader's worker, else None."""
 
     def __init__(self) -> None:  # runs once in each thread that asks
         self.sample = CurrentSample()
@@ -117,7 +117,7 @@ def acting_as(info: Any) -> _Temporarily:
 
 
 def _forget_after_fork() -> None:
-    # A process that is forked in the middle of a sample must not repeat its parent's draws, nor be that worker.
+    # A process forked in the middle of a sample must not repeat its parent's random draws, nor count as a worker.
     leave_sample()
     this_thread.worker = None
 

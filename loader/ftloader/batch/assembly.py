@@ -26,18 +26,18 @@ from ftloader.compat.torch_private import pinned
 from ftloader.current import leave_sample, this_thread
 from ftloader.diagnosis.exceptions import annotate, set_traceback, traceback_of
 
-_PIECES_PER_WORKER = 2  # a worker claims this fraction of its share of the samples that are left
-_LOOK_AGAIN = 17  # plain batches until one is looked at again: samples may grow. A prime, since batches may alternate
-_RAGGED = 2  # batches unlike the one before, after which every batch's first sample is looked at
-_SHORTEST_PIECE = 200e-6  # seconds; claiming one takes some microseconds, or more where threads meet at the lock
-_OUR_FILES = (__file__, load_one.__code__.co_filename)  # between a worker and the dataset
+_PIECES_PER_WORKER = 2  # a worker claims 1/2 of (samples left / number of workers)
+_LOOK_AGAIN = 17  # inspect one plain batch in 17: samples may grow. A prime, since batches may alternate
+_RAGGED = 2  # batches unlike the one before; then the first sample of every batch is inspected
+_SHORTEST_PIECE = 200e-6  # seconds; claiming a piece takes some microseconds, more if threads contend for the lock
+_OUR_FILES = (__file__, load_one.__code__.co_filename)  # files whose frames lie between a worker and the dataset
 
 
 class Mode(enum.Enum):
-    """Value of ``BatchHints.expected`` if no layout is known, or if the samples have no slots."""
+    """Kind of the next batch, if no ``Layout`` is expected: not known yet, or samples without slots."""
 
-    UNKNOWN = "unknown"  # the batch's first sample will tell
-    PLAIN = "plain"  # the samples have no slots: they are kept, and collated all at once
+    UNKNOWN = "unknown"  # the layout of the batch's first sample will be used
+    PLAIN = "plain"  # the samples have no slots: collate_fn gets all of them at once
 
 
 @dataclass(eq=False)
@@ -51,7 +51,7 @@ class BatchHints:
     workers: int
     buffers: BufferPool
     pin_device: str | None
-    expected: Layout | Mode = Mode.UNKNOWN  # as the latest batch was
+    expected: Layout | Mode = Mode.UNKNOWN  # of the next batch, judged by the latest one
     seconds: float = math.inf  # to load one sample of the latest batch
     plain: int = 0  # number of batches without slots
     misjudged: int = 0  # number of batches that were not like the one before
@@ -68,7 +68,7 @@ class BatchHints:
         return min(self.workers, max(1, int(pieces)))
 
     def expect(self, next_one: Layout | Mode) -> None:
-        """Set ``expected`` to *next_one*, or to UNKNOWN once two batches were unlike the batch before."""
+        """Set the layout or mode to expect of the next batch: *next_one*, or UNKNOWN if batches differ."""
         self.expected = Mode.UNKNOWN if self.misjudged >= _RAGGED else next_one
 
 
@@ -85,7 +85,7 @@ class SharedBatch:
 
     def __init__(self, hints: BatchHints, epoch: Epoch, index: list | tuple) -> None:
         self.epoch = epoch
-        self.helpers = hints.helpers(len(index))  # number of workers that should call build(); others may
+        self.helpers = hints.helpers(len(index))  # number of workers that should call build(); others may call it too
         self._hints = hints
         self._index = index
         self._lock = threading.Lock()
@@ -133,7 +133,7 @@ class SharedBatch:
             left = min(len(self._index), self._failed_at) - start
             if left > 0:
                 self._working += 1
-                # A share of what is left, so that all workers end at about the same time; but no piece too short.
+                # A fraction of the samples left, so that all workers end at about the same time; but not too short.
                 size = max(1, left // (_PIECES_PER_WORKER * self.helpers), int(_SHORTEST_PIECE / self._hints.seconds))
                 self._next = start + min(left, size)
                 return range(start, self._next)
@@ -164,7 +164,7 @@ class SharedBatch:
             sample = load_one(operator.getitem, dataset, index[position], policy)
             epoch.check()
             self._keep(position, sample)
-            sample = None  # frees the memory, which is in the caches, for the next sample
+            sample = None  # frees its memory for the next sample, while it is in the CPU's caches
 
     def _fail(self, error: BaseException, piece: range) -> None:
         self.epoch.check()
@@ -172,7 +172,7 @@ class SharedBatch:
         position = here.position if here.rest is None else piece.stop - 1 - length_hint(here.rest)
         position = max(position, piece.start)  # an interruption may strike before the first sample
         annotate_sample(error, self._index[position])
-        # The reader of a traceback does not care for our frames.
+        # Leave the loader's frames out of the traceback: its reader looks for the dataset's.
         while (entry := traceback_of(error)) is not None and entry.tb_frame.f_code.co_filename in _OUR_FILES:
             set_traceback(error, entry.tb_next)
         with self._lock:
@@ -201,8 +201,8 @@ class SharedBatch:
                 except Exception as error:
                     count = len(self._index)
                     annotate(error, f"raised in allocating {layout.nbytes} bytes for each of {count} samples")
-                    # An error of the batch comes before all samples. Without our frames, which refer to this batch:
-                    # a reference cycle.
+                    # -1: an error of the batch comes before those of samples. The frames refer to this batch, so the
+                    # traceback is dropped, which would close a reference cycle.
                     self._failed_at, self._failure = -1, set_traceback(error, None)
                     return
             self._undecided = False
@@ -233,16 +233,16 @@ class SharedBatch:
         return Fetched(pinned(settings.collate_fn(samples), hints.pin_device), skipped)
 
     def _expected_next(self, samples: list) -> Layout | Mode:
-        """Return the new value of ``expected`` after a batch whose *samples* all went to collate_fn."""
+        """Return the layout or mode to expect of the next batch, once collate_fn gets all *samples* of this one."""
         hints = self._hints
         if not hints.can_have_slots:
             return Mode.PLAIN
         if self._slots is not None and len(samples) == len(self._samples):
-            # Not like the batch before. So the next batch's first sample tells more than these samples.
+            # This batch differs from the one before. So wait for the first sample of the next batch.
             hints.misjudged += 1
             return Mode.UNKNOWN
         hints.plain += 1
-        # Looking at a sample costs up to a tenth of the time of a batch of small ones.
+        # Finding a sample's layout costs up to a tenth of the time of a batch of small samples.
         if self._slots is None and hints.expected is Mode.PLAIN and hints.plain % _LOOK_AGAIN:
             return Mode.PLAIN
         return Layout.of(samples[0]) or Mode.PLAIN

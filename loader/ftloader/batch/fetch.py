@@ -18,7 +18,7 @@ from ftloader.protocols import has_getitems
 
 _Empty = enum.Enum("_Empty", ["EMPTY"])  # an enum's member stays the same object through pickling
 EMPTY: Final = _Empty.EMPTY
-"""Data of a batch all of whose samples were skipped, and of a message without a batch. Iterators go on to the next.
+"""Data of a batch whose samples were all left out, and of a message without a batch. Iterators skip such batches.
 
 Not ``SKIP``, which is for ``on_error``: a dataset may return that by mistake."""
 
@@ -35,8 +35,8 @@ class Epoch:
     sees the change late loads one sample too many. An epoch refers to no user-supplied object.
     """
 
-    base_seed: int = 0  # as torch draws it (an int64)
-    number: int = 0  # of the iterator's epochs; not 0 with persistent workers only
+    base_seed: int = 0  # an int64, drawn by torch
+    number: int = 0  # counts the iterator's epochs from 0; more than 0 only with persistent workers
     cancelled: bool = field(default=False, init=False)
 
     def check(self) -> None:
@@ -49,7 +49,7 @@ class Epoch:
 class Fetched:
     """A batch from a worker, with the samples left out of it and the state of the worker's dataset."""
 
-    data: Any  # the result of collate_fn, Slots of which the consumer makes the batch, or EMPTY
+    data: Any  # the result of collate_fn; or Slots, from which the consumer makes the batch; or EMPTY
     skipped: tuple[Skipped, ...] = ()
     state: Any = None  # iterable-style: state of the worker's dataset after this batch, if one is due
     ended: bool = False  # iterable-style: True if this is no batch, but the end of the worker's share
@@ -89,8 +89,8 @@ def load_one(
     note: Callable[[BaseException, Any], None] | None = annotate_sample,
 ) -> Any:
     """Return the sample ``load(source, key)``. On an error *policy* decides: another sample, ``Skipped``, or raise."""
-    # *policy* has ``raises`` and ``resolve()`` of an ``ErrorPolicy``. An error is raised after *note* has noted the
-    # sample on it. Samples whose errors are raised anyway may be loaded elsewhere, by faster list comprehensions.
+    # *policy* has the interface of ``ErrorPolicy``: ``raises`` and ``resolve()``. *note* adds a note with the sample to
+    # an error. If all errors are raised, callers may use a faster list comprehension instead of this function.
     try:
         return load(source, key)
     except BaseException as error:

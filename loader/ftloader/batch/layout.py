@@ -17,10 +17,10 @@ from ftloader.compat.torch_private import collate as _torch_collate
 from ftloader.compat.torch_private import collation_name
 
 SMALLEST_SLOT = 128 << 10
-"""Bytes from which on an array has a slot.
+"""Smallest size in bytes of an array that has a slot.
 
-A slot lets the next sample use the memory of this one, which is in the caches, and saves page faults. Stacking all
-samples at once saves the work for each value. docs/results/2026-11-25-slots.md has the measurement."""
+With a slot, the next sample reuses this sample's memory, which is in the CPU's caches, and page faults are saved.
+Without slots, stacking all samples at once saves work for each value. Measured in docs/results/2026-11-25-slots.md."""
 
 _TORCHS_COLLATE_FUNCTIONS = {
     torch.Tensor: "collate_tensor_fn",
@@ -118,13 +118,13 @@ class _Sequence:
         values = [c.nest(leaves, batched) for c in self.children]
         if self.type is list or (self.type is tuple and batched):  # torch makes lists of both
             return values
-        # The sample has been through its type's own __new__, which may have changed the values: not again.
+        # Not the type's own __new__ for a sample: it has run once already, and may change the values.
         return self.type(*values) if batched else tuple.__new__(self.type, values)
 
 
 _Node = Slot | Column | _Dict | _Sequence
 """Part of a layout. ``flatten`` appends the leaves of a value and returns False if the value has another structure.
-``nest`` makes a sample of its leaves again, or the batch as torch nests it."""
+``nest`` is the inverse: it makes the sample from its leaves, or the batch as torch nests it."""
 
 
 class Layout:

@@ -35,7 +35,7 @@ class Buffer:
     def __init__(self, storage: torch.UntypedStorage) -> None:
         self.storage = storage
         self.filler: weakref.ref | None = None  # fills the storage until ``release()``, or until the filler is gone
-        self.last_taken = 0  # by the pool's count
+        self.last_taken = 0  # value of the pool's counter ``_taken``
 
     def release(self) -> None:
         """Record that the storage has been filled. The storage is free once all tensors on it are gone."""
@@ -46,7 +46,7 @@ class Buffer:
         filler = self.filler
         if filler is not None and filler() is not None:
             return False
-        # Python's count first: while it is at its lowest, no code can make another tensor.
+        # Python's count first: if only the pool refers to the storage, no code can make another tensor.
         return (
             sys.getrefcount(self.storage) == _PYTHON_REFERENCES
             and storage_use_count(self.storage._cdata) == _TENSOR_REFERENCES
@@ -71,7 +71,7 @@ class BufferPool:
         self._taken = 0
 
     def take(self, nbytes: int, filler: Any, per_batch: int = 1) -> Buffer:
-        """Return a buffer of *nbytes* (> 0) bytes. *filler* is the object that fills it. A batch takes *per_batch*."""
+        """Return a buffer of *nbytes* (> 0) bytes. The object *filler* fills it. A batch takes *per_batch* buffers."""
         if self._pinned:
             pinned = torch.empty(nbytes, dtype=torch.uint8, device="cpu", pin_memory=True)
             return Buffer(pinned.untyped_storage())
@@ -81,7 +81,7 @@ class BufferPool:
             buffer = next((b for b in self._buffers if b.storage.nbytes() == nbytes and b.is_free()), None)
             if buffer is None:
                 if len(self._buffers) >= self._most:
-                    # A free one has a size that is no longer asked for: rather that than one in use.
+                    # Forget a free buffer, whose size is no longer taken, rather than a buffer in use.
                     free = (n for n, other in enumerate(self._buffers) if other.is_free())
                     del self._buffers[next(free, 0)]
                 buffer = Buffer(torch.UntypedStorage(nbytes))
@@ -109,9 +109,9 @@ _free = Buffer(torch.UntypedStorage(1))
 _PYTHON_REFERENCES, _TENSOR_REFERENCES = sys.getrefcount(_free.storage), storage_use_count(_free.storage._cdata)
 
 _LARGEST_BLOCK = 32 << 20
-"""Block size in bytes up to which glibc's thresholds follow (DEFAULT_MMAP_THRESHOLD_MAX of a 64-bit system)."""
+"""Largest block in bytes that raises glibc's thresholds (DEFAULT_MMAP_THRESHOLD_MAX on a 64-bit system)."""
 _HEADER = 1 << 16
-"""More bytes than malloc adds to a block, rounding to pages included."""
+"""Bytes; more than malloc adds to a block, rounding to pages included."""
 
 
 @functools.cache

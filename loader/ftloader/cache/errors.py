@@ -2,7 +2,7 @@
 
 
 class CacheError(RuntimeError):
-    """Error for something that the cache cannot do. The message says why, and what would help."""
+    """Error of the cache. The message says what the cache cannot do, why, and how to help."""
 
 
 class DamagedSegmentError(CacheError):

@@ -137,7 +137,7 @@ class GrowingCache(Dataset):
             else:
                 data = one.read(row)
         except CorruptSampleError:
-            with self._counts.lock:  # if two processes take one place, the next read reports again
+            with self._counts.lock:  # if two processes write the same entry, the next read reports again
                 marks = self._shared[1:].tolist()
                 if _mark(one.name) not in marks and 0 in marks:
                     self._shared[1 + marks.index(0)] = _mark(one.name)
@@ -253,7 +253,7 @@ class GrowingCache(Dataset):
         self._shared[0] = self._set_here
 
     def _follow(self, state: dict[str, Any], at_most: int | None) -> None:
-        """Make *state*, a snapshot of the process that fetches, the current epoch. Pin its segments."""
+        """Pin the segments of *state*, a snapshot by the fetching process, and make it the current epoch."""
         if self._pins is None:
             self._pins = sharing.Pins(self._directory)
         self._pins.write(" ".join(state["segments"]))

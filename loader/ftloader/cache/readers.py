@@ -111,7 +111,7 @@ class WebReader:
 class _InTime(io.RawIOBase):
     """Stream of a socket's bytes that raises ``TimeoutError`` after *deadline*. ``HTTPResponse`` reads from it."""
 
-    # A socket's own time-out does not do: it starts again with each byte.
+    # A socket's own time-out is not enough: it starts again with each byte.
     def __init__(self, sock: socket.socket, deadline: float, late: str) -> None:
         self._socket, self._deadline, self._late = sock, deadline, late
         self._raw = sock.makefile("rb", buffering=0)
@@ -161,7 +161,7 @@ class LoopReader:
         return self._loop.run_until_complete(asyncio.wait_for(self._filesystem._cat_file(path), seconds))
 
     def close(self) -> None:
-        # fsspec has no name for the connections: those of the web and gs, and those of s3.
+        # fsspec has no common name for connections: _session for http and gs, _s3 for s3.
         for name in ("_session", "_s3"):
             close = getattr(getattr(self._filesystem, name, None), "close", None)
             if inspect.iscoroutinefunction(close):

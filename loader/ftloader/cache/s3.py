@@ -13,7 +13,7 @@ from fsspec.asyn import AsyncFileSystem
 from ftloader.cache.readers import LoopReader
 
 _KNOWN = {"key", "secret", "token", "anon", "endpoint_url", "profile", "use_ssl"}
-"""Options of s3fs that say where the bucket is and who reads, not how. With others s3fs reads."""
+"""Options of s3fs that obstore understands: address and credentials. With any other option s3fs reads."""
 _REFRESH = datetime.timedelta(minutes=5)  # botocore renews credentials 10 minutes or more before they expire
 
 
@@ -59,7 +59,7 @@ class ObjectReader(LoopReader):
     """Reader for the objects of one bucket, used by one thread.
 
     The server is not trusted: an object larger than *largest* bytes or an answer later than *timeout* seconds is
-    refused. s3fs reads an object if obstore lacks the permission or changes the key. Until obstore has read a first
+    refused. s3fs reads an object if obstore has no permission or would alter the key. Until obstore has read a first
     object, s3fs also reads after other errors: the bucket may be in another region, or only s3fs knows its certificate.
     """
 

@@ -22,9 +22,9 @@ from ftloader.cache.record import FRAME, HEAD, RECORD, TFRECORD, TRAILER
 
 SUFFIX, _DATA_SUFFIX = ".segment", ".tfrecord"
 _OWN = re.compile(r"\d{10,}-[0-9a-f]{8}\.(segment|tfrecord)")
-"""Names of the cache's files. Others in the directory belong to somebody else."""
+"""Names of the cache's files. Other files in the directory belong to other programs."""
 _OF_THE_PROCESS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
-"""Errors that say nothing about a file."""
+"""Errors of the process, which say nothing about a file: too many open files, no memory."""
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
 

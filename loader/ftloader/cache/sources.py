@@ -20,10 +20,10 @@ from ftloader.cache.errors import PartlyListedError
 from ftloader.cache.readers import LoopReader, WebReader
 
 _ODD = re.compile("[\x00-\x20\x7f#\ud800-\udfff]")
-"""Characters that web clients drop from an address, or after which they drop the rest: they would read another file."""
+"""Characters that make web clients cut an address or drop a part of it, and so read another file."""
 
 _SLIP = re.compile("([a-z0-9]+)(?://|:/)([^/].*)")
-"""Address that lacks a part of its "://"."""
+"""Mistyped address, such as "s3//bucket" or "http:/host"."""
 
 
 class Source(Protocol):
@@ -65,8 +65,8 @@ class UrlSource:
         self._root = root.rstrip("/") + "/" if root or self._filesystem.root_marker else ""
         self._is_local, self._is_web = _is_local(self._filesystem), self._root.startswith(("http://", "https://"))
         self._given, self._timeout, self._largest, self._options = keys, timeout, largest, options
-        self._sizes: Mapping[str, int | None] = {}  # keys() replaces it as a whole, so reading needs no lock
-        self._readers: dict[int, Any] = {}  # by thread: each uses its own entry alone, so a lock is not needed
+        self._sizes: Mapping[str, int | None] = {}  # keys() replaces the dict as a whole, so reading needs no lock
+        self._readers: dict[int, Any] = {}  # by thread. No lock: a thread uses only its own entry
         self._bucket: Any = None  # obstore's, which all readers share
         self._opening = threading.Lock()  # guards _bucket
 
@@ -142,7 +142,7 @@ class Share:
 
 def _find(filesystem: Any, root: str) -> tuple[dict[str, Any], Exception | None]:
     """Return (files below *root*, the first error in listing a directory below it, or None)."""
-    # fsspec's own ``find`` takes a directory that it cannot list, *root* too, for an empty one.
+    # fsspec's own ``find`` treats a directory that cannot be listed, even *root*, as empty.
     # simplecache:: and others of its kind hand the call to another file system.
     kind = type(getattr(filesystem.find, "__self__", filesystem))
     is_async = issubclass(kind, AsyncFileSystem)
@@ -161,7 +161,7 @@ def _find(filesystem: Any, root: str) -> tuple[dict[str, Any], Exception | None]
         except FileNotFoundError as error:
             if folder is folders[0]:
                 raise FileNotFoundError(f"there is no directory {root}") from error
-            # It was removed since, or a page links to it in vain.
+            # The directory has been removed, or a page has a dead link to it.
         except Exception as error:
             if folder is folders[0]:
                 raise

@@ -308,7 +308,7 @@ class Store:
     def close(self) -> None:
         """Seal all segments, wait until they have reached the disk, and unlock the directory."""
         # If another thread is closing the store, wait for that. A signal handler of the closing thread returns at once:
-        # the thread cannot go on before.
+        # its thread cannot continue before the handler returns.
         this_thread = threading.get_ident()
         with self.changed:
             if self._closer not in (None, this_thread):

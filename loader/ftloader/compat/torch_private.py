@@ -21,7 +21,7 @@ try:
     ExceptionWrapper = torch._utils.ExceptionWrapper
     WorkerInfo = worker.WorkerInfo
     storage_use_count = torch._C._storage_Use_Count
-    """Number of tensors and storage objects that refer to a memory, given ``storage._cdata``."""
+    """Return the number of tensors and storage objects that refer to the memory of ``storage._cdata``."""
     LIBRARY = torch._C.__file__
     """Path of torch's extension module, in which symbols of the libraries that it links can be looked up."""
 except AttributeError as error:
@@ -33,7 +33,7 @@ except AttributeError as error:
 
 def collation_name(function: Any) -> str | None:
     """Return the name of *function* in torch's ``collate`` module; None if it is not defined there."""
-    # The globals tell: a replacement of one of torch's functions may have its name.
+    # Compare the globals, not the names: a replacement of one of torch's functions may have the same name.
     if type(function) is not types.FunctionType or function.__globals__ is not vars(collate):
         return None
     return function.__code__.co_name

@@ -1,4 +1,4 @@
-"""A warning about files, cursors and readers among a dataset's attributes, which worker threads share.
+"""Warns about files, cursors and readers among a dataset's attributes, which worker threads would share.
 
 A read in one thread moves a file's position for all threads. So code that is right in processes may give wrong samples.
 The search covers the attributes of the dataset, of datasets that it wraps and of objects of user-defined classes, and
@@ -45,7 +45,7 @@ _CLASSES: Final[dict[str, str]] = {
     "it keeps what it drew for one sample where another thread's sample finds it": "monai.Randomizable",
     _NOTHING: "monai.Compose",
 }
-"""Classes, by their top-level package and name, for each trouble with sharing an object."""
+"""For each problem with sharing an object: the classes that have it, as top-level package and name."""
 _TROUBLES: Final = {name: trouble for trouble, names in _CLASSES.items() for name in names.split()}
 _LOOKED_INTO: Final = ("monai.",)
 """Modules of installed libraries whose objects are searched like those of user-defined classes."""

@@ -28,7 +28,7 @@ _TAKING_A_LOCK = {
 }
 _ENDS_IN = 2.0  # seconds within which a worker that has closed its connections ends
 _put_off: list[bool] = []
-"""Not empty if a worker's death was not reported yet. Used by the main thread only, where signals are handled."""
+"""Not empty if a check of the workers was put off. Used by the main thread only, where signals are handled."""
 
 
 def _error_if_any_worker_fails() -> None:

@@ -49,7 +49,7 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         self._most_dispatched = most_dispatched(loader)
         self._memory = self._shared.memory(most_in_memory(loader), self._pin_memory)
         self._departures: list[BaseException] = []  # reasons why workers ended, not yet raised
-        # Each worker iterates its own copy of an iterable-style dataset, so a task is for one certain worker. Any
+        # Each worker iterates its own copy of an iterable-style dataset, so each task is for one worker. Any
         # worker can build any batch of a map-style dataset.
         self._private_queues = self._dataset_kind == DatasetKind.Iterable
         self._start_workers(loader, copies)
@@ -96,8 +96,8 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         """Dispatch the first batches of a new epoch."""
         self._epoch = Epoch(self._base_seed, self._epoch_number)
         self._pool.begin_epoch(self._epoch)
-        self._drained = False  # True once there is no more data: what was dispatched is handed over
-        self._exhausted = False  # then True: StopIteration from now on; workers have ended, or wait (persistent)
+        self._drained = False  # True once there is no more data to dispatch
+        self._exhausted = False  # True once all batches are handed over: StopIteration from then on
         self._worker_queue_idx_cycle = itertools.cycle(range(self._num_workers))
         with_data = set(self._present) if self._private_queues else None
         self._prefetch = Prefetch(self._most_dispatched, self._in_order, with_data, self._worker_queue_idx_cycle)

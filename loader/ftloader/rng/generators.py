@@ -21,7 +21,7 @@ PROGRAMS: Mapping[str, Any] = {
     "numpy.random": np.random.mtrand._rand,
     "torch's default generator": torch.default_generator,
 }
-"""The program's global generators, by the names that users know: those behind the functions of the modules."""
+"""The program's global generators, which the functions of the modules use, by the names in messages."""
 
 State = Mapping[str, Any]  # of one generator, of JSON's types only: its ``kind`` and its ``state``
 

@@ -22,12 +22,12 @@ from ftloader.diagnosis.call_site import warn_user
 from ftloader.rng import generators
 from ftloader.rng.sample import GlobalRandomWarning
 
-# One block at a time: else one block would save, and later restore, what the worker_init_fn of another has seeded.
+# One ``preserved`` block at a time: else a block would restore the seeds of another block's worker_init_fn.
 _one_at_a_time = fork.rlock()
 
-_WORDS = 624  # in the state of a Mersenne Twister, which makes as many new ones once they are used up
-_WAITS = 16  # of the consumer for its workers that are looked at
-_REFILLS = 64  # most times that draws during the block make new words in a generator that was not seeded
+_WORDS = 624  # in the state of a Mersenne Twister, which renews all of them once they are used up
+_WAITS = 16  # number of the consumer's waits for its workers that are checked
+_REFILLS = 64  # renewals of the words that are tried before a generator counts as seeded
 
 
 @contextlib.contextmanager

@@ -123,7 +123,7 @@ def same(state: Any, other: Any) -> bool:
 
 
 def require_stateful(value: Any, name: str) -> None:
-    """Raise ``ValueError`` unless *value* can load a state. *name* says what it is, for the message."""
+    """Raise ``ValueError`` unless *value* can load a state. The message calls *value* by *name*."""
     if not is_stateful(value):
         raise ValueError(
             f"the state holds one of the {name}, but the {name} ({type(value).__name__}) has no state_dict() and "

@@ -39,8 +39,8 @@ class IndexStream:
         self._progress: EpochProgress  # set by report_to()
         self._batches: Iterator | None = None  # None before the first draw
         self._samples: Iterator = iter(())
-        self._waiting: deque[Any] = deque()  # drawn again, not yet returned
-        self._failure: Exception | None = None  # raised by the sampler after those
+        self._waiting: deque[Any] = deque()  # batches that were drawn again and are not yet returned
+        self._failure: Exception | None = None  # raised by the sampler after the waiting batches
         self._states: Mapping[str, Any] | None = None  # sampler states at the start of the epoch
         self._drawn = 0
         if not resume.mid_epoch and resume.sampler is not None:
@@ -163,7 +163,7 @@ class IndexStream:
                 if resume.sampler is not None:
                     self._load_iterator(resume.sampler)
                 ended, last = self._draw_again(resume)
-                if resume.generators is None:  # the saved state does not know them
+                if resume.generators is None:  # the saved state lacks the generators' states
                     left = self._generators.save()
         finally:
             generators.load(own)

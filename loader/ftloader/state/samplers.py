@@ -152,7 +152,7 @@ def check_stateful(index_sampler: Any, states: Mapping[str, Any]) -> None:
 
 
 def stateful_samplers(index_sampler: Any) -> dict[str, Any]:
-    """Return those of *index_sampler* and the sampler inside torch's ``BatchSampler`` that have a state, by name."""
+    """Return {name: sampler} for *index_sampler* and the sampler inside a ``BatchSampler``, if they have a state."""
     parts = {"sampler": index_sampler}
     if (inner := innermost(index_sampler)) is not index_sampler:
         parts["sampler inside"] = inner

@@ -101,7 +101,7 @@ class StateStore:
 
 def load_iterable(dataset: Any, state: Any) -> bool:
     """Load *state* into an iterable-style dataset. Return False, and do nothing, if the dataset has this state."""
-    # Loading the state of a fresh dataset, or of one between two passes, may put it into a pass that has begun.
+    # load_state_dict() may put a dataset into the middle of a pass, even with the state that the dataset has already.
     if states.same(dataset.state_dict(), state):
         return False
     dataset.load_state_dict(copy.deepcopy(state))

@@ -44,7 +44,7 @@ class UserObjects(NamedTuple):
 
 
 def copies_for_workers(original: UserObjects, dataset_kind: int, count: int) -> list[UserObjects]:
-    """Return the user objects for *count* worker threads. Raise ``TypeError`` if they must and cannot be copied."""
+    """Return user objects for *count* worker threads. Raise ``TypeError`` if iterable-style ones cannot be copied."""
     # The workers of a map-style dataset share the original. Those of an iterable-style dataset get a deep copy each, as
     # processes do.
     if dataset_kind == DatasetKind.Map:

@@ -39,7 +39,7 @@ class WorkerPool(ThreadGroup):
         self.epoch = Epoch()
         self.used_by_this_thread()
         self._told_to_end = False
-        self._started: SimpleQueue[None] = SimpleQueue()  # one for each that ran worker_init_fn
+        self._started: SimpleQueue[None] = SimpleQueue()  # one None for each worker that has run worker_init_fn
         self._process = os.getpid()
         self._tasks: list[SimpleQueue] = [SimpleQueue() for _ in contexts] if private_queues else [SimpleQueue()]
         self.threads = tuple(
@@ -135,5 +135,5 @@ class WorkerPool(ThreadGroup):
         return is_this_thread and not lock._is_owned() and not fork.registering._is_owned()  # type: ignore[attr-defined]
 
     def _at_fork_reinit(self) -> None:
-        # For a worker that forked, if user-supplied code returns to it.
+        # For a child that user code forked in a worker, if the child returns to the worker's code.
         self.epoch.cancelled = True

@@ -6,8 +6,8 @@ init function that calls the user-supplied one and replaces ``create_fetcher`` i
 Messages through torch's queues:
 
 - To the worker: the plain tuple ``(base seed, epoch number, index)`` instead of the index.
-- From the worker: the batch as it is; the whole ``Fetched`` only if samples were left out or there is a state; an
-  exception as ``NotedException``.
+- From the worker: the plain batch; a ``Fetched`` only if samples were left out or there is a state; for an exception a
+  ``NotedException``.
 """
 
 import itertools

@@ -78,7 +78,7 @@ class WorkerConfig:
     num_workers: int
     base_seed: int
     epoch_number: int
-    adopt_modes: Callable[[], None]  # those of the consumer: see consumer_modes
+    adopt_modes: Callable[[], None]  # sets the consumer's torch modes: see consumer_modes
     states: list[WorkerState]  # starting point of each worker
     pin_memory_device: str | None  # device type to pin batches for, or None to leave them unpinned
     pin_memory_device_index: int | None
@@ -93,7 +93,7 @@ class WorkerContext:
         self.dataset, collate_fn, self._worker_init_fn = own
         self._settings = replace(config.settings, collate_fn=collate_fn)
         self.within = own_context().run  # calls a function with a copy of the consumer's context variables
-        self.share = config.states[worker_id].share  # until a batch has come of it
+        self.share = config.states[worker_id].share  # None once a batch has been built from the share
         self._epoch: Epoch | None = None
         self._fetcher: Fetcher | None = None
         self.info = describe_worker(worker_id, config.num_workers, config.base_seed + worker_id, own.dataset)
@@ -115,7 +115,7 @@ class WorkerContext:
         """Return this worker's fetcher for *epoch*; None if making a fetcher has failed in this epoch."""
         if epoch is self._epoch:
             return self._fetcher
-        # If this fails, the worker has nothing to give in this epoch, and says so from the next task on.
+        # If making the fetcher fails, this worker answers all later tasks of the epoch with "ended".
         self._epoch, self._fetcher = epoch, None
         config, share = self.config, self.share
         if config.dataset_kind == DatasetKind.Map:
