@@ -13,6 +13,7 @@ from ftrun.project import ROOT
 from ftrun.protocol import conforms, decode
 from ftrun.supervise import signal_name
 from ftsafety.repro.outcome import LONGEST_NAME, MOST_MODULES, MOST_NOTES, Kind, Outcome, Signature, Stopper
+from ftsafety.repro.script import Script
 from ftsafety.repro.watch import Ended
 
 GIL_WARNING = re.compile(
@@ -40,6 +41,12 @@ INSTALLED = re.compile(r'(?<=File ")[^"\n]*/(lib/python3\.\d+t?/)(site-packages/
 THREAD = re.compile(r"^(Current thread|Thread) 0x.*\n((?:  .*\n?)*)", re.MULTILINE)
 FRAME = re.compile(r'^  File "([^"\n]*)", line (\d+) in (.+)$', re.MULTILINE)
 MOST_FRAMES = 3
+# How sources create and delete files. An audit hook would know the files, but slow down what scripts race for.
+CHANGES_FILES = re.compile(
+    rb"\bos\.(?:remove|unlink|rename|replace|rmdir)\b|\bshutil\.|\.(?:unlink|rename|touch|mkdir|write_\w+)\("
+    rb"|\bimport\b.{0,200}\b(?:remove|unlink|rename|replace|rmtree|move)\b|\bO_CREAT\b"
+    rb"|\bopen\(.{0,200}['\"][rbt]?[wax][bt+]*['\"]"
+)
 # Causes for which an exit with status 0 is a blocked run, and not a success.
 GUARDS = ("gil", "version", "arguments", "tests")
 
@@ -58,8 +65,11 @@ def printable(data: bytes, hidden: Sequence[str] = ()) -> str:
     return terminal(text)
 
 
-def classify(ended: Ended, hidden: Sequence[str] = ()) -> Outcome:
-    """Return the outcome of a process tree whose first process was ftsafety.repro.runner. `hidden`: see `printable`."""
+def classify(ended: Ended, hidden: Sequence[str] = (), script: Script | None = None) -> Outcome:
+    """Return the outcome of a process tree whose first process was ftsafety.repro.runner and ran *script*.
+
+    `hidden`: see `printable`.
+    """
     told = _told(ended, hidden)
     begin = next((line for line in told if line.get("begin")), None)
     end = next((line for line in told if line.get("end")), None)
@@ -83,7 +93,7 @@ def classify(ended: Ended, hidden: Sequence[str] = ()) -> Outcome:
         tuple(name[:LONGEST_NAME] for name in end["modules"][:MOST_MODULES]) if end else (),
         tuple(_notes(ended)),
         signatures,
-        _stopper(kind, raised),
+        _stopper(kind, raised, script),
         max(ended.memory, end["memory"] if end else 0),
         tuple(_noticed(kind, told, stderr)),
     )
@@ -168,10 +178,17 @@ def _frames(stacks: str, which: str = "") -> list[str]:
     ]
 
 
-def _stopper(kind: Kind, raised: list[dict]) -> Stopper | None:
+def _stopper(kind: Kind, raised: list[dict], script: Script | None) -> Stopper | None:
     if not raised or not raised[0]["cause"] or kind not in (Kind.OK, Kind.WRONG, Kind.EXCEPTION):
         return None
     cause = raised[0]["cause"]
+    if cause == "lost":  # a file that is missing once threads were started: one of them may have deleted it
+        sources = (
+            [script.source, *(content for name, content in script.files if name.endswith(".py"))] if script else []
+        )
+        if any(map(CHANGES_FILES.search, sources)):
+            return None
+        cause = "file"
     return None if kind is Kind.OK and cause not in GUARDS else Stopper(cause, raised[0]["what"])
 
 

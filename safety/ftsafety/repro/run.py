@@ -113,7 +113,7 @@ def run(
         except OSError as error:
             return Outcome(Kind.ERROR, printable(f"the run could not be made: {error}".encode()))
         # The script's folder comes first, since the scratch folder contains it.
-        return classify(ended, [str(home), str(scratch), *filter(None, [overlay])])
+        return classify(ended, [str(home), str(scratch), *filter(None, [overlay])], script)
     finally:
         if user is None:
             _remove(scratch)

@@ -239,7 +239,7 @@ class Told:
             name = os.fsdecode(error.filename)
             scratch = os.path.dirname(self.folder)
             if not os.path.exists(name) and not os.path.abspath(name).startswith((scratch + "/tmp", scratch + "/home")):
-                return "file", os.path.relpath(name, self.folder) if self._own(name) else name
+                return "lost" if self.raced else "file", os.path.relpath(name, self.folder) if self._own(name) else name
         if isinstance(error, SyntaxError) and error.filename and self._own(error.filename):
             where = f"{os.path.relpath(error.filename, self.folder)}, line {error.lineno}"
             return "syntax", f"{where}: {(error.text or '').strip()[:100]}"

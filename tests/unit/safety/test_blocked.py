@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import subprocess
 import sys
 
 import pytest
 
+from ftrun.supervise import Stream
 from ftsafety.repro.blocked import reason, remedy, settled, stopped
 from ftsafety.repro.campaign import Runs
+from ftsafety.repro.classify import classify
 from ftsafety.repro.inputs import load
 from ftsafety.repro.outcome import Kind, Outcome, Signature, Stopper
 from ftsafety.repro.phrases import remarks, sentence
 from ftsafety.repro.script import Script
 from ftsafety.repro.verdict import Pattern, judge
+from ftsafety.repro.watch import Ended
 from tests.checkout import importable
 from tests.unit.safety.conftest import TWIN
 
@@ -72,6 +76,8 @@ def test_causes(run_script, source, cause, about):
         "import ft_no_such".replace("import ft_no_such", "raise ModuleNotFoundError('x')"),
         THREAD + "import sys\nif sys.version_info:\n    sys.exit(1)",
         THREAD + "input()",
+        THREAD + "import os\nopen('x', 'w').close()\nos.remove('x')\nos.remove('x')",
+        THREAD + "from pathlib import Path\nPath('x').unlink()",
         "import os\nopen(os.path.join(os.environ['TMPDIR'], 'x'))",
         "import sys\nif sys.version_info >= (3, 9):\n    assert 1 == 2",
     ],
@@ -82,6 +88,17 @@ def test_what_is_a_failure(run_script, source):
 
 def outcome(kind=Kind.EXCEPTION, stopper=None):
     return Outcome(kind, "x", stopper=stopper)
+
+
+def test_every_exception_and_the_exit_after_them_is_told_apart():
+    told = Stream()
+    told.add(b'{"begin": true, "gil": true}\n')
+    lines = [("ModuleNotFoundError", "module")] * 30 + [("KeyError", ""), ("SystemExit", "")]
+    for kind, cause in lines:
+        line = {"kind": kind, "exception": kind, "thread": None, "place": "bug.py:1 in f", "cause": cause, "what": ""}
+        told.add(json.dumps(line).encode() + b"\n")
+    done = classify(Ended(3, 0.1, Stream(), Stream(), Stream(), told))
+    assert [each.what for each in done.signatures] == ["ModuleNotFoundError", "KeyError", "exit status 3"]
 
 
 def test_only_if_every_run_of_a_configuration_ends_so():
