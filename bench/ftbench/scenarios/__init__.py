@@ -1,12 +1,12 @@
 """The scenarios that can be measured, by name, and their groups.
 
-A scenario is a ftbench.plan.scenario.Scenario, made by a file of this package; the file of a group makes several. It
-says what a sample is, how much work makes a measurement, and which candidates are compared. It knows nothing of
-rounds, statistics or reports. The controller imports these files and has no torch, so a file imports the libraries of
-its dataset only when a trial builds the dataset.
+Each file of this package makes one ftbench.plan.scenario.Scenario; the file of a group makes several. A scenario
+defines its samples, the amount of work in a measurement, and the candidates to compare. It does not depend on rounds,
+statistics or reports. The controller imports these files and has no torch, so a file imports the libraries of its
+dataset only when a trial builds the dataset.
 
-A dataset changes nothing after its construction, so threads may share it. It keeps no modules, since start methods
-other than fork pickle it.
+A dataset does not change after its construction, so threads may share it. It has no modules as attributes, since start
+methods other than fork pickle it.
 """
 
 from __future__ import annotations
@@ -32,9 +32,10 @@ FILES = (
     "training",
     "peers",
 )
-"""Every file of scenarios, in the order of ``bench --list`` and of reports. A new scenario is entered here alone.
+"""Every file of scenarios, in the order of ``bench --list`` and of reports. A new scenario is entered only here.
 
-A file has SCENARIO; that of a group has SCENARIOS, NAME and DESCRIPTION instead. One of these may be outside the group.
+A file has SCENARIO. The file of a group has SCENARIOS, NAME and DESCRIPTION instead; a scenario of it may be outside
+the group.
 """
 
 _MODULES = [importlib.import_module(f"{__name__}.{file}") for file in FILES]
@@ -46,14 +47,14 @@ SCENARIOS: dict[str, Scenario] = {
 }
 GROUPS: dict[str, str] = {group.NAME: group.DESCRIPTION for group in _GROUPS}
 DEFAULT = ("pillow", "text")
-"""What is measured when nothing is named: work that releases the GIL, and work that holds it."""
+"""Scenarios that are measured by default: work that releases the GIL, and work that holds it."""
 
 
 def find(name: str) -> Scenario:
-    """Return the scenario of this name; raises KeyError.
+    """Return the scenario with this name; raises KeyError.
 
-    Besides SCENARIOS it finds those that no command line names: the user's dataset, and "module:NAME", which another
-    module makes (evaluation/trust).
+    In addition to SCENARIOS, it finds scenarios that no command line can name: those for a user-supplied dataset,
+    and "module:NAME", the scenario NAME of another module (evaluation/trust).
     """
     module, elsewhere, attribute = name.partition(":")
     if elsewhere:
@@ -62,5 +63,5 @@ def find(name: str) -> Scenario:
 
 
 def members(name: str) -> list[Scenario]:
-    """Return the scenarios that a name on the command line stands for: one, a group's, or all; [] if unknown."""
+    """Return the scenarios for a name on the command line: a scenario, a group or "all"; [] if it is unknown."""
     return [each for each in SCENARIOS.values() if name and name in ("all", each.group, each.name)]

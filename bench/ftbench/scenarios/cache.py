@@ -1,4 +1,4 @@
-"""Training on a local cache that grows: an epoch has the samples fetched before it (docs/cache.md).
+"""Loading from a local cache that grows: an epoch has the samples that were fetched before it (docs/cache.md).
 
 Threads of the training process fetch from a source that gives RATE bytes a second and never ends. Workers read what
 the cache has, epoch after epoch. Each epoch starts new worker processes, since older ones do not know the samples that
@@ -26,7 +26,7 @@ MIB = 1024 * 1024
 SAMPLE_BYTES = MIB
 RATE = 200e6
 FETCHERS = 4
-# An epoch has at most half of it: 128 samples. That is reached soon, and from then on the oldest are evicted.
+# An epoch has at most half of the budget: 128 samples. That is reached soon; then the oldest samples are evicted.
 BUDGET = 256 * MIB
 PREFIX = "ft-bench-cache-"
 # The curves over the epochs, with their units.
@@ -49,11 +49,11 @@ class Shards:
         self._next = 0.0
 
     def keys(self) -> Iterator[str]:
-        """Yield the samples' numbers, without end."""
+        """Yield the keys of the samples, "0", "1", "2", ..., without end."""
         return map(str, itertools.count())
 
     def read(self, key: str) -> bytes:
-        """Return the sample, as late as RATE demands."""
+        """Return the bytes of the sample, after a wait that keeps all reads together below RATE."""
         with self._lock:
             due = self._next = max(time.monotonic(), self._next + SAMPLE_BYTES / RATE)
         shard, place = divmod(int(key) % (len(self._paths) * self._in_shard), self._in_shard)
@@ -64,7 +64,7 @@ class Shards:
 
 
 def _remove_left() -> None:
-    """Remove the directories of trials that were killed."""
+    """Remove the temporary directories that killed trials left."""
     import psutil
 
     for left in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
@@ -73,7 +73,7 @@ def _remove_left() -> None:
 
 
 def measure(task: Task) -> dict:
-    """Load epochs of the samples in the cache, until `task.batches` batches were taken.
+    """Load epochs of the samples in the cache, `task.batches` batches in all.
 
     Returns the metrics gb_per_s (1e9 bytes a second, gaps between epochs included), time_to_first_batch (s, from the
     first fetch) and pss_mib (at the end), and CURVES with one value an epoch. A stall is the wait between two epochs.

@@ -1,11 +1,11 @@
-"""Contention for the state that threads share in the interpreter, operation by operation: why threads can lose.
+"""Contention of threads for shared state in the interpreter: why threads can be slower than processes.
 
-One worker and many repeat one small operation. Worker processes share nothing and contend only for the machine
-(memory, caches, turbo). So what threads lose against them is contention.
+Each case is one small operation, which one worker or all workers repeat. Worker processes share nothing and contend
+only for the machine (memory, caches, turbo). So the time that threads lose against processes is contention.
 
-In the free-threaded build (PEP 703), threads other than an object's own count its references by atomic instructions,
-which take the cache line exclusively. Dicts are read without a lock. References to immortal objects (PEP 683: small
-integers, None, constants) are not counted.
+In the free-threaded build (PEP 703), threads other than the one that made an object count its references by atomic
+instructions, which take the cache line exclusively. Dicts are read without a lock. References to immortal objects
+(PEP 683: small integers, None, constants) are not counted.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Spans = list[tuple[float, float]]
 
 @dataclass(frozen=True)
 class Kind:
-    """One operation, and the state that it works on."""
+    """One operation, and the state that it reads or changes."""
 
     title: str
     make: Callable[[], Any]
@@ -56,7 +56,7 @@ class Kind:
 
     @functools.cached_property
     def loop(self) -> Callable[[Any, int], None]:
-        """Function that does a number of operations (a multiple of UNROLLED) on the state (as timeit does)."""
+        """Function (state, operations) that repeats the operation, a multiple of UNROLLED times, as timeit does."""
         body = f"        {self.operation}\n" * UNROLLED
         loop = f"    for _ in range(operations // {UNROLLED}):\n{body}"
         found: dict[str, Any] = {}
@@ -98,10 +98,10 @@ KINDS: dict[str, Kind] = {
 
 @contextlib.contextmanager
 def started(kind: Kind, workers: int, processes: bool) -> Iterator[Callable[[int, int], Spans]]:
-    """Context manager: threads or processes that do operations of a kind, all from the same moment on.
+    """Context manager: start worker threads or processes for one kind of operation.
 
-    It gives a function that runs a number of operations in each of one worker or all of them. Threads share the state,
-    unless the kind is private. Processes are forked and have their own.
+    Its value is run(operations, workers): in each of 1 or all workers, run the operations from the same moment on, and
+    return the Spans. Threads share the state, unless the kind is private. Processes are forked and have their own.
     """
     fork = multiprocessing.get_context("fork")
     barrier = fork.Barrier if processes else threading.Barrier
@@ -113,7 +113,7 @@ def started(kind: Kind, workers: int, processes: bool) -> Iterator[Callable[[int
     )
 
     def run(operations: int, workers: int) -> Spans:
-        # Each worker waits for the others, so that none takes two.
+        # Each worker waits for the others at the barrier, so that no worker takes two calls.
         return list(pool.map(_timed, [operations] * workers, [workers] * workers))
 
     try:
@@ -150,12 +150,12 @@ def _timed(operations: int, workers: int) -> tuple[float, float]:
 
 
 def seconds(spans: Spans) -> float:
-    """Return the time from the first worker's start to the last one's end."""
+    """Return the time from the first worker's start to the last worker's end."""
     return max(end for _, end in spans) - min(begin for begin, _ in spans)
 
 
 def measure(task: Task) -> dict:
-    """Time one kind of operation (the case's parameter "kind") by one worker and by all, in turns.
+    """Time one kind of operation (the case's parameter "kind") in one worker and in all, alternately.
 
     Returns the metrics operation_ns (in a worker while all work, median of the repetitions) and scaling (operations per
     second of all workers over those of one), and the distributions `operation` and `operation-alone` (ns).
@@ -185,7 +185,7 @@ CASES = tuple(Case(name, kind.title, {"kind": name}) for name, kind in KINDS.ite
 
 
 def comparisons(configs: tuple[str, ...]) -> tuple[Comparison, ...]:
-    """Compare threads with processes, of which one configuration is enough, then with threads that have the GIL."""
+    """Return the comparisons of threads with processes (in one configuration), then with threads under the GIL."""
     main = configs[-1]
     threads = {config: Side(config, "bare-thread") for config in configs}
     contention = Comparison(threads[main], Side(main, "bare-process"), kind="method", every_count=True)

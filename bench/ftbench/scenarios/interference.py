@@ -1,4 +1,4 @@
-"""Training steps in plain Python, while a loader loads at some rate: the slowdown of the loop by loading.
+"""The slowdown of a training loop in plain Python by a loader that loads at some rate.
 
 To measure your own program, compare the times of its steps, without ``next(iterator)``, with and without a loader.
 """
@@ -28,9 +28,9 @@ RECORDS = 400
 
 
 class PythonStep:
-    """Bookkeeping in plain Python, as loops do between their calls of torch: some milliseconds. Used by one thread.
+    """Step of some milliseconds in plain Python, as between a training loop's calls of torch. Used by one thread.
 
-    Records, running means, counters and log lines. Where there is a GIL, it is held.
+    It makes records, running means, counters and log lines, and never releases the GIL.
     """
 
     def __init__(self) -> None:
@@ -52,9 +52,9 @@ class PythonStep:
 def measure(task: Task) -> dict:
     """Time the steps of a loop while the loader loads at a part of its full rate (the case's "rate", 0 to 1).
 
-    There are three parts: the loader alone gives `task.batches` batches, which is its full rate; the steps alone, whose
-    median says how many batches a step has to take; both. At rate 1 the loop takes batches at the full rate and waits
-    for late ones. At 1/2 it takes half as many, and the loader waits for room in its queue. At 0 the loader is idle.
+    First the loader runs alone, for `task.batches` batches, to find its full rate. Then the steps run alone, to find
+    how many batches a step has to take. Then both run. At rate 1 the loop takes batches at the full rate and waits for
+    late ones. At 1/2 it takes half as many, and the loader waits for room in its queue. At 0 the loader is idle.
 
     A step's time is that of its Python code, without taking batches. Returns the metrics step_median_ms and
     step_p99_ms, and the distributions `step` and `step-alone` (ms), `taking` (ms to take a batch, waiting included),
@@ -99,9 +99,9 @@ def measure(task: Task) -> dict:
 
 
 def _full_rate(task: Task, loader: Any, seen: checksums.Seen) -> tuple[float, int]:
-    """Load `task.batches` batches; return the seconds a batch and the length of the last."""
+    """Load `task.batches` batches; return the seconds per batch and the length of the last batch."""
     batches = loader.epoch((task.batches + 1) * task.batch_size)
-    # The first batch includes the start of the workers, and others come right behind it: it is not counted.
+    # The first batch is not counted: its time includes the start of the workers.
     seen.take_first(next(batches))
     begin = time.perf_counter()
     for batch in batches:
@@ -122,7 +122,7 @@ def _timed_steps(step: PythonStep, steps: int) -> list[float]:
 def _with_batches(
     step: PythonStep, steps: int, batches: Iterator, period: float, step_seconds: float, taken: list[float]
 ) -> list[float]:
-    """Time each step (s). Between the steps, take a batch every `period` seconds; none if that is infinite."""
+    """Return the seconds of each step. Between the steps, take a batch every `period` seconds (infinite: none)."""
     # If batches come faster than steps, take several at once.
     at_once = max(1, math.ceil(step_seconds / period))
     times = []
@@ -148,8 +148,8 @@ CASES = (FULL, HALF, IDLE)
 
 
 def _slowed(side: Side, case: Case) -> Comparison:
-    """Compare a candidate that loads at the case's rate with the same candidate idle."""
-    # The idle candidate stays as long as the loading one does in the grid.
+    """Return the comparison of a candidate that loads at the case's rate with the same candidate idle."""
+    # The idle candidate is dropped together with the loading candidate of the grid.
     always = side in (FT, GIL, THREADS["ft-gil"]) and case is FULL
     importance = 0 if always else 2 if side.config == "ft-gil" else 1
     made = Comparison(replace(side, case=case.name), replace(side, case=IDLE.name), kind="interference")

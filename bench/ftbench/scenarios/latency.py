@@ -1,12 +1,12 @@
 """Remote storage: samples whose first byte comes 5 to 200 ms after the request.
 
-A real web server in its own process answers that late (ftbench.data.slow_server). The dataset reads from it through
-fsspec, as from any web address. Workers wait and do not compute, so there are many more of them than cores: threads
+A web server in its own process answers with this delay (ftbench.data.slow_server). The dataset reads from it through
+fsspec, as from any web address. Workers wait and do not compute, so there are many more workers than cores: threads
 cost little, processes take memory and time to start.
 
-One thing speaks against threads here: fsspec sends all requests of a process through the one thread of its event loop,
-and processes have one each. Where answers come soon, that thread is the bottleneck. On two cores without the GIL it was
-busy for 86% of the time at 1,100 samples/s, with 64 threads and 5 ms.
+Threads have one disadvantage here: fsspec sends all requests of a process through the one thread of its event loop.
+Each worker process has an event loop of its own. If the delay is short, that thread is the bottleneck. On two cores
+without the GIL it was busy for 86% of the time at 1,100 samples/s, with 64 threads and 5 ms.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class RemoteSamples:
 
 
 def measure(task: Task) -> Turns:
-    """Start the server and measure as ftbench.measure.epochs does."""
-    # Imported before workers are forked, so that they need not.
+    """Start the server, and measure as ftbench.measure.epochs does."""
+    # Import it before workers are forked, so that they do not import it again.
     import fsspec.implementations.http  # noqa: F401
 
     from ftbench.data.slow_server import slow_server

@@ -1,4 +1,4 @@
-"""Copy-on-access: the memory of a dataset's million file names, times the number of workers.
+"""Copy-on-access: the memory of a dataset of a million file names, which every worker process may copy.
 
 A forked worker shares its parent's memory until either writes to it, and counting references writes to every object
 that is read. So a list of strings is copied page by page during an epoch, and a numpy array, which is one object, is
@@ -32,7 +32,7 @@ LOOKS = 24
 
 
 class FileNames:
-    """Dataset of 1,000,000 file names, in a list of str or an array of bytes. Sample i is the length of one of them."""
+    """Dataset of 1,000,000 file names, in a list of str or an array of bytes. Sample i is the length of one name."""
 
     def __init__(self, as_array: bool):
         names = (
@@ -55,7 +55,7 @@ class FileNames:
 def measure(task: Task) -> dict:
     """Run one epoch and read the memory at LOOKS of its batches, the last batch included.
 
-    Returns the metrics pss_mib and uss_mib, the largest values, and curves of the same names over the samples loaded.
+    Returns the metrics pss_mib and uss_mib (the largest values), and curves of both over the samples loaded.
     """
     samples = task.batches * task.batch_size
     looks = {round(task.batches * look / LOOKS) - 1 for look in range(1, LOOKS + 1)} | {0}

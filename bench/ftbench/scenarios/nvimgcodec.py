@@ -1,14 +1,14 @@
-"""The group `nvimgcodec`: decoding by threads and by processes, figure 2 of NVIDIA's article; `combined` is figure 4.
+"""The group `nvimgcodec`: decoding with nvImageCodec by threads and by processes; and `combined`: with Pillow, too.
 
-"Improved Data Loading with Threads", NVIDIA Technical Blog, 2024. Threads share one CUDA context and have a decoder and
-a stream each. Every process has a context of its own, and hands its batches over through CUDA's inter-process memory.
-Without a GPU nvImageCodec's CPU codecs are measured, and every output says so.
+They repeat figures 2 and 4 of "Improved Data Loading with Threads", NVIDIA Technical Blog, 2024. Threads share one CUDA
+context and have a decoder and a stream each. Every process has a context of its own, and hands its batches over through
+CUDA's inter-process memory. Without a GPU, nvImageCodec's CPU codecs are measured, and every report says so.
 
 The cases of `combined` are the decoders. With a GPU, nvImageCodec decodes on it and Pillow's batches are copied to it.
 Without a GPU both decode on the CPU, to the same bits.
 
-With a GPU every batch ends there, also if the CPU decoded it. Decoders of different makers agree within a few grey
-levels, not in every bit. So each checked row is compared with Pillow's, and the checksum is that of Pillow's row.
+With a GPU, every batch ends in its memory. Decoders of different makers agree within a few grey levels, not in every
+bit. So each checked row is compared with Pillow's row, and the checksum is that of Pillow's row.
 """
 
 from __future__ import annotations
@@ -41,9 +41,10 @@ SAME_PICTURE = 6.0
 
 
 class GpuImages:
-    """Dataset decoded on a GPU: sample i is a (408, 640, 3) uint8 tensor there, and a batch is one decode.
+    """Dataset of images decoded on a GPU: sample i is a (408, 640, 3) uint8 tensor in the GPU's memory.
 
-    Every thread has a decoder and a CUDA stream. Images of another size are resized there (bilinear, anti-aliased).
+    A batch is decoded in one call. Every thread has a decoder and a CUDA stream. Images of another size are resized on
+    the GPU (bilinear, anti-aliased).
     """
 
     def __init__(self, paths: list[str], device: str):
@@ -58,7 +59,7 @@ class GpuImages:
         return self.__getitems__([index])[0]
 
     def __getitems__(self, indices: list[int]) -> list:
-        """Decode the samples of these indices at once."""
+        """Return the samples with these indices, decoded in one call."""
         images = self._read([self._paths[index] for index in indices], device=self._device)
         return [image if image.shape == (HEIGHT, WIDTH, 3) else _resized(image) for image in images]
 
@@ -72,7 +73,7 @@ def _resized(image):
 
 
 def dataset(task: Task) -> PillowDataset | GpuImages:
-    """Return the images by the case's decoder; nvImageCodec, the usual one, decodes on the GPU if there is one."""
+    """Return the dataset for the case's decoder. nvImageCodec, the default, decodes on the GPU if there is one."""
     if task.parameters.get("decoder") == "pillow":
         return PillowDataset(task.paths)
     device = gpu.device()
@@ -80,7 +81,7 @@ def dataset(task: Task) -> PillowDataset | GpuImages:
 
 
 def without_nvimgcodec() -> str | None:
-    """Return why nvImageCodec cannot be measured in this interpreter, None if it can."""
+    """Return the reason why nvImageCodec cannot be measured in this interpreter; None if it can."""
     # NVIDIA's packages share the name space, which has no spec if none is installed.
     with contextlib.suppress(ModuleNotFoundError):
         if importlib.util.find_spec("nvidia.nvimgcodec"):
@@ -89,12 +90,12 @@ def without_nvimgcodec() -> str | None:
 
 
 def without_gpu() -> str | None:
-    """Return why a scenario of the GPU cannot be measured here, None if it can."""
+    """Return the reason why a scenario that needs a GPU cannot be measured here; None if it can."""
     return without_nvimgcodec() or gpu.why_none()
 
 
 def backend_note() -> str:
-    """Name the GPU that nvImageCodec decodes on, or say why it decodes on the CPU."""
+    """Return a note for reports: the GPU that nvImageCodec decodes on, or why it decodes on the CPU."""
     import torch
 
     on = gpu.device()
@@ -104,15 +105,15 @@ def backend_note() -> str:
 
 
 def combined_note() -> str:
-    """Say which of nvImageCodec's backends was measured, and where the batches ended."""
+    """Return a note for reports: nvImageCodec's backend, and if Pillow's batches were copied to the GPU."""
     return backend_note() + ("; Pillow's batches are copied to it" if gpu.device() else "")
 
 
 class FirstImage:
-    """A worker_init_fn that decodes an image, and notes the seconds that this takes at a worker's first start.
+    """The worker_init_fn that decodes an image, and records the seconds for it at each worker's first start.
 
-    That includes the library's import and a decoder; on a GPU also a stream, and in a process a CUDA context.
-    `seconds` is in shared memory; each worker writes its own place.
+    They include the library's import and a decoder; on a GPU also a stream, and in a process a CUDA context.
+    `seconds` is in shared memory, with an element for each worker.
     """
 
     def __init__(self, dataset: Any, seconds: torch.Tensor, processes: bool):
@@ -130,7 +131,7 @@ class FirstImage:
 
 
 class PicturesOnGpu(gpu.OnGpu):
-    """Consumer of images on the GPU. Compares them with Pillow's, and notes the GPU's memory during the warm-up."""
+    """Consumer of images on the GPU. It compares them with Pillow's, and records the memory of the GPU in use."""
 
     def __init__(self, task: Task):
         super().__init__()
@@ -164,17 +165,17 @@ class PicturesOnGpu(gpu.OnGpu):
 
     @property
     def added_mib(self) -> float:
-        """GPU memory that the loader took during the warm-up."""
+        """GPU memory that the loader took during the warm-up (MiB)."""
         # The driver allocates in pieces of 2 MiB, so less cannot be seen.
         return max(2.0, max(self._used) - self._used[0])
 
 
 def measure(task: Task) -> Turns:
-    """Measure as ftbench.measure.epochs does, by threads or processes of ftloader.DataLoader.
+    """Measure as ftbench.measure.epochs does, with threads or processes of ftloader.DataLoader.
 
-    In addition, worker_setup is the median over workers of the seconds to the first image. With a GPU, a batch counts
-    as arrived once it is in the GPU's memory, and gpu_mib_per_worker is what a worker and its batches take there.
-    Raises TrialError if a picture differs from Pillow's.
+    A further metric is worker_setup: the seconds to a worker's first image, the median over workers. With a GPU, a
+    batch counts as arrived once it is in the GPU's memory, and gpu_mib_per_worker is the GPU memory of a worker and its
+    batches. Raises TrialError if a picture differs from Pillow's.
     """
     import torch
 
@@ -197,7 +198,7 @@ def measure(task: Task) -> Turns:
     return {
         **result,
         "metrics": metrics,
-        # As many as were asked for.
+        # The number that was asked for. `stretch` times as many were measured.
         "batches": result["batches"] // stretch,
         "distributions": {"worker_setup": {"unit": "s", "values": setup}},
     }

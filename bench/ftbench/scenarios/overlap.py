@@ -1,4 +1,4 @@
-"""Loading and training (``for batch in loader: train(batch)``): a step takes max(load, train), or their sum."""
+"""Overlap of loading and training: a step takes max(load, train) with overlap, load + train without."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ class TorchStep:
 
 
 def measure(task: Task) -> dict:
-    """Time a step of training with its batch, and its two parts alone, over `task.batches` steps each.
+    """Time ``for batch in loader: train(batch)``, loading alone and training alone, `task.batches` steps each.
 
-    Training takes the case's "ratio" times as long as loading one batch. Each part starts with one batch in hand and no
-    other ready; loading goes on to its end. Returns the metrics step_over_max (1 if loading and training overlap
-    perfectly) and step_over_sum (1 if they do not), and the distributions `step`, `load` and `train` (ms, mean steps).
+    Training takes the case's "ratio" times as long as loading one batch. Each measurement starts when the first batch
+    is there and no other is ready. Returns the metrics step_over_max (1 if loading and training overlap perfectly) and
+    step_over_sum (1 if they do not), and the distributions `step`, `load` and `train` (mean times of a step, ms).
     """
     train, seen = TorchStep(), checksums.Seen()
     steps = task.batches
@@ -66,7 +66,7 @@ def measure(task: Task) -> dict:
             seen.take(batch)
         epoch = (1 + steps + task.prefetch_factor * task.workers) * task.batch_size
         loading = _mean_step(loader.epoch(epoch), steps)
-        train(batch, CALIBRATION_UNITS)  # the first one takes longer
+        train(batch, CALIBRATION_UNITS)  # the first call takes longer
         unit = _mean_step(repeat(batch, 2), 1, train, CALIBRATION_UNITS) / CALIBRATION_UNITS
         units = max(1, round(task.parameters["ratio"] * loading / unit))
         load, alone, both = [], [], []
@@ -90,7 +90,7 @@ def measure(task: Task) -> dict:
 
 
 def note(device: str, workers: int, cpus: int) -> str:
-    """Say where the training ran, for every output."""
+    """Return a note for reports: where the training ran, and if workers shared its CPUs."""
     shared = f", and {workers} workers share {cpus} CPU{'s' if cpus != 1 else ''} with it"
     return where_trained(device) + (shared if device != "cuda" and workers >= cpus else "")
 

@@ -1,4 +1,4 @@
-"""The user's dataset (--dataset FILE.py:NAME), and the look that finds the amount of work of a turn."""
+"""The user's dataset (--dataset FILE.py:NAME), and the look: a trial that finds the amount of work for a turn."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PATIENCE, PATIENCE_TIMES, LOOK_PATIENCE = 60.0, 3, 180.0
 
 
 def _named(name: str, what: str) -> Any:
-    """Return the object ("find") or dataset ("load") of this name in the user's file; raises TrialError."""
+    """Return the object (`what` "find") or dataset ("load") with this name in the user's file; raises TrialError."""
     from ftrun import target
 
     try:
@@ -58,7 +58,7 @@ def dataset(task: Task):
 
 
 def _options(task: Task) -> dict:
-    """Return the loaders' arguments in addition to the dataset."""
+    """Return the loaders' further arguments: the user's collate_fn, if there is one."""
     name = task.parameters.get("collate_fn")
     return {"collate_fn": _named(name, "find")} if name else {}
 
@@ -70,7 +70,10 @@ def measure(task: Task) -> Turns:
 
 
 def _unsendable(batch: Any) -> str:
-    """Return why a worker process cannot send the batch, for which torch's loader would wait forever; "" if it can."""
+    """Return the error of pickling the batch, as a worker process would; "" if there is none.
+
+    torch's loader would wait forever for a batch that cannot be pickled.
+    """
     try:
         pickle.dumps(batch)
     except Exception as error:  # a user's class may raise anything
@@ -79,7 +82,7 @@ def _unsendable(batch: Any) -> str:
 
 
 def look(task: Task) -> dict:
-    """Load some samples twice: find their time and size, whether they repeat, and whether batches can be sent."""
+    """Load some samples twice; return their time and size, if both times were equal, and if a batch can be sent."""
     from torch.utils.data import default_collate
 
     begin = time.perf_counter()
@@ -123,7 +126,7 @@ def amount(seconds: float, batch_size: int | None) -> Amount:
 
 
 def scenario(target: str, collate_fn: str | None = None) -> Scenario:
-    """Return the scenario of the dataset MODULE:OBJECT; the look finds its amounts of work."""
+    """Return the scenario of the dataset `target`, MODULE:OBJECT. The look will find its amounts of work."""
     cases = (Case("", target, {"target": target, "collate_fn": collate_fn}),)
     return Scenario(
         name=OWN,

@@ -1,8 +1,8 @@
-"""The group `peers`: this project's loader against torch's, torchdata.nodes', spdl's and none, with targets.
+"""The group `peers`: this loader against torch's DataLoader, torchdata.nodes, spdl and a bare loop, with targets.
 
 The samples are JPEGs, and samples of several shapes that cost little or nothing, which show the loader's own cost.
-This loader chooses whether to copy samples into the batch one by one. So shapes are also compared with the same threads
-and torch's default_collate after the last sample of a batch (variant loader-stack).
+This loader chooses whether to copy samples into the batch one by one. So it is also compared with the variant
+loader-stack: the same threads, which call torch's default_collate after the last sample of a batch.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ FEATURES = 16
 
 
 class Samples:
-    """Dataset of LENGTH samples that are made on demand."""
+    """Base class of datasets of LENGTH samples that are made on demand."""
 
     def __init__(self, batch_size: int = 1):
         import numpy
@@ -41,14 +41,14 @@ class Samples:
 
 
 class Integers(Samples):
-    """Sample i is the int i."""
+    """Dataset of integers: sample i is i."""
 
     def __getitem__(self, index: int) -> int:
         return index
 
 
 class SmallTensors(Samples):
-    """Sample i is a float32 tensor of 16 values, a row of a table that is only read."""
+    """Dataset of the rows of a table: sample i is a float32 tensor of 16 values."""
 
     def __init__(self, batch_size: int = 1):
         import torch
@@ -60,28 +60,28 @@ class SmallTensors(Samples):
 
 
 class Tokens(Samples):
-    """Sample i is a dict of three int64 tensors of 512 values (token ids, mask, types) and a label."""
+    """Dataset of dicts: sample i has three int64 tensors of 512 values (token ids, mask, types) and a label."""
 
     def __getitem__(self, index: int):
         return {name: self._tensor((512,), index) for name in ("ids", "mask", "types")} | {"label": index}
 
 
 class Medium(Samples):
-    """Sample i is a float32 tensor of 64 KiB."""
+    """Dataset of float32 tensors of 64 KiB."""
 
     def __getitem__(self, index: int):
         return self._tensor((16_384,), float(index))
 
 
 class Leaves(Samples):
-    """Sample i is a tuple of four float32 arrays of 256 KiB."""
+    """Dataset of tuples of four float32 arrays of 256 KiB each."""
 
     def __getitem__(self, index: int):
         return tuple(self._array(65_536, index + leaf, self._float32) for leaf in range(4))
 
 
 class Ragged(Samples):
-    """Sample i is a float32 tensor of 40 to 120 KiB; each batch has another length, as with bucketing by length."""
+    """Dataset of float32 tensors of 40 to 120 KiB, equal within a batch, as with bucketing by length."""
 
     def __getitem__(self, index: int):
         bucket = index // self._batch_size * 7 % 21
@@ -89,14 +89,14 @@ class Ragged(Samples):
 
 
 def images(task: Task) -> PillowDataset:
-    """Return the images for the task's variant: loader-decode decodes with ftloader.decode."""
+    """Return the dataset of images, decoded by ftloader.decode for variant loader-decode, otherwise by Pillow."""
     return (DecodedImages if task.variant == "loader-decode" else PillowDataset)(task.paths)
 
 
 def measure_starts(task: Task) -> dict:
-    """Start `task.batches` loaders; each is closed at its first batch, before the next starts.
+    """Start `task.batches` loaders one after another, and close each at its first batch.
 
-    The metric is time_to_first_batch (s), the median over the starts. Each epoch is longer than what is prefetched.
+    The metric is time_to_first_batch (s), the median over the loaders. An epoch has more batches than are prefetched.
     """
     dataset = task.dataset()
     samples = (task.prefetch_factor + 1) * task.workers * task.batch_size
@@ -122,7 +122,7 @@ DECODING = (
     Comparison(FT, LOOP, at_least(0.95), "what the loader costs"),
     Comparison(DECODE, LOOP, at_least(1.0), "above what Pillow alone can give"),
 )
-# Made once, as they do not depend on the batch size.
+# Comparisons for one batch size only, as they do not depend on it.
 DECODING_ONCE = (
     Comparison(FT, replace(SPDL, variant="spdl-samples"), at_least(1.5)),
     Comparison(GIL, TORCH, at_least(0.95), "no slower than torch where the GIL is"),

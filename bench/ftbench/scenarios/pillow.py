@@ -17,7 +17,7 @@ from ftbench.plan.waterfall import WaterfallPlan
 WIDTH, HEIGHT = 640, 408
 # The usual input size of classifiers.
 SIDE = 224
-# Pixels that are read in each direction, where the others stay with the decoder.
+# Pixels that are read in each direction if all others stay in Pillow's memory.
 GRID = 8
 
 
@@ -45,7 +45,7 @@ class PillowDataset:
 
 
 class DecodedImages(PillowDataset):
-    """Dataset of the same samples, bit for bit, decoded by ftloader.decode with a decoder for each thread."""
+    """Dataset of PillowDataset's samples, bit for bit, decoded by ftloader.decode with a decoder for each thread."""
 
     def __init__(self, paths: list[str], backend: str = "auto"):
         from PIL import Image
@@ -63,7 +63,7 @@ class DecodedImages(PillowDataset):
 
 
 class DecodedOnly(PillowDataset):
-    """Dataset of decoded images whose pixels stay in Pillow's memory. Sample i is a few of them, (8, 8, 3) uint8."""
+    """Dataset of images that are decoded into Pillow's memory. Sample i is a few of the pixels, (8, 8, 3) uint8."""
 
     def __getitem__(self, index: int):
         with self._open(self._paths[index]) as file:
@@ -80,8 +80,8 @@ class Resized(PillowDataset):
 
 
 DATASETS = {"all": PillowDataset, "some": DecodedOnly, "resized": Resized}
-# The first is the article's and the headline. It has no name, so that keys of its candidates are those of runs before
-# there were cases, which can still be compared.
+# The first case is the article's. It has no name, so that its candidates have the same keys as in runs from before
+# there were cases, and can be compared with them.
 CASES = (
     Case("", "decode, convert to an RGB array"),
     Case("decode", "decode only, pixels stay in Pillow", {"pixels": "some"}, sample_bytes=GRID * GRID * 3),

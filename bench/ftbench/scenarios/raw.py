@@ -1,7 +1,7 @@
-"""The group `raw`: samples that are nothing but bytes, from files into the training process.
+"""The group `raw`: samples of plain bytes, from files into the training process.
 
-Scientific detectors write values that cannot be compressed, and training on them needs 300 MB/s and far more. Nothing
-is computed here: the scenarios measure how memory gets to the consumer.
+Scientific detectors write values that cannot be compressed, and training on them needs 300 MB/s and far more. The
+scenarios compute nothing: they measure how fast samples get to the consumer.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ SAMPLE_BYTES = 4 * MIB
 
 
 class Shards:
-    """Dataset of samples that lie back to back in files: ``numpy.fromfile(path, int16, count, offset=...)``.
+    """Dataset of samples that lie back to back in files, read by ``numpy.fromfile(file, int16, count, offset=...)``.
 
-    Sample i is an int16 array of 1024 columns; with `tensors` a torch tensor. With `forget`, the kernel drops each
+    Sample i is an int16 array of 1024 columns; with `tensors`, a torch tensor. With `forget`, the kernel drops each
     sample from its page cache once it is read.
     """
 
@@ -61,7 +61,7 @@ class Shards:
 
 
 class Records:
-    """Dataset of pickled records: sample i is the int16 array ``pickle.load(file)["image"]``. It holds the GIL."""
+    """Dataset of pickled records: sample i is the array ``pickle.load(file)["image"]``. Unpickling holds the GIL."""
 
     def __init__(self, paths: Sequence[str]):
         self._paths = tuple(paths)
@@ -83,15 +83,16 @@ def dataset(task: Task) -> Shards | Records:
 
 
 def measure(task: Task) -> Turns:
-    """Measure as ftbench.measure.epochs does, with the metric gb_per_s (1e9 bytes of samples a second) in addition.
+    """Measure as ftbench.measure.epochs does, with the further metric gb_per_s (1e9 bytes of samples a second).
 
     These parameters of the case change the measurement:
 
-    - cold: files are dropped from the page cache first, or read into it. Raises NotDropped if the kernel keeps them.
+    - cold: if true, files are first dropped from the page cache (raises NotDropped if the kernel keeps them); if false,
+      they are read into it.
     - pickled: batches are numpy arrays, which torch's worker processes pickle.
-    - pinned: every batch is copied to the GPU, from pinned memory without blocking, or from ordinary memory. torch's
-      worker processes fill shared memory, so its loader copies every batch once more, in a thread. This project's
-      worker threads write samples into pinned memory directly.
+    - pinned: every batch is copied to the GPU; if true, from pinned memory without blocking. torch's worker processes
+      fill shared memory, so torch's loader copies every batch once more, in a thread. This project's worker threads
+      write samples into pinned memory directly.
       (https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html)
     """
     import numpy
@@ -114,7 +115,7 @@ def measure(task: Task) -> Turns:
 
 
 def without_page_cache() -> str | None:
-    """Return why the page cache of the files cannot be dropped; None if it can."""
+    """Return the reason why the page cache does not drop the generated files; None if it does."""
     from ftbench.data import images
     from ftbench.machine import page_cache
 
@@ -122,7 +123,7 @@ def without_page_cache() -> str | None:
 
 
 def _case(name: str, title: str, source: str | None = None, **parameters: Any) -> Case:
-    """Return a case with samples of the usual size."""
+    """Return a case with samples of SAMPLE_BYTES."""
     return Case(name, title, {"sample_bytes": SAMPLE_BYTES, **parameters}, sample_bytes=SAMPLE_BYTES, source=source)
 
 
@@ -133,7 +134,7 @@ def _sized(name: str, sample_bytes: int, batch_size: int, batches: int) -> Case:
     return Case(name, title, parameters, float(sample_bytes), sample_bytes, full=full, quick=quick)
 
 
-# The first always stays, however short the run.
+# The first case is never dropped, however short the run.
 SIZES = (
     _sized("4-MiB", 4 * MIB, 8, 12),
     _sized("64-KiB", 64 * KIB, 256, 24),

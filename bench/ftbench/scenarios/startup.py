@@ -21,7 +21,7 @@ VALUES, ITEM_BYTES = 1024, 8
 
 
 class Table:
-    """Dataset that is a table of `size` bytes, as annotations are: sample i is a row of 1024 int64."""
+    """Dataset of the rows of a table of `size` bytes, such as annotations: sample i is a row of 1024 int64."""
 
     def __init__(self, size: int):
         import numpy
@@ -36,11 +36,11 @@ class Table:
 
 
 def measure(task: Task) -> dict:
-    """Run two epochs of a loader without persistent workers, then two of one with them.
+    """Load two epochs without persistent workers, then two epochs with persistent workers.
 
-    Returns the metrics time_to_first_batch (s, of a new loader), epoch_gap (s, from an epoch's last batch to the first
-    of the next, which new workers load) and epoch_gap_persistent (the same with the workers of the epoch before).
-    Checksums are of the first epoch's batches, then of the other epochs' first ones.
+    Returns the metrics time_to_first_batch (s, of a new loader), epoch_gap (s, from the last batch of an epoch to the
+    first batch of the next, with new workers) and epoch_gap_persistent (the same with persistent workers). Checksums
+    are of the first epoch's batches, then of the first batch of each second epoch.
     """
     data, samples = task.dataset(), task.batches * task.batch_size
     seen, started, gaps = checksums.Seen(), [], []
@@ -103,7 +103,7 @@ SCENARIO = Scenario(
     ),
     case_axis="size of the dataset object",
     case_unit="bytes",
-    # More than is prefetched, so that every worker has had work when an epoch ends.
+    # More batches than are prefetched, so that every worker has had work when an epoch ends.
     full=Amount(batch_size=32, batches_per_worker=4, seconds=900),
     quick=Amount(batch_size=32, batches_per_worker=4, seconds=400),
 )

@@ -31,9 +31,10 @@ def steps_per_epoch(task: Task) -> int:
 def measure(task: Task) -> dict:
     """Train the same network for EPOCHS epochs on the loader's batches.
 
-    Returns the metrics epoch_seconds and utilisation, medians over the epochs after the first. Utilisation is the part
-    of the time in which the accelerator had a step to work on (%), or without one the CPU time of this process and its
-    workers, as part of the usable CPUs' time. The distributions are `loss`, a curve over the steps, and `epoch` (s).
+    Returns the metrics epoch_seconds and utilisation, medians over the epochs after the first. Utilisation (%) is the
+    share of the time in which the accelerator had a step to work on. Without an accelerator, it is the share of the
+    usable CPUs' time that this process and its workers used. The distributions are `loss`, a curve over the steps, and
+    `epoch` (s).
 
     Losses depend only on the batches and the seed, bit for bit: one thread computes, with torch's deterministic
     algorithms. So `rows` has a checksum of each batch's samples, then one of each step's loss.
@@ -41,7 +42,7 @@ def measure(task: Task) -> dict:
     import torch
 
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    # cuBLAS reads it when it starts: https://pytorch.org/docs/2.10/notes/randomness.html
+    # cuBLAS reads this variable when it starts: https://pytorch.org/docs/2.10/notes/randomness.html
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.use_deterministic_algorithms(True)
     # Otherwise torch writes NaN into every batch before the samples, which is not a loader's work.
@@ -95,14 +96,14 @@ class Accelerator:
         self._spans: list[list[Any]] = []
 
     def steps(self, batches: Iterable) -> Iterator:
-        """Yield the batches of an epoch's steps; the device notes when each step starts and ends."""
+        """Yield the batches of an epoch's steps; record on the device when each step starts and ends."""
         import torch
 
         for batch in batches:
             span = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
             span[0].record()
             yield batch
-            # The device has the step in its queue, which it works off in order.
+            # The device's queue now has the step; the device runs its queue in order.
             span[1].record()
             self._spans.append(span)
 
@@ -156,7 +157,7 @@ class Quadrants:
 
 
 def network():
-    """Return three convolutions and a linear layer: (n, 3, 64, 64) to (n, 4)."""
+    """Return a network of three convolutions and a linear layer, from (n, 3, 64, 64) to (n, 4)."""
     from torch import nn
 
     layers: list[Any] = []
@@ -166,7 +167,7 @@ def network():
 
 
 def train(network, optimiser, batches: Iterable, device):
-    """Train one epoch on `device`; yield each step's loss, a tensor there."""
+    """Train one epoch on `device`; yield each step's loss, a tensor on `device`."""
     from torch.nn import functional
 
     for images, labels in batches:
