@@ -290,13 +290,13 @@ class DatasetFolder(torch.utils.data.Dataset):
         is_valid_file: Callable[[str], bool] | None = None,
         allow_empty: bool = False,
     ) -> Sequence[tuple[str, int]]:
-        """Return the samples of *directory*. See the function of this name."""
+        """Return the samples of *directory*. See the module's function ``make_dataset``."""
         if class_to_idx is None:
             raise ValueError("The class_to_idx parameter cannot be None.")
         return make_dataset(directory, class_to_idx, extensions, is_valid_file, allow_empty)
 
     def find_classes(self, directory: str | Path) -> tuple[list[str], dict[str, int]]:
-        """Return the classes in *directory*. See the function of this name."""
+        """Return the classes in *directory*. See the module's function ``find_classes``."""
         return find_classes(directory)
 
     def __getitem__(self, index: int) -> tuple[Any, Any]:

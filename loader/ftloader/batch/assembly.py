@@ -233,7 +233,7 @@ class SharedBatch:
         return Fetched(pinned(settings.collate_fn(samples), hints.pin_device), skipped)
 
     def _expected_next(self, samples: list) -> Layout | Mode:
-        """Return the layout or mode to expect of the next batch, once collate_fn gets all *samples* of this one."""
+        """Return the layout or mode to expect of the next batch, after a batch that collate_fn has collated."""
         hints = self._hints
         if not hints.can_have_slots:
             return Mode.PLAIN

@@ -25,7 +25,7 @@ class RawArray:
         self.dtype, self.shape = np.dtype(dtype), shape
 
     def empty(self, nbytes: int) -> np.ndarray:
-        """Return an uninitialised array of *nbytes* bytes. Raise ``CacheError`` if that is not the shape's size."""
+        """Return an uninitialised array of *nbytes* bytes. Raise ``CacheError`` if the shape needs another number."""
         shape = (nbytes // max(1, self.dtype.itemsize),) if self.shape is None else self.shape
         if math.prod(shape) * self.dtype.itemsize != nbytes:
             raise CacheError(f"a sample of {nbytes} bytes is no array of {self.dtype} with the shape {shape}")

@@ -151,6 +151,6 @@ def _decoded(key: bytes | bytearray) -> str:
 
 
 def needs(version: int, key: bytes, length: int) -> tuple[int, int]:
-    """Return the numbers of bytes that a sample takes (in the segment file, in the TFRecord file)."""
+    """Return (bytes in the segment file, bytes in the TFRecord file) that a sample of *length* bytes takes."""
     index = RECORD.size + ROW.itemsize + 2 * len(key)
     return (index, length + FRAME) if version == TFRECORD else (index + length, 0)

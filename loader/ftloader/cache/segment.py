@@ -173,7 +173,7 @@ class SegmentWriter:
         return offset, length, crc, len(key), now
 
     def write(self, row: tuple, data: bytes | memoryview) -> None:
-        """Write *data*, the sample of *row*, into its place."""
+        """Write the sample *data* to the place that ``begin`` reserved as *row*."""
         offset, length, crc = row[:3]
         write_all(self._data, data, offset)
         if self.version == TFRECORD:
@@ -328,7 +328,7 @@ def _seal(
 
 
 def _without_gaps(fd: int, rows: list[tuple]) -> list[tuple]:
-    """Move records over the gaps that unwritten records left, and cut off the rest. Return the new rows."""
+    """Remove the gaps that unwritten records left in a TFRecord file. Return the rows with the new offsets."""
     end, moved = 0, []  # after a crash in between, the checksums tell which records are left
     for offset, length, *rest in rows:
         begin, size = offset - tfrecord.HEADER, length + FRAME

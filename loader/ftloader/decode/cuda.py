@@ -28,7 +28,7 @@ check_mode = nvimgcodec.check_mode
 
 
 def resolve(device: torch.device) -> torch.device:
-    """Return *device* with the index of the GPU to use. Raise ``ValueError`` if ``"cuda"`` could be any of several."""
+    """Return *device* with the index of the GPU to use. Raise ``ValueError`` if ``"cuda"`` could mean several."""
     if not torch.cuda.is_available():
         raise BackendUnavailable(
             f"device={str(device)!r} needs an NVIDIA GPU with its driver, and torch "

@@ -14,7 +14,7 @@ _CHAIN: Any = [vars(BaseException)[name] for name in ("__cause__", "__context__"
 
 
 def annotate(error: BaseException, note: str) -> None:
-    """Add *note* (PEP 678) to *error*, unless it has the note or its class uses ``__notes__`` otherwise."""
+    """Add *note* (PEP 678) to *error*. Do nothing if it has the note already or cannot take notes."""
     with contextlib.suppress(Exception):
         if note not in notes_of(error):
             BaseException.add_note(error, note)  # one step: threads may share the exception

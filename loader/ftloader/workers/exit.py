@@ -194,7 +194,7 @@ def _end(pools: list[ThreadGroup]) -> None:
 
 
 class _EndOfThread:
-    """Thread-local finalizer that stops groups as a forked child's first thread ends, where no exit hook runs."""
+    """Finalizer that stops all groups as a forked child's first thread ends. No exit hook runs at that moment."""
 
     def __del__(self) -> None:
         for pool in list(_live or ()):  # None when modules have been torn down
