@@ -3,6 +3,7 @@
 import threading
 import time
 import types
+from collections import Counter
 from collections.abc import Callable
 
 from ftsafety.audit import findings, kinds
@@ -60,7 +61,9 @@ class AtOnce:
         again: dict[tuple, list[Odd]] = {}
         deadline = time.monotonic() + self._seconds
         while odds.keys() - again.keys() and (len(self.again) < 3 or time.monotonic() < deadline):
-            ways = [failures[-1].way for sign, failures in odds.items() if sign not in again]
+            # In turns: some ways fail once alone. A warm dataset is cold in its first burst after a cold one.
+            failed = Counter(odd.way for sign, failures in odds.items() if sign not in again for odd in failures)
+            ways = [way for way, _ in failed.most_common()]
             number = len(self.again)
             self.again.append(self._burster.burst(ways[number % len(ways)], self._seed + 1000 + number, deadline))
             again = _by_sign(self.again)

@@ -7,7 +7,11 @@ import pytest
 import torch
 from PIL import Image
 
-from ftsafety.audit import audit
+from ftsafety.audit import at_once, audit
+from ftsafety.audit.comparison import freeze
+from ftsafety.audit.concurrent_loads import WAYS, Burst, Odd
+from ftsafety.audit.samples import choose
+from ftsafety.audit.serial import Serial
 
 pytestmark = pytest.mark.thread_unsafe(reason="watches the whole process, and starts threads enough")
 
@@ -90,3 +94,23 @@ def test_what_is_made_again_and_what_cannot_be(make, words):
     assert report.ok, str(report)
     said = [text for text in report.cannot if "first load" in text]
     assert bool(said) == bool(words) and all(words in text for text in said), said
+
+
+class FailsCold:
+    """Bursts that fail if the dataset is cold: as at first, or warm in the last burst of the first look."""
+
+    def __init__(self, serial, codes):
+        self.number = 0
+
+    def burst(self, way, seed, deadline):
+        self.number += 1
+        fails = way.cold or self.number == len(WAYS)
+        return Burst(way, calls=2, rounds=1, odd=[Odd(0, freeze(1), "another number", way)] * fails)
+
+
+def test_the_second_look_tries_every_way_that_failed(monkeypatch):
+    monkeypatch.setattr(at_once, "Burster", FailsCold)
+    serial = Serial(choose([5], None, 1, 2, 0), patience=20.0)
+    serial.alone(serial.passes)
+    looks = at_once.AtOnce(serial, set(), seconds=0.0, seed=0, say=print)
+    assert [finding.kind for finding in looks.run([])] == ["results-differ"] and not looks.unconfirmed
