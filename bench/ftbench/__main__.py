@@ -1,4 +1,4 @@
-"""``python -m ftbench``."""
+"""The entry point of ``python -m ftbench``."""
 
 import sys
 

@@ -180,7 +180,7 @@ def _workers(text: str) -> list[int]:
 
 
 def choose_scenarios(names: list[str]) -> tuple:
-    """Return the scenarios with these names or in these groups, or those of DEFAULT; raises UsageError."""
+    """Return the scenarios with these names or in these groups; without names, DEFAULT. Raises UsageError."""
     known = [*SCENARIOS, *GROUPS, "all"]
     for name in names:
         if name not in known:

@@ -80,9 +80,9 @@ def _requirements(file: Path | None, dataset: str | None) -> list[str]:
 
 
 def _record(given: Namespace) -> Results:
-    """Return the record of a run before its start: the options, and the configurations that have no twin.
+    """Return the record of a run before its start: the options, and configurations that no given twin can measure.
 
-    Raises UsageError if no configuration has a twin, or a requirements file cannot be read.
+    Raises UsageError if no configuration can be measured, or a requirements file cannot be read.
     """
     from ftbench.rounds.twins import split_configs
 

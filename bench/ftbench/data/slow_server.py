@@ -1,4 +1,4 @@
-"""A web server that delays every response, in a process of its own: it imitates remote storage.
+"""A web server that delays every response, to imitate remote storage. It runs in a process of its own.
 
 ``python -m ftbench.data.slow_server 0.05 100000`` listens on a free port of 127.0.0.1, prints the port, and serves
 ``/samples/I``: 100,000 bytes that depend only on I. The first byte of a response is sent 0.05 s after the request, for

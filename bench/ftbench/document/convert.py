@@ -56,7 +56,7 @@ def from_json(kind: Any, value: Any) -> Any:
 
 
 def schema(kind: Any) -> dict:
-    """Return the JSON schema of a type. That of a dataclass contains the schemas of its fields."""
+    """Return the JSON schema of a type. A dataclass's schema contains the schemas of its fields."""
     origin, arguments = get_origin(kind), get_args(kind)
     if origin is Annotated:
         found = schema(arguments[0])

@@ -47,7 +47,7 @@ def write_atomically(path: Path, content: bytes) -> None:
 class RunDirectory:
     """The directory of one run, below the output root. Used by the controller's thread only.
 
-    It is created with the first file, so a run without a finished round leaves no directory.
+    The directory is created with the first file, so a run without a finished round leaves none.
     """
 
     def __init__(self, root: Path):
@@ -135,7 +135,7 @@ class RunDirectory:
 
 
 def find(path: Path) -> Path:
-    """Return the path of a results.json, given itself, a run's directory or the output root; raises ResultsError."""
+    """Return the results.json of *path*: the file itself, a run's directory or the output root. Raises ResultsError."""
     if not path.is_dir():
         return path
     for file in (path / "results.json", path / "latest" / "results.json"):

@@ -29,7 +29,7 @@ class Seen:
         self.rows: list[int] = []
 
     def arrive(self, batch: Any) -> Any:
-        """Return the batch where training would use it: here, in this process. A subclass may start a copy."""
+        """Return the batch in the memory where training would use it: here, as it is. OnGpu starts a copy."""
         return batch
 
     def wait(self) -> None:
@@ -73,7 +73,7 @@ def rows(sample: Any) -> Any:
 
 
 def whole(batch: Any) -> int:
-    """Return the CRC-32 of every byte of a batch, which may be nested in dicts and lists."""
+    """Return the CRC-32 of every byte of a batch, which may consist of nested dicts and lists."""
     return _folded(map(_array, _leaves(batch)))
 
 
@@ -88,7 +88,7 @@ def part(batch: Any) -> int:
 
 
 def length(batch: Any) -> int:
-    """Return the number of samples of a batch: the length of its first value, or 0 if that has none."""
+    """Return the number of samples of a batch: the length of its first value; 0 if the value has no length."""
     try:
         return len(batch if _is_of_the_loop(batch) else next(_leaves(batch), ()))
     except TypeError:

@@ -1,7 +1,7 @@
 """The candidates' loaders: this project's, and others (peers) with the best settings that their documentation gives.
 
-All load samples 0, 1, 2, ... in order, start again at the dataset's end, and return batches of torch's
-default_collate, so that batches can be compared. All get the same number of workers, whatever other threads they run.
+All loaders load samples 0, 1, 2, ... in order, start again at the dataset's end, and return batches of torch's
+default_collate, so that batches can be compared. All have the same number of workers, even if they run other threads.
 Memory is not pinned, unless a scenario asks for it.
 """
 
@@ -148,7 +148,7 @@ class BareLoop:
         self._whole = batch_size
 
     def epoch(self, samples: int) -> Iterator[list]:
-        """Yield each batch in order, once its samples are loaded: first a list of samples, then Rows for each batch."""
+        """Yield each batch in order once its samples are loaded: the first as a list of samples, later ones as Rows."""
         dataset, length, batch_size = self._dataset, len(self._dataset), self._batch_size
         whole, self._whole = self._whole, 0
         # The lock guards the state that threads change: the numbers to come, and the samples that each batch lacks.

@@ -70,7 +70,7 @@ def at_most(value: float) -> Target:
 
 @dataclass(frozen=True)
 class ComparisonPlan:
-    """The comparisons of a scenario."""
+    """The comparisons of a scenario, its cases, and the order in which candidates are dropped."""
 
     comparisons: tuple[Comparison, ...] | Callable[[tuple[str, ...]], tuple[Comparison, ...]]
     """The most important first; or a function that returns them for the run's configurations."""
@@ -82,7 +82,7 @@ class ComparisonPlan:
     """What decides first which candidates are dropped: the comparison, the number of workers or the case."""
 
     def of(self, configs: Iterable[str]) -> tuple[Comparison, ...]:
-        """Return the comparisons with both sides in these configurations; if there are none, each side alone."""
+        """Return the comparisons with both sides in these configurations; if there are none, every possible side."""
         configs = tuple(config for config in CONFIGS if config in set(configs))
         listed = self.comparisons(configs) if callable(self.comparisons) else self.comparisons
         possible = tuple(c for c in listed if {side.config for side in c.sides} <= set(configs))

@@ -85,7 +85,7 @@ class Scenario:
         return "images" in (self.source, *(case.source for case in self.plan.cases))
 
     def amount(self, quick: bool, case: Case | None = None) -> Amount:
-        """Return the amount of work in a full or quick run, in a case if one is given."""
+        """Return the amount of work in a full or quick run, for a case if it is given."""
         of_case = case and (case.quick or case.full if quick else case.full)
         return of_case or (self.quick if quick else self.full)
 
@@ -133,7 +133,7 @@ class Task:
         return self.scenario.dataset(self)
 
     def request(self) -> dict:
-        """Return the task as a JSON object for a trial's process. It names the scenario, for `find` in the process."""
+        """Return the task as a JSON object for a trial's process. The scenario is in it by name."""
         patience = self.scenario.patience
         return {**vars(self), "scenario": self.scenario.name, "parameters": dict(self.parameters), "patience": patience}
 

@@ -58,7 +58,7 @@ def demand(
 
 
 def room(memory: Mapping[str, Mapping]) -> Demand:
-    """Return the bytes that all trials together may use, on the twin with the least; see `fit` for `memory`."""
+    """Return the bytes that all trials together may use: the least of any twin. See `fit` for `memory`."""
     return Demand(*(int(min(has[name] for has in memory.values()) * USABLE) for name in ("available", "shm_free")))
 
 

@@ -49,10 +49,10 @@ def cells(configs: Iterable[str]) -> tuple[Cell, ...]:
 
 
 class WaterfallPlan(ComparisonPlan):
-    """Plan of a waterfall: the whole chain with the most workers in every case, which is never dropped in part.
+    """Plan of a waterfall: the chain with the most workers in every case. A chain is kept or dropped as a whole.
 
-    In the first case, the chain without this loader's processes is also measured with fewer workers. A quick run has
-    only the first case.
+    In the first case, all but this loader's processes are also measured with fewer workers. A quick run has only the
+    first case.
     """
 
     def __init__(self, cases: tuple[Case, ...] = WITHOUT_CASES):
@@ -71,7 +71,7 @@ class WaterfallPlan(ComparisonPlan):
         super().__init__(comparisons, cases, quick_cases=(first,), order=(CASE, COUNT, IMPORTANCE))
 
     def pairs(self, candidates: Iterable[Candidate]) -> list[Pair]:
-        """Return the total and the steps of each measured chain, then N workers against 1 for each candidate."""
+        """Return the total and the steps of each measured chain, then pairs of N workers and 1 worker."""
         there = {c.key: c for c in candidates}
         counts = sorted({c.workers for c in there.values()}, reverse=True)
         result = []

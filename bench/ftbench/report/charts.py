@@ -180,7 +180,7 @@ Kept = dict[str, list[Distribution]]
 
 
 def kept(scenario: Scenario) -> dict[tuple[str, bool], Kept]:
-    """Return the values that trials kept, by (name, True for a curve)."""
+    """Return the values that trials kept, by key (name, True if the values are a curve)."""
     found: dict[tuple[str, bool], Kept] = {}
     for c in (m.candidate for m in tables.candidates(scenario, scenario.metrics[0])):
         for trial in scenario.trials_of(c.key):

@@ -134,7 +134,7 @@ def stress(results: Results) -> str:
 
 
 def _series(results: Results) -> str:
-    """Return "PYTHON_SERIES=3.14 " if all twins are CPython 3.14; an empty string for the default."""
+    """Return the prefix of a command for the twins' Python: "PYTHON_SERIES=3.14 ", or "" for the default."""
     versions = {t.interpreter.version for t in results.environment.twins.values()}
     series = {".".join(version.split(".")[:2]) for version in versions}
     only = one_line(next(iter(series)))

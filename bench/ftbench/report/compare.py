@@ -93,7 +93,7 @@ def compare(a: Results, b: Results) -> RunComparison:
 def _in_both(
     result: RunComparison, where: str, done: str, both: Sequence[Mapping[str, object]], titles: Mapping[str, str] = {}
 ) -> list[str]:
-    """Return the keys that both runs have; add those of one run alone to `left_out`, with `where` before them."""
+    """Return the keys that both runs have; add the keys of only one run to `left_out`, with the prefix `where`."""
     a, b = both
     for run, alone in (("A", [key for key in a if key not in b]), ("B", [key for key in b if key not in a])):
         if alone:
@@ -174,7 +174,7 @@ def _comparable_cases(result: RunComparison, *both: tuple[Results, Scenario]) ->
 
 
 def _work(run: Results, scenario: Scenario, case: Load) -> dict[str, Any]:
-    """Return the properties of a case's work, by title. They must be equal in both runs to compare values.
+    """Return the properties of a case's work, by title, which must be equal in both runs to compare values.
 
     The number of turns may differ: it is planned from measured costs, and each turn is measured by itself.
     """
@@ -218,7 +218,7 @@ def welch(a: Sequence[float], b: Sequence[float]) -> Ratio:
 
 
 def _described(results: Results, compared: Set[str]) -> dict[str, str]:
-    """Return a run's environment and options in words, by title; of interpreters, only those of *compared* twins."""
+    """Return a run's environment and options in words, by title; interpreters and packages of *compared* twins."""
     environment, options = results.environment, results.options
     first = next(iter(environment.twins.values()))
     system = first.os

@@ -55,7 +55,7 @@ class Row:
 
     @property
     def room(self) -> float:
-        """Fraction of the plot's width that the text to the right of the value leaves."""
+        """Fraction of the plot's width that is not needed for the text to the right of the value."""
         return 1 - min(0.6, (10 + LETTER * len(self.text)) / PLOT)
 
     @property
@@ -188,7 +188,7 @@ class Line:
 
     @property
     def look(self) -> dict:
-        """The arguments of matplotlib for the curve's colour, dashes and mark."""
+        """Arguments for matplotlib: the curve's colour, dashes and mark."""
         how = LOOKS[self.variant]
         return {"color": COLOURS.get(self.config, SHOWN), "linewidth": 2, "linestyle": how.dash, "marker": how.mark}
 

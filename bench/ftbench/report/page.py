@@ -1,8 +1,8 @@
 """The files of a run's report: pictures, and an HTML page that needs no other file.
 
-The page has no script, and its content security policy allows no script and no address. Strings of results.json are
-escaped by the template or, in charts, by matplotlib, or they are in base64. Each chart is an SVG in the page, narrow
-enough for a phone, and an SVG to be saved. The charts of a scenario are also a PNG.
+The page has no script, and its content security policy allows no script and no external address. Strings of
+results.json are escaped by the template or, in charts, by matplotlib, or they are in base64. Each chart is an SVG in
+the page, narrow enough for a phone, and an SVG to be saved. The charts of a scenario are also a PNG.
 """
 
 import base64

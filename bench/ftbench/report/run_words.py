@@ -24,7 +24,7 @@ def count(number: int, noun: str) -> str:
 
 
 def slug(name: str) -> str:
-    """Return a name in the form that ids and file names have: "a-z0-9-" only."""
+    """Return a name with only a-z, 0-9 and dashes, for ids and file names."""
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
 
 

@@ -52,7 +52,7 @@ class Measured:
 
 
 def candidates(scenario: Scenario, metric: str) -> list[Measured]:
-    """Return the values of each candidate that was in every round, by case, configuration, variant and workers."""
+    """Return the values of candidates of every round, sorted by case, configuration, variant and workers."""
     cases, variants = ["", *(case.name for case in scenario.cases)], [*VARIANTS]
 
     def place(c: Candidate) -> tuple:

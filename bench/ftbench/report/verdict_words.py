@@ -177,7 +177,7 @@ def verdict(scenario: AnalysedScenario) -> list[str]:
 
 
 def _chosen(groups: list[list[Comparison]]) -> list[list[Comparison]]:
-    """Return at most three groups: two of the most important kind, one of each other, then the rest."""
+    """Return at most MOST_SENTENCES groups: two of the first kind, then one of each other kind, then others."""
     place = Counter[str]()
 
     def rank(group: list[Comparison]) -> int:

@@ -169,8 +169,8 @@ class Controller:
         This fills the page cache, and shows early that a twin works. If a candidate fails here and another candidate of
         its twin succeeds, the failed one gets its second try in the first round.
 
-        The costs are the shortest times for imports and for warm-ups, since the other trials read more from disk, and
-        the mean time of a turn. A trial without turns counts as one turn.
+        The costs are the mean time of a turn, and the shortest times of imports and of warm-ups, since the other trials
+        read more from disk. A trial without turns counts as one turn.
         """
         found: list[Costs] = []
         hung: set[bool] = set()
@@ -209,7 +209,7 @@ class Controller:
     def plan(
         self, ranked: Ranked, costs: Costs, seconds: float, cpus: int, everybody: bool = False
     ) -> tuple[list[tuple[int, Candidate]], list[Candidate], float]:
-        """Choose the candidates that `seconds` suffice for, and set the number of turns of a trial.
+        """Choose the candidates that can be measured in `seconds`, and set the number of turns of a trial.
 
         Return (kept candidates with ranks, dropped candidates, seconds of a trial). `everybody` keeps all candidates.
         """
@@ -299,7 +299,7 @@ class Controller:
 def choose(
     ranked: Ranked, seconds: float, trial_seconds: float, fewest: int = FEWEST_ROUNDS
 ) -> tuple[list[Candidate], list[Candidate]]:
-    """Return (kept, dropped) candidates, so that PLANNED_ROUNDS fit, or `fewest` rounds of essential candidates."""
+    """Return (kept, dropped) candidates so that PLANNED_ROUNDS fit into `seconds`, or `fewest` essential ones."""
     kept, given_up = reduce(ranked, int(seconds / (max(PLANNED_ROUNDS, fewest) * trial_seconds)))
     essential = [each for each in ranked if each[0] <= ESSENTIAL]
     if len(kept) < len(essential):

@@ -104,12 +104,12 @@ class Twins:
         return min(e["cpu"]["usable"] for e in self.environments.values())
 
     def memory(self) -> dict[str, dict]:
-        """Return free memory and /dev/shm by twin."""
+        """Return the free memory and /dev/shm of each twin, by its name."""
         return {twin: e["memory"] for twin, e in self.environments.items()}
 
 
 def split_configs(configs: Iterable[str], twins: Mapping[str, str]) -> tuple[list[str], list[Skipped]]:
-    """Return the configurations that these twins can measure, and a Skipped record for each other one."""
+    """Return the configurations that these twins can measure, and a Skipped record for each of the others."""
     kept = [config for config in configs if TWIN[config] in twins]
     kinds = {"ft": "free-threaded interpreter", "gil": "interpreter with the GIL"}
     why = "no {} was given (--twin {}=...; ./twins bench and the images give both)"

@@ -13,7 +13,7 @@ PREFETCH_FACTOR = 2
 
 @dataclass
 class Work:
-    """Work of a scenario's trials, by name of the case. A scenario without cases has the name ""."""
+    """Work of a scenario's trials, by name of the case ("" in a scenario without cases)."""
 
     scenario: Scenario
     cases: dict[str, Load]
@@ -48,7 +48,7 @@ class Work:
         return any(load.turns > 1 for load in self.cases.values())
 
     def with_turns(self, turns: int) -> "Work":
-        """Return the same work with this number of turns in a trial. Trials with a single turn keep it."""
+        """Return a copy with this number of turns in a trial, except for trials with a single turn."""
         cases = {name: replace(load, turns=turns) if load.turns > 1 else load for name, load in self.cases.items()}
         return replace(self, cases=cases)
 

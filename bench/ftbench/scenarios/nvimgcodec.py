@@ -1,14 +1,15 @@
-"""The group `nvimgcodec`: decoding with nvImageCodec by threads and by processes; and `combined`: with Pillow, too.
+"""The group `nvimgcodec`: decoding with nvImageCodec by threads and by processes. `combined` also decodes with Pillow.
 
-They repeat figures 2 and 4 of "Improved Data Loading with Threads", NVIDIA Technical Blog, 2024. Threads share one CUDA
-context and have a decoder and a stream each. Every process has a context of its own, and hands its batches over through
-CUDA's inter-process memory. Without a GPU, nvImageCodec's CPU codecs are measured, and every report says so.
+The scenarios repeat figures 2 and 4 of "Improved Data Loading with Threads", NVIDIA Technical Blog, 2024. Threads share
+one CUDA context and have a decoder and a stream each. Every process has a context of its own, and hands its batches
+over through CUDA's inter-process memory. Without a GPU, nvImageCodec's CPU codecs are measured, and every report says
+so.
 
 The cases of `combined` are the decoders. With a GPU, nvImageCodec decodes on it and Pillow's batches are copied to it.
 Without a GPU both decode on the CPU, to the same bits.
 
-With a GPU, every batch ends in its memory. Decoders of different makers agree within a few grey levels, not in every
-bit. So each checked row is compared with Pillow's row, and the checksum is that of Pillow's row.
+With a GPU, every batch ends in the GPU's memory. Decoders of different makers agree within a few grey levels, not in
+every bit. So each checked row is compared with Pillow's row, and the checksum is that of Pillow's row.
 """
 
 from __future__ import annotations
@@ -112,7 +113,7 @@ def combined_note() -> str:
 class FirstImage:
     """The worker_init_fn that decodes an image, and records the seconds for it at each worker's first start.
 
-    They include the library's import and a decoder; on a GPU also a stream, and in a process a CUDA context.
+    The time includes the library's import and a decoder; on a GPU also a stream, and in a process a CUDA context.
     `seconds` is in shared memory, with an element for each worker.
     """
 
@@ -131,7 +132,7 @@ class FirstImage:
 
 
 class PicturesOnGpu(gpu.OnGpu):
-    """Consumer of images on the GPU. It compares them with Pillow's, and records the memory of the GPU in use."""
+    """Consumer of images on the GPU. It compares the images with Pillow's, and records the GPU memory in use."""
 
     def __init__(self, task: Task):
         super().__init__()

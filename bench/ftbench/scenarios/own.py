@@ -82,7 +82,7 @@ def _unsendable(batch: Any) -> str:
 
 
 def look(task: Task) -> dict:
-    """Load some samples twice; return their time and size, if both times were equal, and if a batch can be sent."""
+    """Load samples twice; return their time and size, if both loads gave equal samples, and if a batch can be sent."""
     from torch.utils.data import default_collate
 
     begin = time.perf_counter()

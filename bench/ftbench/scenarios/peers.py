@@ -81,7 +81,7 @@ class Leaves(Samples):
 
 
 class Ragged(Samples):
-    """Dataset of float32 tensors of 40 to 120 KiB, equal within a batch, as with bucketing by length."""
+    """Dataset of float32 tensors of 40 to 120 KiB, of one length within a batch, as with bucketing by length."""
 
     def __getitem__(self, index: int):
         bucket = index // self._batch_size * 7 % 21

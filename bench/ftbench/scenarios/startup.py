@@ -1,8 +1,8 @@
 """The wait of a training loop for its first batch, and from one epoch to the next.
 
 Threads start at once. A forked worker copies page tables. A spawned worker is a new interpreter that imports what the
-dataset needs (torch alone takes a second) and unpickles the dataset. So does a worker of a fork server, which is
-started once. `persistent_workers=True` pays for all that once, instead of in every epoch.
+dataset needs (torch alone takes a second) and unpickles the dataset. A worker of a fork server does the same; the
+server is started once. With `persistent_workers=True` all this happens once, not in every epoch.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""From measured figures to ratios, intervals, verdicts and waterfalls."""
+"""The statistics of a run: from measured figures to ratios, intervals, verdicts and waterfalls."""

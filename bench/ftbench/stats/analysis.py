@@ -22,7 +22,7 @@ class AnalysedScenario(Scenario):
         return METRICS[self.metrics[0]]
 
     def compared(self, metric: str = "") -> list[Comparison]:
-        """Return the comparisons of a metric, by default the main one, if both candidates loaded the same samples."""
+        """Return the comparisons of a metric (default: the main one) whose candidates loaded the same samples."""
         wanted = metric or self.metrics[0]
         return [c for c in self.comparisons if c.metric == wanted and c.verdict != Verdict.OTHER_SAMPLES]
 

@@ -82,8 +82,8 @@ class Process:
 class TrialProcess(Process):
     """The process of a trial (ftbench.trial.child), which imports libraries and waits for its first turn.
 
-    Other load on the CPUs is recorded only while the trial measures, not while it waits. Starting it raises OSError if
-    the interpreter cannot be run.
+    Other load on the CPUs is recorded only while the trial measures, not while the trial waits. Its constructor raises
+    OSError if the interpreter cannot be run.
     """
 
     def __init__(self, python: str, request: dict, watch: Watch, packages: str | None = None):

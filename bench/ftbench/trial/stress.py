@@ -27,7 +27,7 @@ KILLED = "the run has not ended, or was killed"
 
 
 class StressProcess(Process):
-    """The process of the suite in one configuration. It raises TrialFailed if tests/stress is missing, or OSError."""
+    """The process of the suite in one configuration. Without tests/stress, its constructor raises TrialFailed."""
 
     def __init__(self, python: str, request: dict, watch: Watch):
         if not (ROOT / "tests" / "stress").is_dir():
