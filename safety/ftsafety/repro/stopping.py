@@ -63,7 +63,7 @@ class EarlyStop:
         kinds = [outcome for each in found.values() for outcome in each.outcomes]
         if all(outcome.kind is Kind.BLOCKED for outcome in kinds):
             return "no run got to the script's bug"
-        ends = {(outcome.kind, *(each[:2] for each in signatures_of(outcome)[:1])) for outcome in kinds}
+        ends = {(outcome.kind, frozenset(each[:2] for each in signatures_of(outcome))) for outcome in kinds}
         if len(ends) == 1 and kinds[0].kind.failed:
             return "all runs of all configurations ended alike"
         if judge(found, INTERIM).pattern in (Pattern.WITHOUT_GIL, Pattern.FREE_THREADED):

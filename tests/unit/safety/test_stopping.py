@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -16,6 +17,7 @@ from ftsafety.repro.verdict import Pattern, judge
 OK, HANG = Outcome(Kind.OK, ""), Outcome(Kind.HANG, "did not end in time")
 CRASH = Outcome(Kind.SIGNAL, "SIGSEGV", signatures=(Signature("signal", "SIGSEGV", "bug.py:3 in f"),))
 ELSEWHERE = Outcome(Kind.SIGNAL, "SIGSEGV", signatures=(Signature("signal", "SIGSEGV", "bug.py:4 in g"),))
+AND_ANOTHER = replace(CRASH, signatures=(*CRASH.signatures, Signature("exception", "KeyError", "bug.py:9 in h")))
 NO_MODULE = Outcome(Kind.EXCEPTION, "ModuleNotFoundError", stopper=Stopper("module", "lxml"))
 
 
@@ -40,7 +42,8 @@ def rounds(repeat, every_run=False, **outcomes):
         ({"gil": [CRASH], "ft_gil": [CRASH], "ft": [CRASH, ELSEWHERE]}, 5, "ended alike"),
         ({"gil": [HANG], "ft_gil": [HANG], "ft": [HANG]}, 3, "9 runs hung"),
         ({"gil": [NO_MODULE], "ft_gil": [NO_MODULE], "ft": [NO_MODULE]}, 5, "no run got to"),
-        # A rare race needs all runs.
+        # A rare race needs all runs, also behind a failure of every run.
+        ({"gil": [CRASH], "ft_gil": [CRASH], "ft": [CRASH, CRASH, CRASH, AND_ANOTHER]}, 20, None),
         ({"gil": [OK], "ft_gil": [OK], "ft": [OK]}, 20, None),
         ({"gil": [OK], "ft_gil": [OK], "ft": [OK, OK, OK, CRASH]}, 20, None),
         ({"gil": [OK, CRASH], "ft_gil": [OK, CRASH], "ft": [CRASH]}, 20, None),
