@@ -111,7 +111,7 @@ def _record(given: Namespace) -> Results:
 
 
 def _report(run: Analysis, directory: RunDirectory) -> None:
-    """Write the files of a run's report and print the report, even if writing fails; raises ResultsError."""
+    """Write the report's files, then print the report. If writing fails, still print it, then raise ResultsError."""
     from ftbench.report import page, terminal
 
     assert directory.directory, "made by saving"

@@ -52,7 +52,7 @@ class OnGpu(checksums.Seen):
         self.wait()
 
     def arrive(self, batch: Any) -> Any:
-        """Return a copy of the batch on the GPU. A pinned batch is completely copied only after `wait`."""
+        """Return a copy of the batch on the GPU. If the batch is pinned, the copy may go on until `wait` returns."""
         # A pinned batch may be dropped during the copy: torch's allocator reuses its memory only after the copy.
         batch = batch.to(device(), non_blocking=self._pinned)
         if not self._pinned:

@@ -85,7 +85,7 @@ class Scenario:
         return "images" in (self.source, *(case.source for case in self.plan.cases))
 
     def amount(self, quick: bool, case: Case | None = None) -> Amount:
-        """Return the amount of work in a full or quick run, for a case if it is given."""
+        """Return how much a trial loads in a full or quick run. A case may have its own amount."""
         of_case = case and (case.quick or case.full if quick else case.full)
         return of_case or (self.quick if quick else self.full)
 

@@ -35,7 +35,7 @@ class Cell:
 
 
 def cells(configs: Iterable[str]) -> tuple[Cell, ...]:
-    """Return the chain through these configurations ("gil", "ft-gil", "ft")."""
+    """Return the steps of a waterfall, in order, that can be measured in *configs* (of "gil", "ft-gil", "ft")."""
     configs = [config for config in CONFIGS if config in configs]
     first = configs[0]
     chain = [

@@ -204,7 +204,7 @@ def _kept(scenario: AnalysedScenario) -> list[Chart]:
 
 
 def _curve(rounds: Sequence[Distribution]) -> tuple[Sequence[float], list[float], list[float], list[float]]:
-    """Return (x, medians, lowest, highest) of the rounds' values along a curve, as far as all rounds have values."""
+    """Return (x, medians, lowest, highest) of the rounds' values at each x where every round has one."""
     at_each = list(zip(*(each.values for each in rounds), strict=False))
     x = rounds[0].over.values[: len(at_each)] if rounds[0].over else []
     return x, [median(of) for of in at_each], [min(of) for of in at_each], [max(of) for of in at_each]

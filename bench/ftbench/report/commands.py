@@ -97,8 +97,8 @@ def _in_containers(results: Results) -> bool:
 def longer(run: Analysis) -> list[tuple[str, str]]:
     """Return pairs (purpose, command line) of runs that would settle the undecided steps of waterfalls.
 
-    Such a run measures only the scenarios with an undecided step, at least as precisely as this run. Its scenarios
-    have equal shares of the time, so each gets the time that the slowest needs.
+    Such a run measures only the scenarios with an undecided step, at least as precisely as this run. A run
+    divides its time equally among its scenarios, so it takes their number times what the slowest one needs.
     """
     given, in_containers = run.results.options, _in_containers(run.results)
     asked: list[tuple[str, dict[str, Any]]] = []

@@ -151,7 +151,10 @@ class PicturesOnGpu(gpu.OnGpu):
         self.first = self.checksum(0, batch[:, :: checksums.CHECKED_ROWS].cpu().numpy())
 
     def checksum(self, number: int, rows: Any) -> int:
-        """Return the CRC-32 of Pillow's rows of batch `number`; raises TrialError if `rows` (n, r, width, 3) differ."""
+        """Return the CRC-32 of the rows of batch `number` as Pillow decodes them.
+
+        Raises TrialFailed if `rows`, an array (n, r, width, 3), shows another picture.
+        """
         first = number * self._task.batch_size
         indices = [(first + place) % self._length for place in range(len(rows))]
         expected = checksums.Rows(map(self._pillows, indices))

@@ -29,7 +29,10 @@ Chain = list[tuple[str, Candidate]]
 
 
 def chain(scenario: Scenario, case: str) -> tuple[Chain, list[str]]:
-    """Return (chain of a case with the most workers, names of its missing parts); ([], []) if there is no chain."""
+    """Return the waterfall's chain of candidates in *case* with the most workers, and the names of parts not measured.
+
+    Both lists are empty if the case has no chain.
+    """
     there = {c.key: c for c in scenario.whole if c.case == case}
     most = max((c.workers for c in there.values() if c.variant in (TODAY, PROCESSES, THREADS)), default=0)
     configs = [config for config in CONFIGS if any(c.config == config for c in there.values())]
@@ -111,9 +114,9 @@ def _change(c: Comparison) -> dict:
 
 
 def precise(scenario: Scenario, precision: float) -> bool:
-    """True if the throughput of every step is known with this precision; False if there is no chain.
+    """True if the confidence interval of every step's throughput ratio is at most as wide as *precision* says.
 
-    Only the widths of the intervals count, never the side of 1 that they lie on.
+    False if there is no chain. Whether an interval lies above or below 1 does not matter.
     """
     asked = [p for p in scenario.pairs if p.asked and p.kind in (STEP, TOTAL)]
     if not asked or len(scenario.rounds) < FEWEST_TO_STOP:

@@ -65,7 +65,7 @@ class RemoteProcess:
         return answer.get("result")
 
     def go_on(self) -> dict | None:
-        """See Process.go_on; also raises TwinError or Interrupted."""
+        """Let the process go on, as Process.go_on does. Also raises TwinError or Interrupted."""
         return self._exchange({"op": "go on", "process": self._number})
 
     def close(self) -> None:

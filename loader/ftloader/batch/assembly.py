@@ -68,7 +68,7 @@ class BatchHints:
         return min(self.workers, max(1, int(pieces)))
 
     def expect(self, next_one: Layout | Mode) -> None:
-        """Set the layout or mode to expect of the next batch: *next_one*, or UNKNOWN if batches differ."""
+        """Expect the next batch to be like *next_one*, or expect nothing (UNKNOWN) after several wrong expectations."""
         self.expected = Mode.UNKNOWN if self.misjudged >= _RAGGED else next_one
 
 

@@ -124,7 +124,7 @@ class GlobalDrawCheck:
             self._used = [name for name in before if before[name] != after[name]]
 
     def report(self) -> None:
-        """Warn once if worker threads have drawn. Call this in the consumer's thread."""
+        """Warn once if workers have drawn from global random generators. Call this in the consumer's thread."""
         if self._used:
             used, self._used = self._used, []
             warn_user(

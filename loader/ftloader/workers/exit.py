@@ -94,9 +94,9 @@ def _stacks(threads: list[threading.Thread]) -> str:
 
 
 class ThreadGroup:
-    """Base class for a group of worker threads that end with the program: of one iterator, or of one cache.
+    """Base class for the worker threads of one iterator or of one cache. They end when the program ends.
 
-    Any thread may read ``consumer``; the thread that uses the workers replaces it in one step.
+    ``consumer`` refers to the thread that takes what the workers produce. That thread sets it; any thread may read it.
     """
 
     threads: tuple[WorkerThread, ...]

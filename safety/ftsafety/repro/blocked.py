@@ -57,7 +57,7 @@ def _common(runs: Runs) -> Stopper | None:
 
 
 def _survived(runs: Mapping[str, Runs]) -> set[Signature]:
-    """Return the signatures that runs showed together with different others."""
+    """Return the signatures of failures that runs survive: such runs also had failures that differ from run to run."""
     shown = {frozenset(o.signatures) for each in runs.values() for o in each.outcomes if o.kind.judged}
     counts = Counter(signature for signatures in shown for signature in signatures)
     return {signature for signature, number in counts.items() if number > 1}

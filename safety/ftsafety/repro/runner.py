@@ -328,7 +328,7 @@ def watch_threads(told: Told) -> None:
 
 
 def watch_futures(told: Told) -> None:
-    """Record exceptions of futures, and if the script reads them. Takes effect when it imports concurrent.futures."""
+    """Record exceptions of futures, and whether the script reads each, once it imports concurrent.futures."""
 
     class Exceptions:
         """Descriptor that replaces Future._exception. A wrapper of Future.result would show up in tracebacks."""

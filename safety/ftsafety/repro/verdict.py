@@ -150,7 +150,7 @@ def signatures_of(outcome: Outcome) -> tuple[Signature, ...]:
 
 
 def _groups(runs: Mapping[str, Runs], judged: Iterable[str]) -> Iterator[tuple[Signature | None, _Group]]:
-    """Yield (signature, runs) for each group of failures: all, by signature, by signature and place."""
+    """Yield (signature, runs) for all failures (None), for each signature, and for each signature with its place."""
     groups: dict[Signature | None, _Group] = {None: {}}
     counts: Counter[Signature] = Counter()
     for config in judged:
