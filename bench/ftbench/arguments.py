@@ -200,7 +200,7 @@ def _own(target: str, collate_fn: str | None) -> Scenario:
         if not Path(file).is_file():
             raise UsageError(f"--dataset {target}: there is no file {file}")
         _check_name(Path(file), name.partition(".")[0])
-        # Trials run elsewhere.
+        # Trials run in another directory.
         file = str(Path(file).absolute())
     return own.scenario(f"{file}:{name}", f"{file}:{collate_fn}" if collate_fn else None)
 
@@ -210,7 +210,7 @@ def _check_name(file: Path, name: str) -> None:
     try:
         text = file.read_text(errors="replace")
     except OSError:
-        return  # importing it says more
+        return  # the error of importing the file will say more
     dynamic = re.search(
         r"import\s*\(?\*|\b(__getattr__|globals|locals|vars|exec|setattr|__dict__|sys\.modules)\b", text
     )

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 
 from ftrun.parent_death import die_with_parent
 
-# Bytes of finished samples that are kept.
+# Bytes of samples that the server keeps.
 KEPT_BYTES = 256 << 20
 
 _REQUEST = re.compile(rb"GET /samples/(\d{1,9}) ")
@@ -34,7 +34,7 @@ async def _serve(delay: float, size: int) -> None:
     sample = functools.lru_cache(max(1, KEPT_BYTES // size))(lambda number: content(number, size))
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        # For clients that disconnect, or send a head without an end.
+        # Ignore clients that disconnect, or send a head without an end.
         with contextlib.suppress(asyncio.IncompleteReadError, asyncio.LimitOverrunError, ConnectionError):
             while True:
                 head = await reader.readuntil(b"\r\n\r\n")
@@ -68,7 +68,7 @@ def slow_server(delay: float, size: int) -> Iterator[str]:
                 raise RuntimeError(f"the server of remote samples did not start: {line or 'see above'}")
             yield f"http://127.0.0.1:{line}"
         finally:
-            process.kill()  # it loses nothing
+            process.kill()  # it has nothing to save
 
 
 if __name__ == "__main__":

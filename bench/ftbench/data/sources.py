@@ -15,7 +15,7 @@ from ftbench.data import images
 from ftbench.document.model import Dataset
 
 MIB = 1024 * 1024
-# Few enough for any page cache, so that a warm cache is not the disk.
+# Small enough to stay in any page cache, so that warm reads never come from the disk.
 SHARDS, SHARD_BYTES = 4, 64 * MIB
 # One record: 4 MiB of values, and a list of (row, column, intensity) of the peaks in it.
 RECORDS, RECORD_SHAPE, PEAKS = 24, (2048, 1024), 2000

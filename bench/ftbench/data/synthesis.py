@@ -59,7 +59,7 @@ def _field(rng: np.random.Generator, kind: str) -> np.ndarray:
 
 def _leaves(rng: np.random.Generator) -> tuple[Image.Image, Image.Image]:
     """Draw overlapping shapes; return an RGB image of their colours and an L image of their textures' strength."""
-    # A few related, muted hues at any brightness: photographs are seldom colourful.
+    # A few related, muted colours: photographs are seldom colourful.
     grey = rng.uniform(40, 200, size=(6, 1))
     palette = grey + rng.normal(0, 22, size=(6, 3))
     colours = Image.new("RGB", (WIDTH, HEIGHT), tuple(int(c) for c in np.clip(palette[0], 0, 255)))
@@ -69,7 +69,7 @@ def _leaves(rng: np.random.Generator) -> tuple[Image.Image, Image.Image]:
     count = round(LEAVES * rng.lognormal(0, 0.6))
     u = rng.random(count)
     radii = (SMALLEST**-2 - u * (SMALLEST**-2 - LARGEST**-2)) ** -0.5
-    radii[:12] = rng.uniform(120, LARGEST, len(radii[:12]))  # the far shapes fill the picture
+    radii[:12] = rng.uniform(120, LARGEST, len(radii[:12]))  # large shapes in the background fill the picture
     for radius in radii:
         centre = rng.random(2) * (WIDTH, HEIGHT)
         corners = int(rng.integers(5, 24))

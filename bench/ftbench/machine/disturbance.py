@@ -17,7 +17,7 @@ from ftbench.machine.usage import own_seconds
 from ftrun import cgroup
 
 # Thresholds above which a round is marked, as parts of the CPU time that the benchmark could have used. Kernel threads
-# and an idle desktop stay below 2%. Two equal trials were seen to differ by the part that others took.
+# and an idle desktop stay below 2%. Two equal trials differed by the part that other processes took.
 OTHERS, STOLEN = 0.05, 0.02
 # As a part of the trial's time: with any throttling, all threads stand still at once.
 THROTTLED = 0.01
@@ -51,7 +51,7 @@ def cpu_times(cpus: set[int], proc: Path = Path("/proc")) -> tuple[float | None,
             user, nice, system, _idle, _iowait, irq, softirq, steal = (int(f) * TICK for f in fields[:8])
             busy += user + nice + system + irq + softirq
             stolen += steal
-    # Some sandboxes show lines of zeros.
+    # Some sandboxes report only zeros.
     return (busy, stolen) if busy else (None, None)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 PROBE_BYTES = 1 << 20
-# The part of a dropped file that may be left: the kernel may keep a few pages that are in use.
+# The fraction of dropped files that may stay cached: the kernel may keep a few pages that are in use.
 LEFT_OVER = 0.05
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -79,7 +79,7 @@ def why_not_droppable(directory: Path) -> str | None:
             probe.flush()
             drop_all([probe.name])
     except OSError:
-        return None  # not writable, so the kernel does not say either what is left of its files
+        return None  # not writable, so resident() cannot tell either what stays cached
     except NotDropped:
         return (
             f"the file system of {directory} keeps its files in memory, so nothing can be read from a disk there; "

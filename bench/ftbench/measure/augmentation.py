@@ -11,7 +11,7 @@ from PIL import Image, ImageFilter
 from ftloader import sample_rng
 
 SIDE = 224
-# The mean and deviation of ImageNet's pixels, by which most trained networks expect pictures to be standardised.
+# Mean and deviation of ImageNet's pixels. Most trained networks expect pictures that are standardised by them.
 MEAN = np.array([0.485, 0.456, 0.406], np.float32)
 DEVIATION = np.array([0.229, 0.224, 0.225], np.float32)
 FILL = tuple(round(255 * float(value)) for value in MEAN)

@@ -25,10 +25,10 @@ def _warm_up(task: Task, dataset: Any, seen: Seen, options: dict) -> tuple[float
         time_to_first_batch = time.perf_counter() - begin
         seen.take_first(batch)
         pss = tree_usage().pss
-        # Reading the page tables of many workers takes long: read only twice more.
+        # Reading the page tables of many workers takes long: do so only twice more.
         step = max(1, task.warmup_batches // 2)
         for number, batch in enumerate(epoch, 1):
-            batch = seen.arrive(batch)  # held as long as a training loop would hold it
+            batch = seen.arrive(batch)  # hold the batch as long as a training loop would
             if number % step == 0:
                 pss = max(pss, tree_usage().pss)
         del epoch
@@ -74,7 +74,7 @@ def measure(task: Task, seen: Seen | None = None, **options: object) -> Turns:
         yield
         with open_loader(task, dataset, persistent=False, **options) as loader:
             for number, batch in enumerate(loader.epoch((before + task.batches + after) * task.batch_size), 1):
-                # Check all batches: with more workers the timed part starts later.
+                # Check all batches, not only timed ones: with more workers the timed part starts later.
                 batch = seen.arrive(batch)
                 seen.take(batch)
                 if number == before:

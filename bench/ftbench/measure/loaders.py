@@ -181,7 +181,7 @@ class BareLoop:
                     finished, place = divmod(number, batch_size)
                     sample = dataset[number % length]
                     kept[finished][place] = sample if number < whole else checksums.rows(sample)
-                    del sample  # so that the next may reuse its memory
+                    del sample  # so that the next sample may reuse its memory
             except BaseException:
                 cancel()
                 raise

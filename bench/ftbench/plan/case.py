@@ -35,7 +35,7 @@ class Case:
     """Plain JSON values for the trial's task."""
     value: float | None = None
     """Place on the scenario's axis, in Scenario.case_unit; None for cases without an order."""
-    # Where the case differs from the scenario; None for what is the same.
+    # Values of the case that replace the scenario's; None keeps the scenario's.
     sample_bytes: int | None = None
     dataset_bytes: int = 0
     """Size of a dataset that is large in memory: each worker process may hold a copy."""

@@ -79,7 +79,7 @@ class ComparisonPlan:
     quick_cases: tuple[str, ...] = ()
     """Names of the cases of a quick run; () for all."""
     order: tuple[str, str, str] = (IMPORTANCE, COUNT, CASE)
-    """What decides first which candidates are dropped: the comparison, the number of workers or the case."""
+    """Criteria for dropping candidates, the strongest first: importance of the comparison, workers, case."""
 
     def of(self, configs: Iterable[str]) -> tuple[Comparison, ...]:
         """Return the comparisons with both sides in these configurations; if there are none, every possible side."""
@@ -144,7 +144,7 @@ def _importance(comparison: Comparison, position: int) -> int:
     return 0 if position == 0 else 1 if comparison.target else 1 + position
 
 
-# This project's loader in every configuration, and what it is compared with most.
+# This project's loader in every configuration, and its most frequent opponents.
 THREADS = {config: Side(config, "loader-thread") for config in CONFIGS}
 PROCESSES = {config: Side(config, "loader-process") for config in CONFIGS}
 OURS = tuple(side[config] for config in CONFIGS for side in (THREADS, PROCESSES))
@@ -155,7 +155,7 @@ NODES, SPDL = Side("ft", "nodes-thread"), Side("ft", "spdl")
 HEADLINE = Comparison(FT, GIL, why="threads without the GIL against processes with it", kind="headline")
 EFFECT_OF_THE_GIL = Comparison(FT, THREADS["ft-gil"], why="effect of the GIL", kind="gil", quick="")
 METHODS = tuple(Comparison(THREADS[config], PROCESSES[config], kind="method", quick="") for config in ("ft", "gil"))
-# For a scenario that has no reason for other comparisons.
+# The comparisons of a scenario that needs no special ones.
 USUAL = (HEADLINE, EFFECT_OF_THE_GIL, *METHODS)
 
 

@@ -15,7 +15,7 @@ from ftbench.plan.case import Amount, Case
 from ftbench.plan.comparisons import ComparisonPlan
 
 PATIENCE = 300.0
-"""Seconds that no trial takes from turn to turn, unless it hangs."""
+"""Default limit in seconds for the time between turns, after which a trial counts as hung."""
 OWN = "dataset"
 """Name of the scenario that measures the user's dataset."""
 DISTRIBUTION_LIMIT = 2000
@@ -65,13 +65,13 @@ class Scenario:
     case_unit: str = ""
     """Unit of the cases' values: "bytes"."""
     unavailable: Callable[[], str | None] = lambda: None
-    """Function that returns why the scenario cannot run and what to do; None if it can."""
+    """Function that returns the reason why the scenario cannot run and what to do; None if it can run."""
     note: str | Callable[[], str | None] = ""
-    """Note for every output ("CPU backend: no GPU here")."""
+    """Note for every report ("CPU backend: no GPU here"), or a function that returns it."""
     workers: Callable[[int], Iterable[int]] = worker_counts
-    """Function from the number of CPUs to the numbers of workers, where the user names none."""
+    """Function from the number of CPUs to the default numbers of workers."""
     repeats: int = 0
-    """Least number of rounds of a full run; 0 leaves it to the controller."""
+    """Least number of rounds of a full run; 0 for the controller's default."""
     same_work: bool = True
     """True if candidates with different samples stop the scenario; else the report names them."""
     patience: float = PATIENCE

@@ -13,7 +13,7 @@ MIB = 1024 * 1024
 # Memory of the consumer (an interpreter with torch), and of each worker process in addition.
 CONSUMER_BYTES = 500 * MIB
 WORKER_BYTES = 150 * MIB
-# The rest is left to other processes.
+# The part of free memory that trials may use; other processes need the rest.
 USABLE = 0.85
 
 

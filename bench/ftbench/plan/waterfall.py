@@ -16,7 +16,7 @@ STEP, TOTAL, SCALING = "step", "total", "scaling"
 TODAY = "torch-process"
 PROCESSES, THREADS = "loader-process", "loader-thread"
 REMOVED = "the GIL removed"
-# A run ends once the confidence interval of every step is this narrow: 5% up and down.
+# A run ends once the confidence interval of every step is no wider than this, up and down.
 PRECISION = 0.05
 CHANGES = {
     ("gil", "ft-gil"): "the free-threaded build, GIL on",

@@ -22,7 +22,7 @@ def advice(run: Analysis, fall: Waterfall) -> tuple[str, str]:
         few = f"{run_words.rounds(scenario)}, and at least {FEWEST_ROUNDS} are needed"
         return f"Too little was measured to advise for {workload}: {few}.", ""
     about = METRICS["throughput"]
-    # The free-threaded build with its GIL on is there to be compared, not to be used.
+    # The free-threaded build with its GIL on is measured only for comparison.
     usable = [c for c in scenario.whole if c.case == fall.case and c.config != "ft-gil" and c.key not in fall.others]
 
     found = {c: ratio(*(scenario.in_each_process(each.key, about.name) for each in (c, start))) for c in usable}

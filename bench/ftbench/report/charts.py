@@ -20,9 +20,9 @@ from ftbench.report.tables import Measured, Table
 from ftbench.stats.analysis import AnalysedScenario, Analysis
 from ftbench.stats.comparisons import Comparison
 
-# Charts of single cases that are shown without being asked for.
+# The most charts of single cases that are shown; others are shown on request.
 MOST_FACETS = 4
-# With fewer values a trial, a 99th percentile is one value, and the picture hides how few they are.
+# With fewer values in a trial, a 99th percentile is a single value, which the picture would hide.
 FEWEST = 30
 # Units that a mark on an axis has room for.
 SHORT_UNITS = ("bytes", "B", "seconds", "s")
@@ -69,7 +69,7 @@ def _measured(scenario: Scenario, metric: Metric, folded: str = "") -> Iterator[
     found = tables.candidates(scenario, metric.name)
     counts = {m.candidate.workers for m in found}
     over_cases, table = bool(_places(scenario)), tables.measured(scenario, metric)
-    # With and without workers is a curve, be it a short one.
+    # Two numbers of workers make a curve if one of them is 0.
     bars = not over_cases and len(counts) <= 2 and 0 not in counts
     groups: dict[Any, list[Measured]] = {}
     for m in found:
@@ -139,7 +139,7 @@ def _curves(scenario: Scenario, metric: Metric, found: Sequence[Measured]) -> Cu
         return Curves(lines, "workers", metric.unit, {n: str(n) for n in counts}, wide, ideal=ideal)
     unit, title, values = scenario.case_unit, scenario.case_axis or "case", sorted(places.values())
     wide = min(values) > 0 and (unit in SHORT_UNITS or style.far_apart(values))
-    if unit and unit not in SHORT_UNITS:  # a mark has no room for it
+    if unit and unit not in SHORT_UNITS:  # a mark has no room for the unit
         title, unit = f"{title}, {unit}", ""
     marks = {value: style.quantity(value, unit) for value in values}
     far = style.far_apart(end for m in found for end in (m.low, m.high))

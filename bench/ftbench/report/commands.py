@@ -15,7 +15,7 @@ from ftbench.stats.comparisons import more_minutes
 from ftbench.stats.statistics import FEWEST_ROUNDS
 from ftrun.escape import one_line
 
-DEFAULT_SERIES = "3.13"  # that of docker/python-series
+DEFAULT_SERIES = "3.13"  # the same as in docker/python-series
 
 
 def options(given: Options) -> list[str]:
@@ -36,7 +36,7 @@ def options(given: Options) -> list[str]:
     }
     arguments = [] if own else list(given.scenarios)
     arguments += [flag for flag, said in (("--quick", given.quick), ("--stress", given.stress)) if said]
-    # Where no scenario is named, the suite is part of a run that is not quick.
+    # The suite is part of a full run that names no scenario.
     arguments += ["--no-stress"] if own and not (given.quick or given.stress) else []
     for name, value in wanted.items():
         arguments += [name, str(value)] if value else []

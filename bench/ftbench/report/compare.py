@@ -227,7 +227,7 @@ def _described(results: Results, compared: Set[str]) -> dict[str, str]:
         "sources of loader and bench": environment.source[:12],
         "processor": first.cpu.model,
         "CPUs usable": str(run_words.usable(results)),
-        # The kernel keeps some memory for itself, not always as much.
+        # Rounded: the kernel keeps a varying part of the memory for itself.
         "memory": f"{first.memory.total / 2**30:.0f} GiB",
         "system": f"{system.name}, Linux {system.kernel}, container: {system.container or 'none'}",
         "GPU": ", ".join(first.gpu.devices) or "none",

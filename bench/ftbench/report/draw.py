@@ -15,12 +15,12 @@ from ftbench.report.tables import Table
 
 # The margin left of the plot, and the plot's width; the last mark needs some room on the right.
 MARGIN, PLOT = 6, WIDTH - 32
-# Behind texts, so that no line crosses them.
+# A box behind texts, so that no line crosses them.
 BEHIND = {"facecolor": BACK, "edgecolor": "none", "pad": 0}
 CURVE_HEIGHT = 220
 # Curves of more points have this number of marks, and bands for their ranges.
 MOST_MARKS = 12
-# How far an axis of ratios reaches beyond the smallest and the largest, as a factor.
+# Factor by which an axis of ratios may reach beyond the smallest and the largest ratio.
 WIDEST = 10
 # No axis reaches further: matplotlib computes with values beyond the end, which must not overflow.
 MOST = 1e300
@@ -129,7 +129,7 @@ class Rows:
 
     def _scale(self, axes: Axes) -> None:
         if self.ratios:
-            # Two rounds can give intervals over many powers of ten; these leave the picture, the ratios stay.
+            # Two rounds can give intervals over many powers of ten: cut off intervals, but no ratio.
             values = [1.0, *(row.value for row in self.rows)]
             ends = [end for row in self.rows for end in (row.low, row.high, row.target) if end is not None] + values
             low = max(min(ends), min(values) / WIDEST) * 0.85
@@ -152,7 +152,7 @@ class Rows:
 
 def _bar(axes: Axes, y: float, row: Row) -> None:
     begin, end = sorted((row.begin, row.value))
-    width = max(end - begin, axes.get_xlim()[1] * 0.003)  # a change that is none is still to be seen
+    width = max(end - begin, axes.get_xlim()[1] * 0.003)  # show a thin bar even if nothing changed
     how = {"facecolor": COLOURS[row.config], "hatch": LOOKS[row.variant].hatch, "edgecolor": BACK, "linewidth": 0}
     axes.add_patch(Rectangle((begin, y - BAR / 2 + 1), width, BAR - 2, zorder=2, **how))
     axes.plot(row.dots, [y] * len(row.dots), "o", color=TEXT, markersize=3.5, alpha=0.6, markeredgewidth=0)

@@ -31,7 +31,7 @@ STYLE = {
     "hatch.linewidth": 1.5,
     "svg.fonttype": "none",
     "svg.hashsalt": "chart",
-    # A dollar sign in a text is that, not the beginning of a formula.
+    # A dollar sign in a text does not start a formula.
     "text.parse_math": False,
 }
 # The font, as matplotlib writes it with every text.
@@ -48,7 +48,7 @@ def files(run: Analysis) -> Iterator[tuple[str, bytes]]:
         yield "waterfall.png", _saved(falls, "png", heading(run), alarm)
     told = {fall.scenario for fall in run.waterfalls}
     for scenario in run.scenarios:
-        # As part of a path a name is not to be trusted: the document may come from elsewhere.
+        # The document may come from elsewhere, so its names are not safe as parts of a path.
         name = run_words.slug(scenario.name)
         shown = [] if scenario.name in told else [c for c in charts.charts(scenario) if not c.folded]
         if shown:
@@ -123,7 +123,7 @@ def _figure(shown: Sequence[Chart], head: Sequence[str], alarm: bool) -> Figure:
 def _saved(shown: Sequence[Chart], kind: str, head: Sequence[str], alarm: bool = False) -> bytes:
     """Return one picture, "png" or "svg", of charts with their titles; `alarm` colours the heading red."""
     buffer = io.BytesIO()
-    with matplotlib.style.context(["default", STYLE]):  # whatever the user's matplotlibrc says
+    with matplotlib.style.context(["default", STYLE]):  # ignore the user's matplotlibrc
         resolution = {"svg": 72, "png": 144}[kind]
         _figure(shown, head, alarm).savefig(buffer, format=kind, dpi=resolution, metadata={"Date": None})
     return buffer.getvalue()
@@ -159,7 +159,7 @@ def _refined(content: bytes, chart: Chart, inline: bool) -> str:
             elif key == "id" and value in used:
                 element.set(key, f"{chart.name}-{value}")
             elif key.endswith("}href"):
-                # Programs that only know SVG 1.1 need the longer name.
+                # Programs that support only SVG 1.1 need xlink:href.
                 element.set("href" if inline else "xlink:href", f"#{chart.name}-{value[1:]}")
             elif key != "id" and not value.startswith("rotate(-0 "):
                 for old, new in changes:

@@ -31,7 +31,7 @@ def show(run: Analysis, page: Path | None) -> None:
     _say(console, map(run_words.capital, verdict_words.sentences(run)), "bold")
     told = {fall.scenario: len(fall.steps) + 1 for fall in run.waterfalls}
     for scenario in run.scenarios:
-        # The waterfall has said it.
+        # Skip a scenario whose candidates are all in its waterfall.
         if len(scenario.candidates) > told.get(scenario.name, 0):
             _scenario(console, scenario, detailed=scenario.name not in told)
     _safety(console, results)
@@ -41,7 +41,7 @@ def show(run: Analysis, page: Path | None) -> None:
         for line in lines:
             console.print(Text.assemble((title, "yellow"), one_line(f" {line}")))
     _say(console, filter(None, [run_words.state(results)]), "bold red")
-    # soft_wrap: what a person copies must not be broken.
+    # soft_wrap: text that people copy must not be broken into lines.
     if page:
         console.print(f"report: {page}", soft_wrap=True)
     for what, line in commands.longer(run):
@@ -68,7 +68,7 @@ def _scenario(console: Console, scenario: AnalysedScenario, detailed: bool) -> N
     console.print(_table(f"{metric.title}: {metric.best} is better", measured))
     if not detailed:
         return
-    # Of a scenario with cases, the page has the rest.
+    # If a scenario has cases, the other ratios are only in the page.
     found = scenario.principal if scenario.cases else scenario.compared(metric.name)
     if found:
         console.print(_table(f"Ratios of {metric.noun} within rounds", tables.outcomes(scenario, found)))

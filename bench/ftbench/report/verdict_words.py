@@ -18,7 +18,7 @@ from ftrun.configurations import CONFIGURATIONS
 MOST_SENTENCES = 3
 # From this number of outcomes on, their median is given.
 FEWEST_TYPICAL = 3
-# How a candidate did in comparisons under several cases.
+# Words for a candidate's outcomes in comparisons under several cases.
 DID = {
     "better": "did better in",
     "worse": "did worse in",

@@ -35,7 +35,7 @@ def chart(run: Analysis, fall: Waterfall) -> Chart:
             said = verdict_words.outcome(METRICS["throughput"], change)
             if change.verdict != Verdict.OTHER_SAMPLES:
                 factor = f"x {change.ratio:.2f}"
-                # The column says that it is of CPU time.
+                # The column's heading says CPU time.
                 cpu_said = verdict_words.outcome(METRICS[CPU], cpu_change).replace(" CPU time", "")
         cells.append((name, factor, f"{value:.0f}", said, cpu_said))
         hover = "one process each: " + ", ".join(f"{dot:.0f}" for dot in dots) + " samples/s"

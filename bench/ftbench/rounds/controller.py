@@ -84,7 +84,7 @@ class Controller:
     notes: dict[str, None] = field(default_factory=dict)
     """Notes of the trials, in their order."""
     differences: list[str] = field(default_factory=list)
-    """Messages about differing samples, where the scenario allows them."""
+    """Messages about differing samples, if the scenario allows different samples."""
     failed: dict[Candidate, Failure] = field(default_factory=dict)
     """Failures of candidates, which are left out from then on."""
     repeated: dict[Candidate, Failure] = field(default_factory=dict)

@@ -25,9 +25,9 @@ from ftbench.trial.process import TrialFailed
 from ftrun.configurations import TWIN
 from ftrun.interruption import Interruption
 
-# More workers than this for each CPU make sense only where a scenario is about waiting.
+# More workers than this for each CPU make sense only in scenarios that wait.
 WORKERS_PER_CPU = 4
-# Fields of a scenario that its record has too.
+# Fields of a scenario that are copied into its record.
 COPIED = ("name", "group", "question", "description", "sample", "case_axis", "case_unit")
 
 
@@ -69,7 +69,7 @@ class Measurement:
             return
         work, fitting = self.work([c for _, c in ranked], sources)
         ranked, seed = [(rank, c) for rank, c in ranked if c in fitting], secrets.randbits(32)
-        # A quick run has its three rounds, whatever a full one repeats.
+        # A quick run has three rounds, whatever number a full run has.
         fewest = max(statistics.FEWEST_ROUNDS, 0 if options.quick else scenario.repeats)
         controller = Controller(work, self.twins.endpoints, self.display, interruption, seed, fewest)
         costs = controller.warm_up([c for _, c in ranked])
@@ -98,7 +98,7 @@ class Measurement:
             late = [c for c in candidates if c.key not in measured and c not in controller.failed]
             if late:
                 self._skip(_titles(late), f"given up in round {finished.number}: not all would {fit}")
-            # Only candidates of every round are compared.
+            # Only candidates that were in every round are compared.
             candidates = [c for c in candidates if c.key in measured]
             entry.pairs = scenario.plan.pairs(candidates)
             entry.failures = [controller.failed[c] for c in entry.candidates if c in controller.failed]

@@ -88,7 +88,7 @@ class Run:
                 except Unavailable as error:
                     self.display.skip(scenario.name, str(error))
                 except (sizing.DoesNotFit, TrialFailed, WorkDiffers) as error:
-                    # The other scenarios are worth having all the same.
+                    # Go on with the other scenarios.
                     if len(self.scenarios) == 1:
                         raise
                     failed.append(f"{scenario.name}: {error}")

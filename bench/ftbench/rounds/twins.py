@@ -53,7 +53,7 @@ class Twins:
         Raises TwinError if a twin in another container lacks packages, and Interrupted.
         """
         pins: list[str] = []
-        # The free-threaded twin first: fewer wheels fit it, and the other then takes the same versions.
+        # The free-threaded twin first: fewer wheels fit it. The other twin then takes the same versions.
         for twin, endpoint in sorted(self.endpoints.items()):
             installed = self.environments[twin]["packages"]
             if not isinstance(endpoint, LocalEndpoint):

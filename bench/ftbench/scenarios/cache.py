@@ -131,7 +131,7 @@ SCENARIO = Scenario(
     sample="1 MiB of int16",
     sample_bytes=SAMPLE_BYTES,
     source="shards",
-    # The source. The measurement makes the dataset from it.
+    # This is the source. The measurement makes the dataset from it.
     dataset=lambda task: Shards(task.paths),
     measure=measure,
     metrics=("gb_per_s", "time_to_first_batch", "pss_mib"),

@@ -83,7 +83,7 @@ def _one_object() -> dict:
 READ = "_ = shared[key]", 'key = "key500"'
 RAISE = "with lock: shared.count += 1", "lock = shared.lock"
 MAP = "with mmap(-1, 1 << 20) as memory: memory.write(content)", "from mmap import mmap; content = bytes(1 << 20)"
-# The most important first: no contention, then the most.
+# The most important kinds first: no contention, then the most.
 KINDS: dict[str, Kind] = {
     "private": Kind("reads of a dict of its own", _table, *READ, private=True),
     "reference": Kind("references to one shared object, made and dropped", object, "_ = shared"),
@@ -121,7 +121,7 @@ def started(kind: Kind, workers: int, processes: bool) -> Iterator[Callable[[int
         yield run
     finally:
         if processes:
-            for child in multiprocessing.active_children():  # a trial has no others, and one may hang
+            for child in multiprocessing.active_children():  # a trial has no other children, and a worker may hang
                 child.terminate()
         pool.shutdown()
 

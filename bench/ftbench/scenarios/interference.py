@@ -163,7 +163,7 @@ SCENARIO = of_images(
     description="steps of a Python-heavy loop in the main thread while JPEGs are loaded at a part of the full rate",
     measure=measure,
     metrics=("step_median_ms", "step_p99_ms"),
-    # The candidates of the comparison of builds come first.
+    # FT and GIL, the candidates of the headline, come first.
     plan=grid(
         CASES, first=tuple(_slowed(side, case) for case in (FULL, HALF) for side in dict.fromkeys((FT, GIL, *OURS)))
     ),

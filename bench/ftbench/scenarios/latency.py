@@ -19,7 +19,7 @@ from ftbench.plan.comparisons import USUAL, ComparisonPlan, with_every_count
 from ftbench.plan.scenario import Scenario, Task, Turns
 
 SAMPLE_BYTES = 100_000
-# Few enough for the server to keep all in memory.
+# Few enough samples for the server to keep all in memory.
 LENGTH = 1024
 
 
@@ -59,7 +59,7 @@ def _case(milliseconds: int, quick_batches: int) -> Case:
     return Case(f"{milliseconds}-ms", title, {"delay": delay}, delay, full=full, quick=quick)
 
 
-# More batches where waiting is short, but few enough that 64 workers, which then compute, do not take minutes.
+# More batches for short delays, but few enough that 64 workers, which then compute, do not take minutes.
 CASES = (_case(50, 4), _case(5, 8), _case(200, 2), _case(20, 6))
 
 SCENARIO = Scenario(

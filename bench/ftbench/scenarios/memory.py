@@ -24,10 +24,10 @@ from ftbench.plan.comparisons import (
 from ftbench.plan.scenario import Scenario, Task
 
 NAMES = 1_000_000
-# A prime: samples are names from all over the list, none twice, as with shuffling.
+# A prime: like shuffling, it takes names from all over the list, none twice.
 STRIDE = 611_953
 LONGEST_NAME = 87
-# Readings of the memory in an epoch, evenly spaced; the last at its last batch.
+# Readings of the memory in an epoch, evenly spaced; the last reading is at the last batch.
 LOOKS = 24
 
 

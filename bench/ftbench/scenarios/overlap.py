@@ -114,7 +114,7 @@ EQUAL = Case("1", "training as long as loading", {"ratio": 1.0}, 1.0)
 LESS = Case("0.5", "training half as long as loading", {"ratio": 0.5}, 0.5)
 MORE = Case("2", "training twice as long as loading", {"ratio": 2.0}, 2.0)
 CASES = (EQUAL, LESS, MORE)
-# For reference, loading without workers, where a step has to be the sum.
+# For reference, loading without workers: a step has to take the sum.
 SERIAL = tuple(
     Comparison(Side(config, "serial", 1, case.name), importance=importance, quick=quick)
     for case, importance, quick in ((EQUAL, 0, "most"), (LESS, 9, ""), (MORE, 9, ""))

@@ -15,7 +15,7 @@ from ftbench.plan.waterfall import WaterfallPlan
 
 # Seconds of work for one worker in a turn, and the usual batch size, unless samples take too long for it.
 TURN_SECONDS, BATCH_SIZE = 0.3, 32
-# Time of a batch in addition to its samples, with processes.
+# Seconds that a batch takes in addition to its samples, with processes.
 BATCH_SECONDS = 0.001
 LOOKED_AT = 8
 # A trial counts as hung after PATIENCE plus PATIENCE_TIMES times the time of one thread alone. The look, before which

@@ -40,7 +40,7 @@ class PillowDataset:
             image = file.convert("RGB")
         if image.size != (WIDTH, HEIGHT):
             image = image.resize((WIDTH, HEIGHT), self._bilinear)
-        # A copy: asarray would give read-only memory, of which torch warns.
+        # A copy: asarray would give read-only memory, and torch would warn.
         return self._array(image)
 
 

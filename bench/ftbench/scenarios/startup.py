@@ -71,7 +71,7 @@ def _end_fork_server() -> None:
     """End the fork server, if there is one: it would outlive the trial, and its workers' CPU time would not count."""
     module = sys.modules.get("multiprocessing.forkserver")
     if module is not None:
-        module._forkserver._stop()  # as CPython's own tests do; there is no public way
+        module._forkserver._stop()  # there is no public function; CPython's own tests call this one
 
 
 def _case(name: str, size: int) -> Case:

@@ -14,7 +14,7 @@ from ftbench.stats.statistics import FEWEST_ROUNDS, Ratio, Reached, negligible, 
 
 # A run of more than this many times the rounds is no useful advice.
 MOST_MORE = 10
-# Neither is a run of more than a day.
+# A run of more than a day is no useful advice, either.
 MOST_MINUTES = 24 * 60
 CPU = "cpu_per_1000"
 """The metric that a waterfall has in addition to throughput."""

@@ -19,7 +19,7 @@ from ftbench.stats.comparisons import CPU, Comparison
 from ftbench.stats.statistics import ratio
 from ftrun.configurations import CONFIGURATIONS
 
-# With fewer rounds, the width of an interval depends too much on luck to stop at it.
+# With fewer rounds, the width of an interval is too random to stop a run by it.
 FEWEST_TO_STOP = 5
 # Metrics that are given for both ends of the chain.
 ENDS = ("time_to_first_batch", "pss_mib")

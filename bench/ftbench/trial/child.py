@@ -116,7 +116,7 @@ def main() -> int:
 
     def all_turns() -> Iterator[None]:
         nonlocal result
-        yield  # here, all imports are done
+        yield  # all imports are done at this point
         from ftbench.scenarios import find
 
         result = yield from measure(Task.of(find(request["scenario"]), request))

@@ -84,5 +84,5 @@ def connect(text: str, interruption: Interruption) -> Endpoint:
     """Return the endpoint that `text` names: unix:PATH or an interpreter; raises TwinError."""
     if text.startswith("unix:"):
         return RemoteEndpoint(Path(text.removeprefix("unix:")), interruption)
-    # Not resolved: a virtual environment's python is a link, and what it links to has no packages.
+    # Do not resolve links: the python of a virtual environment links to an interpreter without its packages.
     return LocalEndpoint(Path(text).absolute(), interruption)

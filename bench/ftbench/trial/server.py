@@ -52,7 +52,7 @@ class TrialServer(server.Server):
                         raise TrialFailed(f"no trial {number} is waiting")
                     try:
                         return {"result": self._started[number].go_on()}
-                    except TrialFailed:  # it may still compute, beside the trials of others
+                    except TrialFailed:  # it may still compute, and disturb other trials
                         self._started.pop(number).close()
                         raise
                 case {"op": "end", "process": int(number)}:
