@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 
 import pytest
@@ -121,10 +122,12 @@ def test_other_requests_are_refused():
     assert "not a request" in answer(wrong, {})["error"]
 
 
-def test_a_run_that_cannot_be_made_is_an_answer():
+@pytest.mark.thread_unsafe(reason="changes the process's temporary folder")
+def test_a_run_that_cannot_be_made_is_an_answer(monkeypatch, tmp_path):
     from ftsafety.repro.script_server import answer
 
-    script = Script("x" * 300, b"").as_json()  # longer than a file's name may be
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
+    script = Script("x.py", b"").as_json()
     request = {"op": "reproduce", "config": TWIN, "script": script, "threads": 1, "limits": {}, "force_off": False}
     assert "could not be made" in answer(request, {})["error"]
 
