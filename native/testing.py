@@ -105,8 +105,8 @@ def all_runs(ready: dict[str, Twin], arguments: list[str]) -> list[TestRun]:
 
 # Two runs that take about as long, for two processors.
 QUICK = {
-    "quick: the loader": ["unit/loader"],
-    "quick: all else": ["unit/bench", "unit/runtime", "unit/safety", "conformance", "native"],
+    "quick: the loader and safety": ["unit/loader", "unit/safety"],
+    "quick: all else": ["unit/bench", "unit/runtime", "conformance", "native"],
 }
 
 

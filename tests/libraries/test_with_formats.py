@@ -7,7 +7,7 @@ import pytest
 
 from ftsafety.audit import audit
 from tests.libraries import with_formats
-from tests.unit.safety.every_type import Holds, objects_of
+from tests.unit.safety.holder import Holds, objects_of
 
 NAMES = [name for name in vars(with_formats) if name.startswith("of_")]
 

@@ -1,6 +1,7 @@
 """A dataset that holds an object of each type of the standard library, NumPy, torch and Pillow.
 
-Those of types that take no arguments, and some of the others.
+Those of types that take no arguments, and some of the others. Audited as a file, so that it is made in a child process:
+a `threading._DummyThread`, for one, takes the main thread's place.
 """
 
 import contextlib
@@ -18,6 +19,7 @@ import warnings
 
 import numpy as np
 import torch
+from holder import Holds, objects_of
 from PIL import Image
 
 OPEN_WINDOWS = {"antigravity", "idlelib", "this", "tkinter", "turtle", "turtledemo"}
@@ -31,7 +33,6 @@ OTHERS = (
     "numpy.ma",
     "numpy.polynomial",
 )
-CONNECT = {"imaplib", "unittest.main"}
 
 
 def standard_modules():
@@ -44,23 +45,6 @@ def standard_modules():
             for each in pkgutil.iter_modules(getattr(importlib.import_module(name), "__path__", ())):
                 if not each.name.startswith("_"):
                     yield f"{name}.{each.name}"
-
-
-def objects_of(names):
-    """Return an object of each class of these modules that takes no arguments, by module."""
-    found = {}
-    for name in names:
-        if name in CONNECT or ".test" in name or name.endswith("__main__"):
-            continue
-        try:
-            module = importlib.import_module(name)
-        except (Exception, SystemExit):
-            continue  # of another operating system
-        for cls in list(vars(module).values()):
-            if isinstance(cls, type) and (cls.__module__ or "").partition(".")[0] == name.partition(".")[0]:
-                with contextlib.suppress(Exception, SystemExit):  # the class takes arguments
-                    found.setdefault(name, []).append(cls())
-    return found
 
 
 def made_with_arguments():
@@ -95,21 +79,6 @@ def made_with_arguments():
         (lambda: None).__code__,
         memoryview(b"bytes"),
     ]
-
-
-class Holds(torch.utils.data.Dataset):
-    """By module, since the audit enters a part of a long list."""
-
-    def __init__(self, objects):
-        self.objects = objects
-        self.samples = [value for values in objects.values() for value in values]
-
-    def __len__(self):
-        return len(self.samples)
-
-    def __getitem__(self, index):
-        self.last = value = self.samples[index]
-        return value
 
 
 with warnings.catch_warnings():
