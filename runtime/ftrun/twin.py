@@ -58,19 +58,21 @@ class LocalTwin:
     def describe(self) -> dict:
         """Return the twin's environment (ftrun.environment.describe); raises TwinError."""
         line = command(self.name, "ftrun.environment")
+        not_one = "is not a Python that can be a twin (3.13 or newer with the packages of the lock):"
+        return self._described(line, DESCRIPTION, DESCRIBE_SECONDS, not_one)
+
+    def _described(self, line: list[str], form: object, seconds: float, not_one: str) -> dict:
+        """Return the description that a command prints; raises TwinError, with *not_one* if it prints none."""
         try:
-            done = supervise(line, b"", child_environment(), self._watch, DESCRIBE_SECONDS)
+            done = supervise(line, b"", child_environment(), self._watch, seconds)
         except Stopped:
             raise Interrupted(self._interruption.signum) from None
         except (OSError, TimedOut) as error:
             raise TwinError(f"{self.name} cannot be run: {error}") from error
         with contextlib.suppress(ValueError):
-            if done.returncode == 0 and conforms(found := decode(done.stdout), DESCRIPTION):
+            if done.returncode == 0 and conforms(found := decode(done.stdout), form):
                 return found  # type: ignore[return-value]  # a dict, as it conforms
-        raise TwinError(
-            f"{self.name} is not a Python that can be a twin (3.13 or newer with the packages of the lock):"
-            + last_lines(done.stderr, 4)
-        )
+        raise TwinError(f"{self.name} {not_one}" + last_lines(done.stderr, 4))
 
     def close(self) -> None:
         """Do nothing: a twin on this machine has no connection to close."""

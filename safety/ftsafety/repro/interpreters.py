@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Collection
 from pathlib import Path
 
-from ftrun.configurations import child_environment, last_lines
-from ftrun.interruption import Interrupted, Interruption
-from ftrun.protocol import conforms, decode
-from ftrun.supervise import Stopped, TimedOut, supervise
-from ftrun.twin import DESCRIPTION, TwinError
+from ftrun.interruption import Interruption
+from ftrun.twin import DESCRIPTION
 from ftsafety.repro.twins import LocalScripts
 
 # The standard library is all that such an interpreter needs to have.
@@ -26,20 +22,11 @@ class Interpreter(LocalScripts):
 
     def describe(self) -> dict:
         """Return the interpreter's version, build and packages; raises TwinError."""
-        line = [self.name, "-P", "-c", DESCRIBE]
-        try:
-            done = supervise(line, b"", child_environment(), self._watch, SECONDS)
-        except Stopped:
-            raise Interrupted(self._interruption.signum) from None
-        except (OSError, TimedOut) as error:
-            raise TwinError(f"{self.name} cannot be run: {error}") from error
         form = {name: DESCRIPTION[name] for name in ("interpreter", "packages")}
-        with contextlib.suppress(ValueError):
-            if done.returncode == 0 and conforms(found := decode(done.stdout), form):
-                assert isinstance(found, dict)
-                self.config = found["interpreter"]["twin"]
-                return found
-        raise TwinError(f"{self.name} is no Python of version 3.11 or newer:" + last_lines(done.stderr, 4))
+        line = [self.name, "-P", "-c", DESCRIBE]
+        found = self._described(line, form, SECONDS, "is no Python of version 3.11 or newer:")
+        self.config = found["interpreter"]["twin"]
+        return found
 
 
 def connect(path: str, interruption: Interruption) -> Interpreter:
