@@ -1,7 +1,6 @@
 """The wording of the benchmark's verdicts: of one ratio, of a scenario, of a waterfall."""
 
 import math
-from collections import Counter
 from collections.abc import Sequence
 from statistics import median
 
@@ -178,14 +177,14 @@ def verdict(scenario: AnalysedScenario) -> list[str]:
 
 def _chosen(groups: list[list[Comparison]]) -> list[list[Comparison]]:
     """Return at most MOST_SENTENCES groups: two of the first kind, then one of each other kind, then others."""
-    place = Counter[str]()
-
-    def rank(group: list[Comparison]) -> int:
-        kind = group[0].kind
-        place[kind] += 1
-        return 0 if kind == groups[0][0].kind and place[kind] <= 2 else min(place[kind], 2)
-
-    return sorted(groups, key=rank)[:MOST_SENTENCES]
+    kinds: dict[str, list[list[Comparison]]] = {}
+    for group in groups:
+        kinds.setdefault(group[0].kind, []).append(group)
+    if not kinds:
+        return []
+    first, *others = kinds.values()
+    one_each, left = [of[0] for of in others], [group for of in others for group in of[1:]]
+    return [*first[:2], *one_each, *first[2:], *left][:MOST_SENTENCES]
 
 
 def sentence(run: Analysis, fall: Waterfall) -> str:

@@ -1,4 +1,4 @@
-"""Augmentation: the pictures change, and are the same whoever loads them; workers from none on."""
+"""Augmentation: the pictures change, and are the same in all kinds of workers; workers from none on."""
 
 from __future__ import annotations
 
