@@ -38,6 +38,7 @@ class Files:
 
     def __init__(self, most: int):
         self.found: dict[str, bytes] = {}
+        self._folders: set[str] = set()
         self._left, self._most = most, most
 
     def add(self, name: str, content: bytes) -> None:
@@ -46,10 +47,11 @@ class Files:
             name = relative(name)
         except ValueError as error:
             raise UsageError(str(error)) from None
-        parents = {str(parent) for parent in PurePosixPath(name).parents}
-        if name in self.found or parents & set(self.found) or any(each.startswith(f"{name}/") for each in self.found):
+        parents = set(map(str, PurePosixPath(name).parents))
+        if name in self.found or name in self._folders or not parents.isdisjoint(self.found):
             raise UsageError(f"there are two files {name}")
         self.found[name] = content
+        self._folders |= parents
         self._left -= len(content)
         self._limit_number(len(self.found))
         if self._left < 0:
@@ -227,7 +229,7 @@ def load(
         files.add_path(each)
     files.add(name, source)  # refuses another file or folder of its name
     given = b"" if stdin is None else files.read(stdin)
-    del files.found[name]
+    source = files.take(name)
     shown = "" if path == "-" else path or module or ""
     return Script(name, source, shown, how, tuple(files.found.items()), tuple(arguments or ()), given, left_out)
 
