@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 
 from ftrun.configurations import CONFIGURATIONS
 from ftsafety.repro.campaign import Runs
-from ftsafety.repro.commands import start
+from ftsafety.repro.commands import SERIES, start
 from ftsafety.repro.outcome import Kind, Signature, Stopper
 from ftsafety.repro.script import Script, shell_path
 
@@ -100,7 +100,7 @@ def reason(stopper: Stopper) -> str:
 
 
 def remedy(
-    stopper: Stopper, script: Script, command: str, running: list[str], walled: bool = False, series: str = "3.13"
+    stopper: Stopper, script: Script, command: str, running: list[str], walled: bool = False, series: str = SERIES[0]
 ) -> str:
     """Return the command that gets further; empty if there is none. What the script said is in it as quoted words only.
 
@@ -115,8 +115,8 @@ def remedy(
         return f"{command} --package {shlex.quote(DISTRIBUTIONS.get(about, about))}"
     if cause == "file":
         return _with_file(about, script, command)
-    if cause == "version" or (cause == "syntax" and series == "3.13"):
-        return f"PYTHON_SERIES={'3.14' if series == '3.13' else '3.13'} {command}"
+    if cause == "version" or (cause == "syntax" and series == SERIES[0]):
+        return f"PYTHON_SERIES={next(each for each in reversed(SERIES) if each != series)} {command}"
     if cause == "relative":
         return _as_module(script, walled)
     if cause == "stdin":

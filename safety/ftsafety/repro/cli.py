@@ -118,10 +118,19 @@ class Reproduction:
         if not campaign.stopped:
             sections += self._narrow(campaign, runs, shown)
         last = [config for config in runs if twin_of(config) in self._descriptions][-1]
-        single = self._single(runs[shown[0] if shown else last], runs, packages)
-        about = self._script, verdict, runs, self._descriptions, self._command, single, given.walled, sections
-        more = [*self._remarks(verdict, early, runs), *packages.remarks]
-        return report.render(*about, more, packages.added), verdict.pattern.value
+        text = report.render(
+            self._script,
+            verdict,
+            runs,
+            self._descriptions,
+            command=self._command,
+            single=self._single(runs[shown[0] if shown else last], runs, packages),
+            walls=given.walled,
+            sections=sections,
+            more=[*self._remarks(verdict, early, runs), *packages.remarks],
+            added=packages.added,
+        )
+        return text, verdict.pattern.value
 
     def _connect(self) -> None:
         needed = {CONFIGURATIONS[config].twin for config in self._given.configs}
@@ -157,8 +166,12 @@ class Reproduction:
         versions = {name: each["interpreter"]["version"] for name, each in self._descriptions.items()}
         excluded = {name for name, version in versions.items() if not specifier.contains(version, prereleases=True)}
         if excluded == set(versions):
-            series = next((each for each in ("3.14", "3.13") if specifier.contains(f"{each}.99")), None)
-            then = f"PYTHON_SERIES={series} {self._command}" if series else "there are twins of 3.13 and 3.14"
+            series = next((each for each in reversed(commands.SERIES) if specifier.contains(f"{each}.99")), None)
+            then = (
+                f"PYTHON_SERIES={series} {self._command}"
+                if series
+                else f"there are twins of {' and '.join(commands.SERIES)}"
+            )
             have = ", ".join(sorted(set(versions.values())))
             raise Refused(f"did not get to its bug: the script requires Python {wanted}, and this is {have}: {then}")
         return {**missing, **dict.fromkeys(excluded, f"the script requires Python {wanted}")}
@@ -179,11 +192,11 @@ class Reproduction:
             return []
         running = [config for config, each in runs.items() if each.counted]
         version = next(iter(self._descriptions.values()))["interpreter"]["version"]
-        about = self._script, self._command, running, self._given.walled, ".".join(version.split(".")[:2])
+        series = ".".join(version.split(".")[:2])
         lines = []
         for stopper, configs in why.items():
             lines.append(f"{markdown(f'{", ".join(configs)}: {reason(stopper)}')}")
-            if command := remedy(stopper, *about):
+            if command := remedy(stopper, self._script, self._command, running, self._given.walled, series):
                 lines.append(fenced(command, "sh"))
                 self._progress.note(f"repro: to get to the bug: {command}")
             elif stopper.cause == "module":
@@ -205,8 +218,8 @@ class Reproduction:
     def _single(self, seen: Runs, runs: dict[str, Runs], packages: Packages) -> str:
         ran = report.packages_that_ran(self._descriptions, runs, packages.added)
         twin = twin_of(seen.config)
-        about = self._given, self._script, seen, self._descriptions
-        return commands.one_run(*about, ran.get(twin), bool(packages.added.get(twin)))
+        added = bool(packages.added.get(twin))
+        return commands.one_run(self._given, self._script, seen, self._descriptions, ran.get(twin), added)
 
     def _narrow(
         self, campaign: Campaign, runs: dict[str, Runs], shown: tuple[str, int, Outcome] | None

@@ -13,6 +13,8 @@ from ftsafety.repro.arguments import options_of
 from ftsafety.repro.campaign import Runs, twin_of
 from ftsafety.repro.script import FILE, MODULE, Script, shell_path
 
+SERIES = ("3.13", "3.14")
+"""The series of CPython that twins can be built of."""
 _CONTAINER = "docker compose run --rm -T ft-repro"
 
 

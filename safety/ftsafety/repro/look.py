@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 import statistics
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from ftsafety.repro.campaign import Runs
 from ftsafety.repro.outcome import Kind, Outcome
+from ftsafety.repro.request import MIB
 
-MIB = 1024 * 1024
 # Addresses of objects and durations, which always differ.
 VARYING = re.compile(r"\b0x[0-9a-fA-F]+|\b\d+\.\d+ ?(?:m?s|seconds?)\b")
 # Least ratio and least difference for a remark on time or memory.
@@ -26,12 +26,16 @@ def observations(runs: Mapping[str, Runs]) -> list[str]:
 
 def seconds(runs: Runs) -> float | None:
     """Return the median time of the successful runs, in seconds; None if there are none."""
-    return statistics.median([each.seconds for each in _sound(runs)] or [-1.0]) if _sound(runs) else None
+    return _median([each.seconds for each in _sound(runs)])
 
 
 def memory(runs: Runs) -> float | None:
     """Return the median peak memory of the successful runs, in bytes; None if there are none."""
-    return statistics.median([each.memory for each in _sound(runs)]) if _sound(runs) else None
+    return _median([each.memory for each in _sound(runs)])
+
+
+def _median(values: Sequence[float]) -> float | None:
+    return statistics.median(values) if values else None
 
 
 def _sound(runs: Runs) -> list[Outcome]:

@@ -11,10 +11,10 @@ from pathlib import Path
 from ftrun.interruption import Interruption
 from ftrun.overlay import OverlayError, absent, has_wheel, install
 from ftrun.project import normalise
+from ftsafety.repro.commands import SERIES
 from ftsafety.repro.twins import LocalScripts, Twin
 
 NO_WHEEL = re.compile(r"\b([A-Za-z0-9][\w.-]*?)(?:[<>=!~]\S*)? (?:has|have) no (?:usable )?wheels")
-NEXT_SERIES = "3.14"
 
 
 @dataclass
@@ -109,8 +109,8 @@ class Adder:
         requirement = next(
             (each for each in wanted if re.match(rf"{re.escape(package)}\b", each, re.IGNORECASE)), package
         )
-        later = NEXT_SERIES + suffix
-        if later != here and has_wheel(requirement, NEXT_SERIES, bool(suffix), self._cache, self._interruption):
+        later = SERIES[-1] + suffix
+        if later != here and has_wheel(requirement, SERIES[-1], bool(suffix), self._cache, self._interruption):
             said += f"; {later} has one"
         return said
 

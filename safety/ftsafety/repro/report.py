@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -15,7 +16,7 @@ from ftsafety.repro.look import in_mib, in_seconds, memory, observations, second
 from ftsafety.repro.outcome import Kind, Outcome
 from ftsafety.repro.phrases import named, others, rate, remarks, sentence
 from ftsafety.repro.script import Script
-from ftsafety.repro.verdict import Finding, Verdict, signatures_of
+from ftsafety.repro.verdict import Finding, Verdict, groups_of, signatures_of
 
 # GitHub takes 65,536 characters an issue.
 LONGEST_EXCERPT = 6_000
@@ -101,10 +102,12 @@ def chosen_failure(runs: Mapping[str, Runs], finding: Finding | None = None) -> 
     wanted = finding.signature if finding else None
     for config in reversed([config for config in (*CONFIGURATIONS, *runs) if config in runs]):
         for number, outcome in enumerate(runs[config].outcomes, 1):
-            shown = [part for each in signatures_of(outcome) for part in (each, each._replace(place=""))]
-            if outcome.kind.failed and (wanted is None or wanted in shown):
+            if outcome.kind.failed and (wanted is None or wanted in groups_of(outcome)):
                 return config, number, outcome
     return None
+
+
+_distributions = functools.cache(importlib.metadata.packages_distributions)
 
 
 def packages_that_ran(
@@ -115,7 +118,7 @@ def packages_that_ran(
     Args:
         added: by twin, versions of the packages that were installed for the script.
     """
-    owners = importlib.metadata.packages_distributions()  # both twins have the packages of this process
+    owners = _distributions()  # both twins have the packages of this process
     # Modules of all configurations, since a run that crashed reports none.
     modules = {module for each in runs.values() for outcome in each.outcomes for module in outcome.modules}
     found = {}

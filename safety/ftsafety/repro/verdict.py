@@ -149,14 +149,19 @@ def signatures_of(outcome: Outcome) -> tuple[Signature, ...]:
     return (outcome.signatures or (Signature(outcome.kind, outcome.detail),)) if outcome.kind.failed else ()
 
 
+def groups_of(outcome: Outcome) -> set[Signature]:
+    """Return the signatures of a failed run, each with its place and without; an empty set for other runs."""
+    return {part for each in signatures_of(outcome) for part in (each, each._replace(place=""))}
+
+
 def _groups(runs: Mapping[str, Runs], judged: Iterable[str]) -> Iterator[tuple[Signature | None, _Group]]:
     """Yield (signature, runs) for all failures (None), for each signature, and for each signature with its place."""
     groups: dict[Signature | None, _Group] = {None: {}}
     counts: Counter[Signature] = Counter()
     for config in judged:
         for number, outcome in enumerate(runs[config].outcomes):
-            shown = signatures_of(outcome)
-            for signature in {part for each in shown for part in (each, each._replace(place=""))}:
+            shown = groups_of(outcome)
+            for signature in shown:
                 counts[signature] += 1
                 groups.setdefault(signature, {}).setdefault(config, set()).add(number)
             if shown:
