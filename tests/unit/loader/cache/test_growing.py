@@ -396,7 +396,9 @@ def test_ctrl_c_leaves_nothing(run_program, tmp_path):
         import sys
         sys.path.append({str(CHECKOUT)!r})
         from ftloader.cache import GrowingCache
+        from ftloader.workers import exit
         from tests.unit.loader.cache.sources import Numbered
+        exit.JOIN_LIMIT = 60  # a busy disk can hold up a thread that writes
         signal.signal(signal.SIGINT, signal.default_int_handler)
         in_the_block = threading.Event()
         class Interrupting(Numbered):
