@@ -27,6 +27,7 @@ first steps:
   ./twins bench --quick            a first comparison of threads and processes in both twins
   ./twins exec ft python           a Python without the GIL, with torch, numpy, Pillow and nvImageCodec
   ./twins repro bug.py             does this script fail, and only without the GIL?
+  ./twins info --requirements requirements.txt      which of my packages turn the GIL on?
 
 environment:
   PYTHON_SERIES=3.14               the 3.14 twins (default: docker/python-series)
@@ -99,6 +100,10 @@ def _parser() -> argparse.ArgumentParser:
 
     info = verb("info", "describe both twins: versions, flags, GIL state, processor, GPU", _info)
     info.add_argument("--json", action="store_true", help="print one JSON object with the keys ft and gil")
+    wanted = "look at the wheels of these packages or files instead: which of them turn the GIL on?"
+    info.add_argument("--requirements", nargs="+", metavar="FILE|PACKAGE", help=wanted)
+    also = "with --requirements: import the packages in the ft twin, too"
+    info.add_argument("--import", dest="import_too", action="store_true", help=also)
 
     exec_ = verb("exec", "run a command in a twin's environment", _exec, EXEC)
     exec_.add_argument("twin", choices=TWINS)
@@ -121,6 +126,13 @@ def _setup(options, _) -> int:
 
 
 def _info(options, _) -> int:
+    if options.import_too and not options.requirements:
+        raise TwinsError("info: --import needs --requirements", 2)
+    if options.requirements:
+        twin = build.twins(["ft"])["ft"]
+        command = [str(twin.python), "-P", "-m", "ftrun.info", "--cache", str(cache.root())]
+        command += ["--json"] * options.json + ["--import"] * options.import_too
+        os.execve(command[0], [*command, "--requirements", *options.requirements], environment(twin))
     ready = build.twins()
     answers, code = {}, 0
     for name, twin in ready.items():

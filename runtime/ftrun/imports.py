@@ -13,14 +13,17 @@ from __future__ import annotations
 import importlib
 import importlib.metadata
 import json
+import linecache
 import os
 import subprocess
 import sys
 import sysconfig
 import time
+import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 from ftrun.configurations import child_environment, command, gil_enabled
 from ftrun.project import ROOT, normalise
@@ -42,6 +45,8 @@ class Verdict:
     modules: int = 0
     extensions: int = 0
     gil_enabled_after_import: bool = False
+    turned_on_at: str = ""
+    """Module and line whose import turned the GIL on: ``msgpack, line 12: from ._cmsgpack import Packer``."""
     warnings: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
     not_judged: list[str] = field(default_factory=list)
@@ -161,12 +166,32 @@ def _import_one(name: str) -> tuple[str | None, list[str]]:
         return error, captured.read().decode(errors="replace").splitlines()
 
 
+def _importing_line() -> str:
+    """Return the module and the line that the innermost frame outside of the import system is at."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None:
+        module = frame.f_globals.get("__name__", "")
+        if module != __name__ and module.partition(".")[0] not in ("importlib", "_frozen_importlib", "warnings"):
+            line = linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
+            return f"{module}, line {frame.f_lineno}: {line}"
+        frame = frame.f_back
+    return ""
+
+
 def _child() -> None:
     """Import the distributions listed on stdin; write one verdict a line to stdout, as JSON."""
     # Modules may print. Their output goes to stderr, and only the answers go to the real stdout.
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     enabled_at_start = gil_enabled()
+    show = warnings.showwarning
+
+    def note_line(message: Warning | str, *more: Any) -> None:
+        if "global interpreter lock" in str(message).lower():
+            verdict.turned_on_at = verdict.turned_on_at or _importing_line()
+        show(message, *more)
+
+    warnings.showwarning = note_line  # type: ignore[assignment]
     for name, version, modules, extensions in json.load(sys.stdin):
         verdict = Verdict(name, version, len(modules), len(extensions))
         # A private extension may need hardware, or something that only its own package sets up. If it cannot be loaded,

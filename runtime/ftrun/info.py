@@ -6,6 +6,7 @@ import argparse
 import json
 import subprocess
 import sys
+import tempfile
 from dataclasses import asdict
 from pathlib import Path
 
@@ -20,6 +21,13 @@ Lists what is wrong and exits with 1 if importing a locked package turns the GIL
 free-threaded interpreter on, or if a locked package is missing or has another version.
 --verify also wants a lock file, and the twin that --expect names. Image builds end with
 this check.
+
+--requirements looks at other packages instead, without installing them: is there a wheel
+for 3.13t, 3.14t and 3.15t, and does one of its extension modules turn the GIL on? Exits
+with 1 if one does, with 2 if a package could not be judged. --import tries it, too.
+
+  info --requirements requirements.txt
+  info --requirements msgpack 'numpy<2.5' --import
 """
 
 TORCH_CUDA = """
@@ -40,6 +48,12 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument("--verify", action="store_true", help="also exit with 1 without a lock file")
     twin = "with --verify: the twin that it must be, ft (free-threaded) or gil"
     result.add_argument("--expect", choices=("ft", "gil"), help=twin)
+    wanted = "look at these packages (PEP 508), requirements files, pyproject.toml or lock files"
+    result.add_argument("--requirements", nargs="+", metavar="FILE|PACKAGE", help=wanted)
+    also = "with --requirements: import the packages in this interpreter, from a temporary folder"
+    result.add_argument("--import", dest="import_too", action="store_true", help=also)
+    cache = "with --import: the folder for uv and its cache (default: a temporary one)"
+    result.add_argument("--cache", type=Path, metavar="DIR", help=cache)
     lock = f"the lock file to compare with (default: {imports.DEFAULT_LOCK})"
     result.add_argument("--lock", type=Path, metavar="FILE", help=lock)
     return result
@@ -151,6 +165,14 @@ def main(arguments: list[str] | None = None) -> int:
     any_locale()
     if options.expect and not options.verify:
         parser().error("--expect needs --verify")
+    if options.import_too and not options.requirements:
+        parser().error("--import needs --requirements")
+    if options.requirements:
+        from ftrun.wheels import command  # needs packages that a plain environment may lack
+
+        with tempfile.TemporaryDirectory(prefix="ft-info-") as work:
+            cache = options.cache or Path(work)
+            return command.run(options.requirements, options.json, options.import_too, cache)
     try:
         info = collect(options.lock)
     except imports.LockError as error:

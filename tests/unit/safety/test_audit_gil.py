@@ -1,6 +1,5 @@
 """Modules that turn the GIL on, next to the dataset's file."""
 
-import shutil
 import subprocess
 import sys
 import sysconfig
@@ -11,6 +10,7 @@ import pytest
 from ftrun.configurations import this_twin
 from ftsafety.audit import gil
 from tests.checkout import importable
+from tests.extension_modules import compiled
 
 pytestmark = pytest.mark.thread_unsafe(reason="starts programs enough")
 
@@ -21,24 +21,10 @@ PyMODINIT_FUNC PyInit_decoder(void) { return PyModule_Create(&module); }
 """
 
 
-def compiler():
-    """The compiler that built this Python, or the machine's; None if the machine has none."""
-    names = [(sysconfig.get_config_var("CC") or "").partition(" ")[0], "cc", "gcc", "clang"]
-    return next(filter(None, map(shutil.which, filter(None, names))), None)
-
-
 @pytest.mark.skipif(this_twin() == "gil", reason="the GIL is always on in this build")
-@pytest.mark.skipif(compiler() is None, reason="no C compiler to build an extension module with")
 @pytest.mark.timeout(300)
 def test_an_extension_module_next_to_the_datasets_file(tmp_path):
-    source = tmp_path / "decoder.c"
-    source.write_text(SOURCE)
-    library = tmp_path / f"decoder{sysconfig.get_config_var('EXT_SUFFIX')}"
-    include = f"-I{sysconfig.get_path('include')}"
-    built = subprocess.run([compiler(), "-shared", "-fPIC", include, source, "-o", library], capture_output=True)
-    if b"Python.h" in built.stderr:
-        pytest.skip("this Python has no headers")
-    assert built.returncode == 0, built.stderr
+    compiled(SOURCE, tmp_path / f"decoder{sysconfig.get_config_var('EXT_SUFFIX')}")
     (tmp_path / "data.py").write_text("import decoder\ndataset = [1, 2, 3]\n")
     command = [sys.executable, "-m", "ftsafety.audit", f"{tmp_path}/data.py:dataset", "--seconds", "0.1"]
     done = subprocess.run(command, env={"PYTHONPATH": importable()}, capture_output=True, text=True, timeout=250)

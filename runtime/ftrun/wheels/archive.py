@@ -1,0 +1,141 @@
+"""Extension modules of a wheel that lies on a server: only its directory and these modules are fetched.
+
+A server that does not answer range requests sends the whole file, into a temporary one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Iterator
+from typing import IO
+
+import requests
+
+TIMEOUT = 30.0
+"""Seconds to wait for a connection, and for each part of an answer."""
+_PART = 1 << 16  # bytes fetched at least at once
+_MOST_AT_ONCE, _MOST_IN_MODULES, _MOST_WHOLE = 512 << 20, 1 << 30, 8 << 30
+_MOST_MEMBERS = 200_000
+# With the tag of an interpreter or of a stable ABI, or without: then it may also be a library.
+_EXTENSION = re.compile(r"(?:.*/)?[^./]+(?:\.cpython-(?P<cpython>\d+t?)-[\w-]+|\.(?P<stable>abi3t?))?\.so")
+_LIBRARY = re.compile(r"(?:.*/)?(?:[^/]+\.libs|libs?|lib64|bin)/[^/]+", re.DOTALL)
+
+
+class BadArchive(Exception):
+    """The file is no wheel, is damaged, or is larger than any honest one."""
+
+
+class _Ranges(io.RawIOBase):
+    """A file on a server, read by range requests. Not for several threads."""
+
+    def __init__(self, session: requests.Session, url: str, size: int) -> None:
+        super().__init__()
+        self._session, self._url, self._size = session, url, size
+        self._position = self._begin = 0
+        self._fetched = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
+        if start + offset < 0:
+            raise OSError("a place before the first byte")  # as of a file; zipfile expects it
+        self._position = start + offset
+        return self._position
+
+    def fetch(self, begin: int, length: int) -> None:
+        """Fetch *length* bytes from *begin* at once, for the reads that follow."""
+        length = min(length, self._size - begin)
+        if length > _MOST_AT_ONCE:
+            raise BadArchive(f"a part of it takes {length} bytes")
+        with self._session.get(self._url, headers=_range(begin, length), stream=True, timeout=TIMEOUT) as answer:
+            data = answer.raw.read(length + 1) if answer.status_code == 206 else b""
+        if len(data) != length or not answer.headers.get("Content-Range", "").startswith(f"bytes {begin}-"):
+            raise BadArchive(f"the server did not send the bytes from {begin} on ({answer.status_code})")
+        self._begin, self._fetched = begin, data
+
+    def readinto(self, buffer) -> int:
+        wanted = min(len(buffer), self._size - self._position)
+        if wanted <= 0:
+            return 0
+        if not self._begin <= self._position < self._begin + len(self._fetched):
+            self.fetch(self._position, max(wanted, _PART))
+        at = self._position - self._begin
+        part = self._fetched[at : at + wanted]
+        buffer[: len(part)] = part
+        self._position += len(part)
+        return len(part)
+
+
+def _range(begin: int, length: int) -> dict[str, str]:
+    return {"Range": f"bytes={begin}-{begin + length - 1}", "Accept-Encoding": "identity"}
+
+
+def extensions(session: requests.Session, url: str, abi: str) -> Iterator[tuple[str, bytes]]:
+    """Yield the dotted name and the bytes of each module of the wheel at *url* that CPython of *abi* can load.
+
+    Libraries that lie in the wheel without a tag are among them. *abi* is such as ``cp313t``. Raises ``BadArchive``,
+    and what requests raises if the server cannot be reached.
+    """
+    try:
+        with contextlib.ExitStack() as stack:
+            file, ranges = _open(session, url, stack)
+            archive = stack.enter_context(zipfile.ZipFile(file))
+            yield from _modules(archive, ranges, abi)
+    except requests.RequestException:
+        raise
+    # NotImplementedError and RuntimeError: a method or an encryption that zipfile does not know.
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError, OSError) as error:
+        raise BadArchive(str(error) or type(error).__name__) from error
+
+
+def _open(session: requests.Session, url: str, stack: contextlib.ExitStack) -> tuple[IO[bytes], _Ranges | None]:
+    answer = stack.enter_context(session.get(url, headers=_range(0, 1), stream=True, timeout=TIMEOUT))
+    answer.raise_for_status()
+    if answer.status_code == 206:
+        size = answer.headers.get("Content-Range", "").rpartition("/")[2]
+        if not size.isdecimal():
+            raise BadArchive("the server does not say its size")
+        ranges = _Ranges(session, url, int(size))
+        return io.BufferedReader(ranges, _PART), ranges
+    file = stack.enter_context(tempfile.TemporaryFile())
+    for part in answer.iter_content(1 << 20):
+        file.write(part)
+        if file.tell() > _MOST_WHOLE:
+            raise BadArchive(f"larger than {_MOST_WHOLE >> 30} GiB")
+    return file, None
+
+
+def _modules(archive: zipfile.ZipFile, ranges: _Ranges | None, abi: str) -> Iterator[tuple[str, bytes]]:
+    members = archive.infolist()
+    if len(members) > _MOST_MEMBERS:
+        raise BadArchive(f"{len(members)} files")
+    left = _MOST_IN_MODULES
+    for member in members:
+        match = _EXTENSION.fullmatch(member.filename)
+        if match is None or match["stable"] or (match["cpython"] and f"cp{match['cpython']}" != abi):
+            continue
+        if not match["cpython"] and _LIBRARY.fullmatch(member.filename):
+            continue
+        left -= member.file_size
+        if left < 0 or member.file_size > _MOST_AT_ONCE:
+            raise BadArchive("its modules take over 1 GiB, or one of them over 512 MiB")
+        if ranges is not None:
+            ranges.fetch(member.header_offset, member.compress_size + len(member.filename) + 1024)
+        with archive.open(member) as file:
+            data = file.read(member.file_size + 1)
+        if len(data) != member.file_size:
+            raise BadArchive(f"{member.filename} has another size than its directory says")
+        yield member.filename.split(".", 1)[0].replace("/", "."), data

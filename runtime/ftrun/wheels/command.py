@@ -1,0 +1,135 @@
+"""`./twins info --requirements`: judge requirements by their wheels, and print a table or JSON."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import sys
+import threading
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from pathlib import Path
+
+from packaging.requirements import Requirement
+
+from ftrun.escape import one_line
+from ftrun.imports import Verdict
+from ftrun.interruption import Interrupted, Interruption
+from ftrun.overlay import OverlayError
+from ftrun.wheels import table
+from ftrun.wheels.imported import imported
+from ftrun.wheels.index import Index
+from ftrun.wheels.judge import Answer, Report, judge
+from ftrun.wheels.requirements import BadRequirements, read
+
+_AT_ONCE = 8  # projects; each waits for the index most of the time
+_THIS_SERIES = f"{sys.version_info.major}.{sys.version_info.minor}t"
+
+
+def run(arguments: list[str], as_json: bool, import_too: bool, cache: Path) -> int:
+    """Judge the requirements that *arguments* name, and print the answers.
+
+    Return 1 if something turns the GIL on, else 2 if something could not be judged, else 0.
+
+    Args:
+        arguments: files and requirements, as for ``ftrun.wheels.requirements.read``.
+        as_json: print one JSON object instead of a table.
+        import_too: also import the packages in this interpreter, after installing them into a temporary folder.
+        cache: the folder for uv and its cache.
+    """
+    try:
+        requirements = read(arguments)
+    except BadRequirements as error:
+        print(f"info: {one_line(str(error))}", file=sys.stderr)
+        return 2
+    with Interruption() as interruption:
+        try:
+            reports = judged(requirements, Index, interruption, _progress)
+            verdicts: dict[str, list[Verdict]] = {}
+            failed: dict[str, str] = {}
+            for requirement, report in zip(requirements, reports, strict=True) if import_too else ():
+                _progress(f"importing {requirement}")
+                finding = report.findings.get(_THIS_SERIES)
+                try:
+                    if finding is not None and finding.answer in (Answer.SOURCE, Answer.NONE):
+                        raise OverlayError(f"{finding.answer.value} for {_THIS_SERIES}")
+                    verdicts[str(requirement)] = list(imported(requirement, cache, interruption))
+                except OverlayError as error:
+                    failed[str(requirement)] = str(error)
+        except Interrupted as error:
+            print("info: interrupted", file=sys.stderr)
+            with contextlib.suppress(OSError):
+                sys.stdout.flush()
+            os._exit(error.exit_status)  # threads may wait for the index
+    _progress("")
+    if as_json:
+        print(json.dumps(_plain(reports, verdicts, failed), indent=2))
+    else:
+        table.show(reports, verdicts, failed)
+    turned_on = any(verdict.turned_gil_on for each in verdicts.values() for verdict in each) or any(
+        finding.answer is Answer.ON for report in reports for finding in report.findings.values()
+    )
+    errors = any(report.error for report in reports) or failed
+    return 1 if turned_on else 2 if errors else 0
+
+
+def judged(
+    requirements: Iterable[Requirement],
+    index: Callable[[], Index],
+    interruption: Interruption,
+    progress: Callable[[str], None],
+) -> list[Report]:
+    """Judge the requirements, several at once; return the reports in their order. Raises ``Interrupted``."""
+    own = threading.local()  # each thread has its own connections
+
+    def one(requirement: Requirement) -> Report:
+        if not hasattr(own, "index"):
+            own.index = index()
+        return judge(requirement, own.index)
+
+    reader, writer = os.pipe()
+    done, futures = 0, []
+    pool = ThreadPoolExecutor(_AT_ONCE)
+    try:
+        futures = [pool.submit(one, each) for each in requirements]
+        for future in futures:
+            future.add_done_callback(lambda _: os.write(writer, b"."))
+        while done < len(futures):
+            progress(f"{done} of {len(futures)} packages")
+            select.select([reader, interruption.fileno()], [], [])
+            interruption.check()
+            done += len(os.read(reader, 4096))
+        return [future.result() for future in futures]
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+        if done == len(futures):  # else threads may still write
+            os.close(reader)
+            os.close(writer)
+
+
+def _progress(text: str) -> None:
+    """Show a line of progress on a terminal; an empty line removes it."""
+    if sys.stderr.isatty():
+        print(f"\r\x1b[K{one_line(text)[:70]}", end="", file=sys.stderr, flush=True)
+
+
+def _plain(reports: list[Report], verdicts: dict[str, list[Verdict]], failed: dict[str, str]) -> dict:
+    """Return what was found as plain JSON."""
+    return {
+        "packages": [
+            {
+                "requirement": report.requirement,
+                "error": report.error,
+                "series": {
+                    series: {**asdict(finding), "answer": finding.answer.name.lower()}
+                    for series, finding in report.findings.items()
+                },
+            }
+            for report in reports
+        ],
+        "imports": [{"requirement": name, **asdict(verdict)} for name, each in verdicts.items() for verdict in each],
+        "not_imported": failed,
+    }

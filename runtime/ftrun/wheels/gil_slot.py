@@ -1,0 +1,157 @@
+"""What the file of an extension module says about the GIL, read without loading the module.
+
+A module of PEP 489 has an array of slots, of which ``Py_mod_gil`` says whether the module needs the GIL (PEP 703). The
+array is constant data, to which the module's definition points; the dynamic linker's relocations show where. Other
+modules call ``PyUnstable_Module_SetGIL``, or declare nothing, which means that they need the GIL. A call by hand can
+only mean that the module does not need it. pybind11 compiles the call in either way, so its modules remain unknown.
+"""
+
+from __future__ import annotations
+
+import enum
+import struct
+from collections import defaultdict
+from collections.abc import Iterator
+
+# Kinds of slots: their numbers in moduleobject.h up to CPython 3.14, and since 3.15 (PEP 820), with further kinds.
+_FUNCTIONS, _INTERPRETERS, _GIL, _FURTHER = {1, 2, 84, 85}, {3, 86}, {4, 87}, range(88, 128)
+_NOT_USED = 1  # the value Py_MOD_GIL_NOT_USED
+_MOST_SLOTS = 32  # of one module
+_MOST_POINTERS = 4_000_000  # triton's largest library has 127,000
+# Functions that make a module. If a file calls none of them, another library makes the module.
+_MAKERS = {"PyModule_Create2", "PyModule_FromDefAndSpec2", "PyModule_New", "PyModule_NewObject"}
+_SLOTS_IN_DEFINITION = 32  # bytes from m_name, the first pointer of a PyModuleDef, to m_slots
+
+_RELATIVE = {62: 8, 183: 1027}  # ELF machine: its type of relocation by the load address; x86-64 and aarch64
+_ALLOCATED, _RELA, _RELR, _DYNAMIC_SYMBOLS, _IN_FILE = 2, 4, 19, 11, {1, 14, 15, 16}
+
+
+class Gil(enum.Enum):
+    """What an extension module declares."""
+
+    NOT_USED = "does not need the GIL"
+    USED = "turns the GIL on"
+    UNKNOWN = "declares it as it starts"
+    NO_MODULE = "is no extension module"
+
+
+class NotReadable(Exception):
+    """The file is no 64-bit ELF library for x86-64 or Arm, or is damaged."""
+
+
+def read(data: bytes) -> Gil:
+    """Return what the extension module in the file's bytes *data* declares. Raise ``NotReadable`` for other files."""
+    try:
+        library = _Library(data)
+        return _declared(library)
+    except (struct.error, IndexError, ValueError, OverflowError) as error:
+        raise NotReadable(str(error) or type(error).__name__) from error
+
+
+def _declared(library: _Library) -> Gil:
+    if not any(name.startswith(("PyInit_", "PyModExport_")) for name in library.defined):
+        return Gil.NO_MODULE
+    places = defaultdict(list)
+    for place, target in library.pointers.items():
+        places[target].append(place)
+    # A module's definition points to its name, and 32 bytes later to its slots.
+    arrays = [
+        slots
+        for target, found in places.items()
+        if any(place - _SLOTS_IN_DEFINITION in library.pointers for place in found)
+        and (slots := _slots(library, target))
+    ]
+    if arrays:
+        return Gil.NOT_USED if all(_NOT_USED in {slots.get(kind) for kind in _GIL} for slots in arrays) else Gil.USED
+    if "PyUnstable_Module_SetGIL" in library.undefined:
+        return Gil.UNKNOWN if library.is_pybind11 else Gil.NOT_USED
+    # With PyModuleDef_Init, the module fills in its slots as it starts (pybind11 3).
+    return Gil.USED if library.undefined & _MAKERS and "PyModuleDef_Init" not in library.undefined else Gil.UNKNOWN
+
+
+def _slots(library: _Library, address: int) -> dict[int, int]:
+    """Return the slots of a module by kind, or nothing if no such array begins at *address*."""
+    slots: dict[int, int] = {}
+    for place in range(address, address + 16 * _MOST_SLOTS, 16):
+        pair = library.words(place, 2)
+        if pair is None or place in library.pointers:
+            return {}
+        kind, value = pair[0] & 0xFFFF, pair[1]  # above the kind: flags, since 3.15
+        is_pointer = place + 8 in library.pointers
+        if kind == 0:
+            return {} if value or is_pointer else slots
+        is_number = kind in _INTERPRETERS | _GIL and value <= 2 and not is_pointer
+        if pair[0] >> 32 or not (is_number or kind in _FURTHER or (kind in _FUNCTIONS and is_pointer)):
+            return {}
+        slots[kind] = value
+    return {}
+
+
+class _Library:
+    """A shared library: its dynamic symbols, and the words that hold addresses in it once it is loaded."""
+
+    def __init__(self, data: bytes) -> None:
+        if data[:6] != b"\x7fELF\x02\x01":
+            raise NotReadable("not a 64-bit little-endian ELF file")
+        self._data, self._unread = data, len(data)
+        (machine,) = struct.unpack_from("<H", data, 18)
+        if machine not in _RELATIVE:
+            raise NotReadable(f"ELF machine {machine}, not x86-64 or Arm")
+        (start,) = struct.unpack_from("<Q", data, 40)
+        size, count = struct.unpack_from("<HH", data, 58)
+        # name, type, flags, address, offset, size, link, info, alignment, entry size
+        headers = [struct.unpack_from("<IIQQQQIIQQ", data, start + size * i) for i in range(count)]
+        self._loaded = [(h[3], h[4], h[5]) for h in headers if h[1] in _IN_FILE and h[2] & _ALLOCATED]
+        self.is_pybind11 = b"pybind11" in data
+        self.defined: set[str] = set()
+        self.undefined: set[str] = set()
+        self.pointers: dict[int, int] = {}
+        for _, type_, _, _, offset, length, link, *_ in headers:
+            if type_ == _DYNAMIC_SYMBOLS:
+                self._read_symbols(offset, length, headers[link][4])
+            elif type_ == _RELA:
+                for place, info, addend in struct.iter_unpack("<QQq", self._part(offset, length, 24)):
+                    if info & 0xFFFFFFFF == _RELATIVE[machine]:
+                        self.pointers[place] = addend
+                    else:
+                        self.pointers.setdefault(place, -1)  # a symbol's address
+            elif type_ == _RELR:
+                for number, place in enumerate(self._relr(self._part(offset, length, 8))):
+                    word = self.words(place, 1)
+                    if word is not None:
+                        self.pointers[place] = word[0]
+                    if number > _MOST_POINTERS:
+                        raise NotReadable("too many pointers")
+
+    def words(self, address: int, count: int) -> tuple[int, ...] | None:
+        """Return *count* 8-byte words at *address*, or None if the file has no data for them."""
+        for begin, offset, length in self._loaded:
+            if begin <= address <= begin + length - 8 * count:
+                return struct.unpack_from(f"<{count}Q", self._data, offset + address - begin)
+        return None
+
+    def _part(self, offset: int, length: int, entry: int) -> bytes:
+        """Return the whole entries of a section. Raise NotReadable if the sections overlap."""
+        self._unread -= length
+        if self._unread < 0:
+            raise NotReadable("its sections are larger than the file")
+        return self._data[offset : offset + length // entry * entry]
+
+    def _read_symbols(self, offset: int, length: int, strings: int) -> None:
+        for name, _, _, section, _, _ in struct.iter_unpack("<IBBHQQ", self._part(offset, length, 24)):
+            begin = strings + name
+            if self._data[begin : begin + 2] == b"Py":  # no other names matter
+                text = self._data[begin : self._data.index(b"\0", begin, begin + 1000)].decode("latin-1")
+                (self.defined if section else self.undefined).add(text)
+
+    @staticmethod
+    def _relr(packed: bytes) -> Iterator[int]:
+        """Yield the places of relative relocations that are packed as addresses and bitmaps (SHT_RELR)."""
+        base = 0
+        for (word,) in struct.iter_unpack("<Q", packed):
+            if word & 1:
+                yield from (base + 8 * bit for bit in range(63) if word >> (bit + 1) & 1)
+                base += 63 * 8
+            else:
+                yield word
+                base = word + 8

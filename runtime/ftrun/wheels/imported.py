@@ -1,0 +1,41 @@
+"""Import of the packages of requirements, each in a process of its own, after installing what this twin lacks."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from packaging.requirements import Requirement
+
+from ftrun import imports, overlay
+from ftrun.environment import packages
+from ftrun.imports import Verdict
+from ftrun.interruption import Interruption
+from ftrun.project import normalise
+
+_SECONDS = 120.0  # for the imports of one package
+
+
+def imported(requirement: Requirement, cache: Path, interruption: Interruption) -> Iterator[Verdict]:
+    """Yield what importing a requirement does here, and each package that it brings which this twin lacks.
+
+    *cache* is the folder for uv and its cache. Raises ``ftrun.overlay.OverlayError`` if the packages cannot be
+    installed, and ``Interrupted``.
+    """
+    with tempfile.TemporaryDirectory(prefix="ft-imports-") as work:
+        folder = Path(work) / "packages"
+        added = overlay.install(folder, sys.executable, [str(requirement)], packages(), cache, interruption)
+        names = {normalise(pin.partition("==")[0]) for pin in added} | {normalise(requirement.name)}
+        for name in sorted(names):
+            interruption.check()
+            found = importlib.metadata.distributions(name=name, path=[str(folder)])
+            distribution = next(iter(found), None) or importlib.metadata.distribution(name)
+            one = [(name, distribution.version, *imports.modules_of(distribution))]
+            try:
+                yield from imports.judge_modules(one, _SECONDS, [str(folder)])
+            except subprocess.TimeoutExpired:
+                yield Verdict(name, distribution.version, errors=[f"its import took over {_SECONDS:.0f} s"])

@@ -1,0 +1,129 @@
+"""The files of a project on a package index: PEP 503 (HTML) and PEP 691 (JSON)."""
+
+from __future__ import annotations
+
+import functools
+import html.parser
+import json
+import os
+import ssl
+from dataclasses import dataclass
+from urllib.parse import urljoin, urlsplit, urlunsplit
+
+import requests
+from packaging.tags import Tag
+from packaging.utils import InvalidSdistFilename, InvalidWheelFilename, parse_sdist_filename, parse_wheel_filename
+from packaging.version import InvalidVersion, Version
+from requests.adapters import HTTPAdapter
+
+from ftrun.wheels.archive import TIMEOUT
+
+DEFAULT = "https://pypi.org/simple"
+_LARGEST_PAGE = 64 << 20
+_ACCEPT = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1"
+
+
+class IndexFailed(Exception):
+    """The index cannot be reached, lacks the project, or sends what is no project page."""
+
+
+@dataclass(frozen=True)
+class File:
+    """One file of a project: a wheel, or a source distribution (without tags)."""
+
+    name: str
+    url: str
+    version: Version
+    tags: frozenset[Tag]
+    requires_python: str
+    yanked: bool
+
+
+_trusted = functools.cache(ssl.create_default_context)  # it takes half a second
+
+
+class _SystemCertificates(HTTPAdapter):
+    """Also trust the certificates of the system and of SSL_CERT_FILE, as pip and uv do."""
+
+    def init_poolmanager(self, *args, **kwargs):
+        super().init_poolmanager(*args, ssl_context=_trusted(), **kwargs)
+
+    def proxy_manager_for(self, *args, **kwargs):
+        return super().proxy_manager_for(*args, ssl_context=_trusted(), **kwargs)
+
+
+class Index:
+    """The package index that UV_DEFAULT_INDEX or PIP_INDEX_URL names, else PyPI. Not for several threads."""
+
+    def __init__(self) -> None:
+        self.url = (os.environ.get("UV_DEFAULT_INDEX") or os.environ.get("PIP_INDEX_URL") or DEFAULT).rstrip("/")
+        self.session = requests.Session()
+        self.session.mount("https://", _SystemCertificates())
+
+    @property
+    def shown(self) -> str:
+        """The address without user and password."""
+        parts = urlsplit(self.url)
+        return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+
+    def files(self, project: str) -> list[File]:
+        """Return the files of *project* (a normalised name). Names that no installer takes are left out.
+
+        Raises ``IndexFailed``.
+        """
+        url = f"{self.url}/{project}/"
+        try:
+            with self.session.get(url, headers={"Accept": _ACCEPT}, stream=True, timeout=TIMEOUT) as answer:
+                if answer.status_code == 404:
+                    raise IndexFailed(f"not on {self.shown}")
+                answer.raise_for_status()
+                page = answer.raw.read(_LARGEST_PAGE + 1, decode_content=True)
+                if len(page) > _LARGEST_PAGE:
+                    raise IndexFailed(f"{self.shown} sent a page of over 64 MiB")
+                links = (
+                    _links_of_json(answer, page) if "json" in answer.headers.get("Content-Type", "") else _links(page)
+                )
+        except (requests.RequestException, OSError) as error:
+            raise IndexFailed(f"{self.shown} cannot be read: {type(error).__name__}") from error
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            raise IndexFailed(f"{self.shown} sent no page of a project: {error}") from error
+        found = []
+        for name, address, requires_python, yanked in links:
+            address = urljoin(answer.url, address).partition("#")[0]
+            parsed = _parsed(name)
+            if parsed and urlsplit(address).scheme in ("http", "https"):
+                found.append(File(name, address, *parsed, requires_python, yanked))
+        return found
+
+
+def _links_of_json(answer, page: bytes) -> list[tuple[str, str, str, bool]]:
+    return [
+        (str(file["filename"]), str(file["url"]), str(file.get("requires-python") or ""), bool(file.get("yanked")))
+        for file in json.loads(page)["files"]
+    ]
+
+
+def _links(page: bytes) -> list[tuple[str, str, str, bool]]:
+    """Return file name, address, requires-python and whether it is yanked, of each link of an HTML page."""
+    links = []
+
+    class Parser(html.parser.HTMLParser):
+        def handle_starttag(self, tag, attributes) -> None:
+            found = dict(attributes)
+            if tag == "a" and found.get("href"):
+                name = urlsplit(found["href"]).path.rpartition("/")[2]
+                links.append((name, found["href"], found.get("data-requires-python") or "", "data-yanked" in found))
+
+    Parser().feed(page.decode(errors="replace"))
+    return links
+
+
+def _parsed(name: str) -> tuple[Version, frozenset[Tag]] | None:
+    """Return version and tags of a file name; no tags for a source distribution; None for other files."""
+    try:
+        if name.endswith(".whl"):
+            _, version, _, tags = parse_wheel_filename(name)
+            return version, tags
+        return parse_sdist_filename(name)[1], frozenset()
+    except (InvalidWheelFilename, InvalidSdistFilename, InvalidVersion):
+        return None

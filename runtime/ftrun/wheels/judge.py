@@ -1,0 +1,178 @@
+"""Whether the wheels of a requirement exist for a free-threaded CPython, and leave its GIL off."""
+
+from __future__ import annotations
+
+import enum
+import functools
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import requests
+from packaging.requirements import Requirement
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.tags import Tag, compatible_tags, cpython_tags
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+from ftrun.wheels import archive, gil_slot
+from ftrun.wheels.gil_slot import Gil
+from ftrun.wheels.index import File, Index, IndexFailed
+
+SERIES = ("3.13t", "3.14t", "3.15t")
+_MOST_WHEELS = 6  # read in search of a version that leaves the GIL off
+
+
+class Answer(enum.Enum):
+    """What installing a requirement means for the GIL of one interpreter."""
+
+    PURE = "pure Python"
+    OFF = "GIL off"
+    ON = "turns GIL on"
+    UNKNOWN = "unclear"
+    SOURCE = "no wheel"
+    NONE = "nothing fits"
+    DAMAGED = "not readable"
+
+
+@dataclass
+class Finding:
+    """What holds for one requirement and one interpreter."""
+
+    version: str
+    """The version that an installer takes: the newest that fits. Empty if there is none."""
+    answer: Answer
+    wheel: str = ""
+    """File name of the wheel that was looked at."""
+    modules: tuple[str, ...] = ()
+    """Extension modules that turn the GIL on, or, for ``UNKNOWN``, that only an import tells about."""
+    better: str = ""
+    """The newest version whose wheel leaves the GIL off, if this one does not."""
+    error: str = ""
+
+
+@dataclass
+class Report:
+    """The findings for one requirement, by interpreter: none if its marker excludes all of them, or on an error."""
+
+    requirement: str
+    findings: dict[str, Finding]
+    error: str = ""
+
+    @property
+    def name(self) -> str:
+        return self.requirement.split(";")[0]
+
+
+def judge(requirement: Requirement, index: Index, series: tuple[str, ...] = SERIES) -> Report:
+    """Look at the wheels of a requirement for each free-threaded CPython of *series*, such as ``3.13t``."""
+    if requirement.url:
+        return Report(str(requirement), {}, "names an address; only packages of an index can be judged")
+    try:
+        files = index.files(canonicalize_name(requirement.name))
+    except IndexFailed as error:
+        return Report(str(requirement), {}, str(error))
+    wheels = _Wheels(index.session)
+    findings = {each: _finding(requirement, files, each, wheels) for each in series if _applies(requirement, each)}
+    return Report(str(requirement), findings)
+
+
+def _applies(requirement: Requirement, series: str) -> bool:
+    number = series.rstrip("t")
+    return requirement.marker is None or requirement.marker.evaluate(
+        {"python_version": number, "python_full_version": f"{number}.0", "implementation_version": f"{number}.0"}
+    )
+
+
+def _finding(requirement: Requirement, files: list[File], series: str, wheels: _Wheels) -> Finding:
+    fitting = [file for file in files if _fits_python(file, series)]
+    exact = any(each.operator in ("==", "===") for each in requirement.specifier)
+    offered = {file.version for file in fitting if exact or not file.yanked}
+    versions = sorted(requirement.specifier.filter(offered), reverse=True)
+    for version in versions:
+        wheel = _best(fitting, version, series)
+        if wheel is not None:
+            finding = wheels.look(wheel, series)
+            break
+        if any(file.version == version and not file.tags for file in fitting):
+            finding = Finding(str(version), Answer.SOURCE)
+            break
+    else:
+        finding = Finding(str(versions[0]) if versions else "", Answer.NONE)
+    if finding.answer not in (Answer.PURE, Answer.OFF, Answer.UNKNOWN):
+        finding.better = _better(fitting, series, wheels)
+    return finding
+
+
+def _better(files: list[File], series: str, wheels: _Wheels) -> str:
+    """Return the newest final version with a wheel that leaves the GIL off; nothing if none of the newest does."""
+    versions = sorted(
+        {file.version for file in files if not file.yanked and not file.version.is_prerelease}, reverse=True
+    )
+    with_wheels = (wheel for version in versions if (wheel := _best(files, version, series)))
+    for wheel, _ in zip(with_wheels, range(_MOST_WHEELS), strict=False):
+        if wheels.look(wheel, series).answer in (Answer.PURE, Answer.OFF):
+            return str(wheel.version)
+    return ""
+
+
+def _fits_python(file: File, series: str) -> bool:
+    try:
+        return SpecifierSet(file.requires_python).contains(f"{series.rstrip('t')}.0", prereleases=True)
+    except InvalidSpecifier:
+        return True
+
+
+def _best(files: list[File], version: Version, series: str) -> File | None:
+    """Return the wheel of a version that an installer would take on a machine like this one."""
+    order = _tags(series)
+    ranks = [
+        (min(order[tag] for tag in file.tags & order.keys()), file)
+        for file in files
+        if file.version == version and file.tags & order.keys()
+    ]
+    return min(ranks, key=lambda pair: pair[0])[1] if ranks else None
+
+
+@functools.cache
+def _tags(series: str) -> dict[Tag, int]:
+    """Return the tags that an interpreter on this machine accepts, with their ranks, the best first."""
+    number = (3, int(series[2:].rstrip("t")))
+    abi = f"cp{number[0]}{number[1]}t"
+    tags = [*cpython_tags(number, [abi]), *compatible_tags(number, abi)]
+    return {tag: rank for rank, tag in reversed(list(enumerate(tags)))}
+
+
+class _Wheels:
+    """The wheels of one project, each looked at once."""
+
+    def __init__(self, session: requests.Session) -> None:
+        self._session = session
+        self._seen: dict[tuple[str, str], Finding] = {}
+
+    def look(self, wheel: File, series: str) -> Finding:
+        """Return a new finding from the extension modules of a wheel."""
+        version = str(wheel.version)
+        if all(tag.platform == "any" for tag in wheel.tags):
+            return Finding(version, Answer.PURE, wheel.name)
+        known = self._seen.get((wheel.name, series))
+        if known is None:
+            try:
+                known = Finding(version, *self._answer(wheel, series))
+            except (archive.BadArchive, gil_slot.NotReadable, requests.RequestException, OSError) as error:
+                known = Finding(version, Answer.DAMAGED, wheel.name, error=f"{type(error).__name__}: {error}"[:300])
+            self._seen[wheel.name, series] = known
+        return Finding(**vars(known))
+
+    def _answer(self, wheel: File, series: str) -> tuple[Answer, str, tuple[str, ...]]:
+        declared: dict[Gil, list[str]] = {kind: [] for kind in Gil}
+        for module, data in self._declarations(wheel, series):
+            declared[data].append(module)
+        for kind, answer in ((Gil.USED, Answer.ON), (Gil.UNKNOWN, Answer.UNKNOWN)):
+            if declared[kind]:
+                return answer, wheel.name, tuple(declared[kind])
+        return (Answer.OFF if declared[Gil.NOT_USED] else Answer.PURE), wheel.name, ()
+
+    def _declarations(self, wheel: File, series: str) -> Iterator[tuple[str, Gil]]:
+        abi = f"cp{series.replace('.', '')}"
+        for module, data in archive.extensions(self._session, wheel.url, abi):
+            yield module, gil_slot.read(data)

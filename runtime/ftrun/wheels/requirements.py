@@ -1,0 +1,100 @@
+"""Requirements from a command line: names, requirements files, pyproject.toml, and lock files."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+from packaging.requirements import InvalidRequirement, Requirement
+
+_LARGEST_FILE = 32 << 20
+_FILE = re.compile(r".*[/\\].*|.*\.(txt|in|toml|lock)", re.DOTALL)
+_COMMENT = re.compile(r"(^|\s)#.*$")
+_HASHES = re.compile(r"\s--(hash|config-settings|global-option)[ =].*$")
+
+
+class BadRequirements(Exception):
+    """A file cannot be read, or a line of it is no requirement. The message says which."""
+
+
+def read(arguments: list[str]) -> list[Requirement]:
+    """Return the requirements that *arguments* name, each a file or a requirement such as ``numpy>=2``.
+
+    A folder stands for its pyproject.toml. Raises ``BadRequirements``.
+    """
+    found: dict[str, Requirement] = {}
+    for argument in arguments:
+        path = Path(argument)
+        if path.is_dir():
+            path /= "pyproject.toml"
+        texts = _of_file(path, ()) if path.is_file() or _FILE.fullmatch(argument) else iter([("", argument)])
+        for place, text in texts:
+            try:
+                requirement = Requirement(text)
+            except (InvalidRequirement, RecursionError) as error:
+                hint = "" if place else "; a file must exist, or end with .txt, .toml or .lock"
+                raise BadRequirements(f"{place}{text[:200]!r} is no requirement (PEP 508){hint}") from error
+            found.setdefault(str(requirement), requirement)
+    return list(found.values())
+
+
+def _of_file(path: Path, within: tuple[Path, ...]) -> Iterator[tuple[str, str]]:
+    """Yield place and text of each requirement in a file."""
+    if path.resolve() in within:
+        raise BadRequirements(f"{path} includes itself")
+    try:
+        if not path.is_file():  # a device or a FIFO could block
+            raise BadRequirements(f"{path} is no file")
+        if path.stat().st_size > _LARGEST_FILE:
+            raise BadRequirements(f"{path} is larger than 32 MiB")
+        text = path.read_text()
+    except OSError as error:
+        raise BadRequirements(f"{path} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise BadRequirements(f"{path} is no UTF-8 text") from error
+    if path.suffix == ".toml" or (path.suffix == ".lock" and text.lstrip().startswith(("version", "#", "[[package"))):
+        try:
+            document = tomllib.loads(text)
+        except (tomllib.TOMLDecodeError, RecursionError) as error:
+            if path.suffix == ".toml":
+                raise BadRequirements(f"{path} is no TOML: {error}") from error
+        else:
+            yield from ((f"{path}: ", each) for each in _of_toml(document, path))
+            return
+    for number, line in enumerate(re.sub(r"\\\r?\n", " ", text).splitlines(), 1):
+        line = _HASHES.sub("", _COMMENT.sub("", line)).strip()
+        include = re.fullmatch(r"(?:-r|--requirement)[ =]?\s*(\S+)", line)
+        if include:
+            yield from _of_file(path.parent / include[1], (*within, path.resolve()))
+        elif line and not line.startswith("-"):  # other options do not name packages of an index
+            yield f"{path}, requirement {number}: ", line
+
+
+def _of_toml(document: dict, path: Path) -> list[str]:
+    """Return the requirements of a pyproject.toml (all groups), or the packages of uv's, Poetry's or PEP 751's lock."""
+    try:
+        packages = document.get("packages", document.get("package"))
+        if packages is not None:
+            return [
+                f"{each['name']}=={each['version']}"
+                for each in packages
+                if "version" in each and not {"editable", "virtual", "directory"} & set(each.get("source", ()))
+            ]
+        project = document.get("project", {})
+        texts = list(project.get("dependencies", ()))
+        for group in (
+            *project.get("optional-dependencies", {}).values(),
+            *document.get("dependency-groups", {}).values(),
+        ):
+            texts += [each for each in group if isinstance(each, str)]
+        if not all(isinstance(each, str) for each in texts):
+            raise TypeError("dependencies must be strings")
+    except (TypeError, KeyError, AttributeError) as error:
+        raise BadRequirements(f"{path} is no pyproject.toml and no lock: {error}") from error
+    if not texts:
+        raise BadRequirements(
+            f"{path} names no dependencies: [project] dependencies, dependency groups or a lock's packages"
+        )
+    return texts

@@ -1,0 +1,245 @@
+"""The judgement of requirements by an index, and the program that prints it."""
+
+import http.server
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+import zipfile
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.tags import platform_tags
+
+from ftrun.wheels.index import Index
+from ftrun.wheels.judge import Answer, judge
+from tests.checkout import importable
+from tests.extension_modules import compiled
+from tests.unit.runtime.wheels.test_gil_slot import SLOTS
+
+pytestmark = pytest.mark.thread_unsafe(reason="starts a compiler, and has a server")
+
+PLATFORM = next(platform_tags())
+HERE = f"3.{sys.version_info.minor}t"
+
+
+@pytest.fixture(scope="module")
+def modules(tmp_path_factory):
+    """The files of two extension modules: one does not need the GIL, one does."""
+    folder = tmp_path_factory.mktemp("modules")
+    slots = {"off": "{Py_mod_gil, Py_MOD_GIL_NOT_USED},", "on": ""}
+    return {
+        name: compiled(SLOTS.format(slots=text), folder / f"{name}.so").read_bytes() for name, text in slots.items()
+    }
+
+
+def wheel(*files):
+    """A wheel with these files, each a name and its bytes."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in (("pkg/__init__.py", b""), *files):
+            archive.writestr(name, data)
+    return buffer.getvalue()
+
+
+def compiled_wheel(data, tag="313t"):
+    return wheel((f"pkg/module.cpython-{tag}-x86_64-linux-gnu.so", data))
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_):
+        pass
+
+    def answer(self, status, body, **headers):
+        self.send_response(status)
+        for name, value in {"content_length": len(body), **headers}.items():
+            self.send_header(name.replace("_", "-"), str(value))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def do_GET(self):
+        files, mode = self.server.files, self.server.mode
+        self.server.sent.append(self.path)
+        if match := re.fullmatch(r"/simple/([^/]+)/", self.path):
+            names = [name for name in files if name.lower().replace("_", "-").startswith(match[1] + "-")]
+            if not names or mode == "absent":
+                self.answer(404, b"")
+            elif mode == "no page":
+                self.answer(200, b"[]", content_type="application/vnd.pypi.simple.v1+json")
+            elif mode == "html":
+                links = "".join(f'<a href="../../files/{name}#sha256=0">{name}</a>' for name in names)
+                self.answer(200, links.encode(), content_type="text/html")
+            else:
+                page = {"files": [{"filename": name, "url": f"../../files/{name}"} for name in names]}
+                self.answer(200, json.dumps(page).encode(), content_type="application/vnd.pypi.simple.v1+json")
+            return
+        data = files[self.path.rpartition("/")[2]]
+        wanted = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers["Range"])
+        if mode == "whole":
+            self.answer(200, data)
+        elif mode == "short" and wanted[1] != "0":
+            self.answer(206, data[:3], content_range=f"bytes {wanted[1]}-{wanted[2]}/{len(data)}")
+        elif mode == "elsewhere" and wanted[1] != "0":
+            self.answer(206, data[: int(wanted[2]) - int(wanted[1]) + 1], content_range=f"bytes 0-9/{len(data)}")
+        else:
+            part = data[int(wanted[1]) : int(wanted[2]) + 1]
+            self.answer(206, part, content_range=f"bytes {wanted[1]}-{wanted[2]}/{len(data)}")
+
+
+class Server(http.server.ThreadingHTTPServer):
+    def handle_error(self, *_):
+        pass  # clients close connections early
+
+
+@pytest.fixture
+def index(monkeypatch):
+    """A package index on this machine: ``files`` by name, and a ``mode`` of answering."""
+    server = Server(("127.0.0.1", 0), Handler)
+    server.files, server.mode, server.sent = {}, "", []
+    threading.Thread(target=server.serve_forever, args=[0.01], daemon=True).start()
+    monkeypatch.setenv("UV_DEFAULT_INDEX", f"http://127.0.0.1:{server.server_port}/simple")
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+def answers(text, index_mode=None):
+    """The answers for a requirement, by interpreter: (version, answer, better)."""
+    report = judge(Requirement(text), Index())
+    assert not report.error, report.error
+    return {series: (each.version, each.answer, each.better) for series, each in report.findings.items()}
+
+
+@pytest.mark.parametrize("mode", ["", "html", "whole"])
+def test_the_kinds_of_answers(mode, index, modules):
+    index.mode = mode
+    tag = f"cp313-cp313t-{PLATFORM}"
+    index.files = {
+        f"pkg-1.0-{tag}.whl": compiled_wheel(modules["off"]),
+        f"pkg-2.0-{tag}.whl": compiled_wheel(modules["on"]),
+        f"pkg-2.0-cp314-cp314t-{PLATFORM}.whl": compiled_wheel(modules["off"], "314t"),
+        "pkg-2.0.tar.gz": b"",
+        f"pkg-3.0rc1-{tag}.whl": compiled_wheel(modules["off"]),
+        f"pkg-4.0-cp313-cp313-{PLATFORM}.whl": b"",  # for the build with the GIL
+        f"pkg-4.0-cp311-abi3-{PLATFORM}.whl": b"",  # which free-threaded builds do not take
+    }
+    assert answers("pkg") == {
+        "3.13t": ("2.0", Answer.ON, "1.0"),
+        "3.14t": ("2.0", Answer.OFF, ""),
+        "3.15t": ("2.0", Answer.SOURCE, ""),
+    }
+    assert answers("pkg==1.0")["3.13t"] == ("1.0", Answer.OFF, "")
+    assert answers("pkg==3.0rc1")["3.13t"] == ("3.0rc1", Answer.OFF, "")
+    assert answers("pkg==4.0")["3.13t"] == ("4.0", Answer.NONE, "1.0")
+    assert answers("pkg>4")["3.13t"] == ("", Answer.NONE, "1.0")
+    assert list(answers("pkg; python_version >= '3.14'")) == ["3.14t", "3.15t"]
+    assert answers("pkg; python_version < '3'") == {}
+
+
+def test_only_what_an_interpreter_loads_counts(index, modules):
+    index.files[f"pkg-1-py3-none-{PLATFORM}.whl"] = wheel(
+        ("pkg/one.cpython-314t-x86_64-linux-gnu.so", modules["on"]),
+        ("pkg/two.cpython-313t-x86_64-linux-gnu.so", modules["off"]),
+        ("pkg/three.abi3.so", modules["on"]),
+        ("pkg.libs/four.so", modules["on"]),
+    )
+    found = answers("pkg")
+    assert [found[series][1] for series in found] == [Answer.OFF, Answer.ON, Answer.PURE]
+    index.files = {"pkg-1-py3-none-any.whl": b"never read"}
+    assert {each[1] for each in answers("pkg").values()} == {Answer.PURE}
+
+
+def test_ranges_fetch_less_than_the_file(index, modules):
+    chance = os.urandom(8 << 20)
+    index.files[f"pkg-1-cp313-cp313t-{PLATFORM}.whl"] = wheel(
+        ("pkg/data.bin", chance), ("pkg/m.cpython-313t-x86_64-linux-gnu.so", modules["off"])
+    )
+    assert answers("pkg")["3.13t"][1] is Answer.OFF
+    assert len(index.sent) < 8
+
+
+@pytest.mark.parametrize(
+    ("damage", "mode", "says"),
+    [
+        (lambda data: b"no archive", "", "not a zip file"),
+        (lambda data: data[: len(data) // 2], "", "not a zip file"),
+        (lambda data: data, "short", "did not send the bytes"),
+        (lambda data: data, "elsewhere", "did not send the bytes"),
+        (lambda data: compiled_wheel(b"MZ"), "", "not a 64-bit"),
+        (lambda data: bomb(), "", "over 1 GiB"),
+        (lambda data: data.replace(b"pkg/module", b"pkg/moduXX", 1), "", "BadArchive"),
+    ],
+)
+def test_damaged_and_hostile_wheels(damage, mode, says, index, modules):
+    index.mode = mode
+    index.files = {
+        f"pkg-1-cp313-cp313t-{PLATFORM}.whl": damage(compiled_wheel(modules["off"])),
+        f"fine-1-cp313-cp313t-{PLATFORM}.whl": b"",
+    }
+    finding = judge(Requirement("pkg"), Index()).findings["3.13t"]
+    assert finding.answer is Answer.DAMAGED
+    assert says in finding.error
+
+
+def bomb():
+    """A wheel whose module says that it is of four gigabytes."""
+    data = compiled_wheel(b"\0" * 1000)
+    at = data.index(b"PK\x01\x02", data.index(b"PK\x01\x02") + 1)
+    return data[: at + 24] + b"\xff\xff\xff\xfe" + data[at + 28 :]
+
+
+@pytest.mark.parametrize(
+    ("text", "mode", "says"),
+    [
+        ("pkg", "absent", "not on http://127.0.0.1"),
+        ("pkg", "no page", "no page of a project"),
+        ("pkg @ https://example.org/x.whl", "", "names an address"),
+    ],
+)
+def test_what_cannot_be_judged(text, mode, says, index):
+    index.mode, index.files = mode, {"pkg-1-py3-none-any.whl": b""}
+    assert says in judge(Requirement(text), Index()).error
+
+
+def test_an_index_that_cannot_be_reached_keeps_its_password(monkeypatch):
+    monkeypatch.setenv("PIP_INDEX_URL", "http://user:secret@127.0.0.1:9/simple")
+    error = judge(Requirement("pkg"), Index()).error
+    assert "http://127.0.0.1:9/simple cannot be read" in error
+    assert "secret" not in error
+
+
+def info(*arguments):
+    command = [sys.executable, "-P", "-m", "ftrun.info", "--requirements", *arguments]
+    variables = {**os.environ, "PYTHONPATH": importable(), "COLUMNS": "120"}
+    return subprocess.run(command, env=variables, capture_output=True, text=True, timeout=200)
+
+
+def test_the_program(index, modules, tmp_path):
+    index.files = {
+        f"pkg-1-cp313-cp313t-{PLATFORM}.whl": compiled_wheel(modules["on"]),
+        f"fine-2-cp313-cp313t-{PLATFORM}.whl": compiled_wheel(modules["off"]),
+    }
+    (tmp_path / "requirements.txt").write_text("fine\n")
+    done = info(str(tmp_path / "requirements.txt"))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "2 GIL off" in done.stdout
+    done = info("pkg", "fine")
+    assert done.returncode == 1
+    assert "1 turns GIL on" in done.stdout
+    assert "pkg, 3.13t: turns the GIL on: pkg.module" in done.stdout
+    assert info("pkg==1; sys_platform == 'win32'").stdout.startswith(
+        "not for these interpreters, by their markers: pkg==1"
+    )
+    done = info("fine", "absent", "--json")
+    assert done.returncode == 2
+    found = json.loads(done.stdout)["packages"]
+    assert found[0]["series"]["3.13t"]["answer"] == "off"
+    assert found[1]["error"].startswith("not on http://127.0.0.1")
+    done = info("no name!")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "is no requirement" in done.stderr

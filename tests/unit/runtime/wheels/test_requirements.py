@@ -1,0 +1,106 @@
+"""Requirements from files and arguments."""
+
+import os
+
+import pytest
+
+from ftrun.wheels.requirements import BadRequirements, read
+
+FILES = {
+    "requirements.txt": """
+# comment
+numpy>=2 ; python_version > "3.8"   # why
+-r more/base.txt
+--index-url https://example.org/simple
+pillow==12.2.0 \\
+    --hash=sha256:0000 \\
+    --hash=sha256:1111
+torch @ https://example.org/torch.whl
+""",
+    "more/base.txt": "requests[socks]\nnumpy>=2; python_version > '3.8'\n",
+    "pyproject.toml": """
+[project]
+dependencies = ["numpy", "pandas>2"]
+[project.optional-dependencies]
+extra = ["h5py"]
+[dependency-groups]
+test = ["pytest", {include-group = "other"}]
+""",
+    "uv.lock": """
+version = 1
+[[package]]
+name = "mine"
+version = "0.1"
+source = { editable = "." }
+[[package]]
+name = "numpy"
+version = "2.4.6"
+source = { registry = "https://example.org/simple" }
+""",
+    "pylock.toml": """
+lock-version = "1.0"
+[[packages]]
+name = "numpy"
+version = "2.4.6"
+[[packages]]
+name = "here"
+""",
+    "requirements.lock": "numpy==2.4.6 \\\n    --hash=sha256:00\npillow==12.2.0\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "found"),
+    [
+        (["numpy", "msgpack >= 1"], ["numpy", "msgpack>=1"]),
+        (["numpy", "numpy"], ["numpy"]),
+        (
+            ["requirements.txt"],
+            [
+                'numpy>=2; python_version > "3.8"',
+                "requests[socks]",
+                "pillow==12.2.0",
+                "torch@ https://example.org/torch.whl",
+            ],
+        ),
+        (["pyproject.toml"], ["numpy", "pandas>2", "h5py", "pytest"]),
+        (["."], ["numpy", "pandas>2", "h5py", "pytest"]),
+        (["uv.lock"], ["numpy==2.4.6"]),
+        (["pylock.toml"], ["numpy==2.4.6"]),
+        (["requirements.lock", "scipy"], ["numpy==2.4.6", "pillow==12.2.0", "scipy"]),
+    ],
+)
+def test_read(arguments, found, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name, text in FILES.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert sorted(str(each).replace(" @", "@") for each in read(arguments)) == sorted(found)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("a.txt", "numpy\n=== nonsense\n", r"a.txt, requirement 2: '=== nonsense' is no requirement"),
+        ("a.txt", "-r a.txt\n", "includes itself"),
+        ("a.txt", "-r absent.txt\n", "absent.txt"),
+        ("a.txt", b"\xff\xfe", "no UTF-8"),
+        ("pyproject.toml", "[project\n", "no TOML"),
+        ("pyproject.toml", "[project]\ndependencies = 3\n", "no pyproject.toml and no lock"),
+        ("pyproject.toml", "[tool.black]\n", "names no dependencies"),
+        ("uv.lock", "version = 1\npackage = [3]\n", "no pyproject.toml and no lock"),
+    ],
+)
+def test_bad_files(name, text, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / name).write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(BadRequirements, match=message):
+        read([name])
+
+
+def test_what_is_no_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    os.mkfifo("a.txt")
+    for argument, message in (("a.txt", "is no file"), ("b.txt", "is no file"), ("not a name!", "a file must exist")):
+        with pytest.raises(BadRequirements, match=message):
+            read([argument])
