@@ -191,6 +191,10 @@ def _slot(value: Any) -> Slot | None:
     return slot if slot.fits(value) else None
 
 
+# Newer torch has no named tensors (gone by 2.15).
+_has_names = getattr(torch.Tensor, "has_names", lambda tensor: False)
+
+
 def _is_plain(tensor: torch.Tensor) -> bool:
     """Return True if the tensor is just its values: no gradient, no names, no lazy conjugation or negation."""
     return (
@@ -199,7 +203,7 @@ def _is_plain(tensor: torch.Tensor) -> bool:
         and not tensor.is_nested  # which has no shape
         and not _is_channels_last(tensor.dim(), tensor.is_contiguous())
         and not tensor.requires_grad
-        and not tensor.has_names()
+        and not _has_names(tensor)
         and not tensor.is_quantized
         and not tensor.is_conj()
         and not tensor.is_neg()
