@@ -44,7 +44,7 @@ from ftsafety.repro.progress import Progress
 from ftsafety.repro.request import Limits
 from ftsafety.repro.script import Script
 from ftsafety.repro.twins import connect
-from ftsafety.repro.phrases import rate
+from ftsafety.repro.verdict_words import rate
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent

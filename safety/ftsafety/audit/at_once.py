@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from ftsafety.audit import findings, kinds
 from ftsafety.audit.comparison import Raised
-from ftsafety.audit.concurrent_loads import WAYS, Burst, Burster, Odd
+from ftsafety.audit.concurrent_loads import WAYS, Burst, Burster, Mismatch
 from ftsafety.audit.observer import definition
 from ftsafety.audit.report import Finding
 from ftsafety.audit.samples import Stuck, stuck
@@ -50,35 +50,35 @@ class AtOnce:
             # Each way is tried once, if only for a round, however slow the dataset is.
             self.bursts.append(self._burster.burst(WAYS[number % len(WAYS)], self._seed + number, deadline))
             number += 1
-            if number >= len(WAYS) and sum(bool(burst.odd) for burst in self.bursts) >= 5:
+            if number >= len(WAYS) and sum(bool(burst.mismatches) for burst in self.bursts) >= 5:
                 break  # enough failures for the second look
 
     def _confirmed(self, suspects: list[Finding]) -> list[Finding]:
-        odds = _by_sign(self.bursts)
-        if not odds:
+        found = _by_group(self.bursts)
+        if not found:
             return []
-        self._say(f"a second look at {len(odds)} kind(s) of failure, in {self._loads.threads} threads")
-        again: dict[tuple, list[Odd]] = {}
+        self._say(f"a second look at {len(found)} kind(s) of failure, in {self._loads.threads} threads")
+        again: dict[tuple, list[Mismatch]] = {}
         deadline = time.monotonic() + self._seconds
-        while odds.keys() - again.keys() and (len(self.again) < 3 or time.monotonic() < deadline):
+        while found.keys() - again.keys() and (len(self.again) < 3 or time.monotonic() < deadline):
             # In turns: some ways fail once alone. A warm dataset is cold in its first burst after a cold one.
-            failed = Counter(odd.way for sign, failures in odds.items() if sign not in again for odd in failures)
+            failed = Counter(each.way for group, failures in found.items() if group not in again for each in failures)
             ways = [way for way, _ in failed.most_common()]
             number = len(self.again)
             self.again.append(self._burster.burst(ways[number % len(ways)], self._seed + 1000 + number, deadline))
-            again = _by_sign(self.again)
+            again = _by_group(self.again)
         self._serial.snapshot.restore()
-        keys = {odd.key for failures in [*odds.values(), *again.values()] for odd in failures}
+        keys = {each.key for failures in [*found.values(), *again.values()] for each in failures}
         # Load in one thread again: concurrency may not be the cause.
         self._serial.unequal |= self._serial.alone(lambda: {key for key in keys if self._serial.differs(key)})
         result = []
         rounds = self.bursts, self.again
-        for sign, failures in odds.items():
-            real = [odd for odd in failures if odd.key not in self._serial.unequal or isinstance(odd.got, Raised)]
+        for group, failures in found.items():
+            real = [each for each in failures if each.key not in self._serial.unequal or isinstance(each.got, Raised)]
             if not real:
                 continue  # reported as samples that differ serially
-            if sign in again:
-                result.append(findings.from_threads(self._loads, real, again[sign], rounds, suspects))
+            if group in again:
+                result.append(findings.from_threads(self._loads, real, again[group], rounds, suspects))
             else:
                 self.unconfirmed.append(
                     f"{self._loads.unit} {real[0].key!r}: {real[0].how} ({real[0].way}), but not in "
@@ -100,9 +100,9 @@ class AtOnce:
         return kinds.make("hang", where, number=len(second.names), first=first, second=second)
 
 
-def _by_sign(bursts: list[Burst]) -> dict[tuple, list[Odd]]:
-    found: dict[tuple, list[Odd]] = {}
+def _by_group(bursts: list[Burst]) -> dict[tuple, list[Mismatch]]:
+    found: dict[tuple, list[Mismatch]] = {}
     for burst in bursts:
-        for odd in burst.odd:
-            found.setdefault(odd.sign, []).append(odd)
+        for mismatch in burst.mismatches:
+            found.setdefault(mismatch.group, []).append(mismatch)
     return found

@@ -57,7 +57,7 @@ WAYS = (
 
 
 @dataclass
-class Odd:
+class Mismatch:
     """Sample or exception that differs from the reference."""
 
     key: Any
@@ -66,7 +66,7 @@ class Odd:
     way: Way
 
     @property
-    def sign(self) -> tuple:
+    def group(self) -> tuple:
         """Key that groups failures of the same kind: an exception's type and line, or any difference."""
         return ("exception", self.got.kind, self.got.line) if isinstance(self.got, Raised) else ("differs",)
 
@@ -78,7 +78,7 @@ class Burst:
     way: Way
     calls: int = 0
     rounds: int = 0
-    odd: list[Odd] = field(default_factory=list)
+    mismatches: list[Mismatch] = field(default_factory=list)
 
 
 class Burster:
@@ -87,7 +87,7 @@ class Burster:
     def __init__(self, serial: Serial, codes: set[types.CodeType]) -> None:
         self._serial, self._codes, self._threads = serial, codes, serial.loads.threads
         # Where threads take turns, each waits for all others.
-        self._patience = max(serial.patience, 4 * serial.slowest * self._threads, 8 * serial.seconds_to_cool)
+        self._patience = max(serial.patience, 4 * serial.slowest * self._threads, 8 * serial.seconds_to_reset)
 
     def burst(self, way: Way, seed: int, deadline: float) -> Burst:
         """Run one burst. After *deadline* (time.monotonic), no further round starts.
@@ -110,11 +110,11 @@ class Burster:
             if not over:
                 result.rounds += 1
                 if way.cold:
-                    over = not self._serial.cool()
+                    over = not self._serial.reset()
 
         barrier = threading.Barrier(self._threads, next_round)
         done = [0] * self._threads  # each thread writes its own place
-        found: list[list[Odd]] = [[] for _ in plans]
+        found: list[list[Mismatch]] = [[] for _ in plans]
 
         def run(number: int) -> None:
             for key in plans[number]:
@@ -127,7 +127,7 @@ class Burster:
                 got = outcome(loads, key, number)
                 how = self._compare(key, got)
                 if how is not None:
-                    found[number].append(Odd(key, got, how, way))
+                    found[number].append(Mismatch(key, got, how, way))
                 done[number] += 1
 
         before = sys.getswitchinterval()
@@ -136,10 +136,10 @@ class Burster:
             with self._pausing(seed) if way.pauses else contextlib.nullcontext():
                 self._run(run, barrier, done)
         finally:
-            self._serial.warm()
+            self._serial.undo_reset()
             sys.setswitchinterval(before)
         result.calls = sum(done)
-        result.odd = [odd for odds in found for odd in odds]
+        result.mismatches = [mismatch for each in found for mismatch in each]
         return result
 
     def _compare(self, key: Any, got: Frozen) -> str | None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from ftsafety.audit import kinds
 from ftsafety.audit.comparison import Raised
-from ftsafety.audit.concurrent_loads import Burst, Odd
+from ftsafety.audit.concurrent_loads import Burst, Mismatch
 from ftsafety.audit.draws import Draw
 from ftsafety.audit.libraries import CONNECTIONS, LIMITS, ONLY_SHARED
 from ftsafety.audit.observer import Observed, Write, definition, line_naming
@@ -138,33 +138,36 @@ def from_makers_thread(loads: Loads, other: dict[Any, str]) -> list[Finding]:
 
 
 def from_threads(
-    loads: Loads, odds: list[Odd], again: list[Odd], rounds: tuple[list[Burst], list[Burst]], suspects: list[Finding]
+    loads: Loads,
+    failures: list[Mismatch],
+    again: list[Mismatch],
+    rounds: tuple[list[Burst], list[Burst]],
+    suspects: list[Finding],
 ) -> Finding:
     """Return the finding for a failure under threads that the second look confirmed.
 
     Args:
-        odds: the failures.
-        again: the failures in the second look.
+        again: failures in the second look.
         rounds: the bursts of the first look, and of the second.
         suspects: findings that may name the cause.
     """
-    first = odds[0]
+    first = failures[0]
     before, after = (sum(burst.rounds for burst in bursts) for bursts in rounds)
     seen = (
-        f"{len(odds)} times in {before} rounds ({first.way}), and {len(again)} times in {after} rounds of the second "
-        "look; one thread alone gets it right before and after"
+        f"{len(failures)} times in {before} rounds ({first.way}), and {len(again)} times in {after} rounds of the "
+        "second look; one thread alone gets it right before and after"
     )
     through = [finding.where for finding in suspects if finding.level != Level.NOTE]
     limits = [finding for finding in suspects if finding.kind == "known-limit"]
     values: dict[str, Any] = {
-        "keys": loads.shown({odd.key for odd in odds}),
+        "keys": loads.shown({each.key for each in failures}),
         "remedy": _remedy(through, limits),
         "seen": seen,
     }
     if isinstance(first.got, Raised):
         return kinds.make("exception", first.got.line, error=first.got, **values)
-    one_each = {repr(odd.key): odd for odd in odds}.values()
-    examples = "; ".join(f"{loads.unit} {odd.key!r}: {odd.how}" for odd in [*one_each][:3])
+    one_each = {repr(each.key): each for each in failures}.values()
+    examples = "; ".join(f"{loads.unit} {each.key!r}: {each.how}" for each in [*one_each][:3])
     where = through[0] if len(through) == 1 else definition(loads.dataset)
     return kinds.make("results-differ", where, examples=examples, **values)
 

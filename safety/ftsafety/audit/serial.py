@@ -57,7 +57,7 @@ class Serial:
         """Seconds of the slowest sample."""
         self._loaded = 0
 
-    def cool(self) -> bool:
+    def reset(self) -> bool:
         """Reset the dataset to its state before the first load: make a new one, or restore its attributes.
 
         Returns False if the function that makes the dataset fails.
@@ -75,12 +75,12 @@ class Serial:
                 return False
         return True
 
-    def warm(self) -> None:
-        """Undo `cool`: load from the original dataset again, with its caches filled."""
+    def undo_reset(self) -> None:
+        """Undo `reset`: load from the original dataset again, with its caches filled."""
         self.loads.dataset = self._dataset
 
     @property
-    def seconds_to_cool(self) -> float:
+    def seconds_to_reset(self) -> float:
         """Seconds that making a new dataset takes, 0 if none is made."""
         return self._fresh.seconds if self._fresh else 0.0
 
@@ -95,7 +95,7 @@ class Serial:
             self.only_first = f"the dataset is not made again, since that takes {self._fresh.seconds:.0f} s"
         else:
             with contextlib.suppress(AuditError):
-                if self.cool():
+                if self.reset():
                     self.only_first = "made again, it hangs"
                     other = self.alone(lambda: {key: how for key in self.loads.keys if (how := self.differs(key))})
                     other = {key: how for key, how in other.items() if key not in self.unequal}
@@ -103,7 +103,7 @@ class Serial:
                     self.only_first = how and f"made again, it gives other samples ({self.loads.unit} {key!r}: {how})"
         if self.only_first:
             self._fresh = None
-        self.warm()
+        self.undo_reset()
 
     def alone(self, work: Callable[[], Any], patience: float = 0) -> Any:
         """Return ``work()``, called in a new thread. Raises AuditError if *patience* seconds pass without a sample."""

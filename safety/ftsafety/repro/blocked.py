@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 from ftrun.configurations import CONFIGURATIONS
 from ftsafety.repro.campaign import Runs
 from ftsafety.repro.commands import SERIES, start
-from ftsafety.repro.outcome import Kind, Signature, Stopper
+from ftsafety.repro.outcome import Blocker, Kind, Signature
 from ftsafety.repro.script import Script, shell_path
 
 # Distributions whose modules have another name.
@@ -37,22 +37,22 @@ def settled(runs: Mapping[str, Runs]) -> dict[str, Runs]:
     reason is a missing file, which a thread may have deleted, all configurations must have it. An exception that other
     runs showed together with other failures did not end them: it was one of a helper thread, or of one test.
     """
-    stoppers = {config: _common(each) for config, each in runs.items() if any(o.kind.judged for o in each.outcomes)}
-    alike = len(set(stoppers.values())) == 1
+    blockers = {config: _common(each) for config, each in runs.items() if any(o.kind.judged for o in each.outcomes)}
+    alike = len(set(blockers.values())) == 1
     survived = _survived(runs)
     result = {}
     for config, each in runs.items():
-        stopper = stoppers.get(config)
+        blocker = blockers.get(config)
         ended = not any(signature in survived for outcome in each.outcomes for signature in outcome.signatures)
-        if stopper is not None and ended and (stopper.cause != "file" or alike):
+        if blocker is not None and ended and (blocker.cause != "file" or alike):
             outcomes = [replace(o, kind=Kind.BLOCKED) if o.kind.judged else o for o in each.outcomes]
             each = replace(each, outcomes=outcomes)
         result[config] = each
     return result
 
 
-def _common(runs: Runs) -> Stopper | None:
-    found = {outcome.stopper for outcome in runs.outcomes if outcome.kind.judged}
+def _common(runs: Runs) -> Blocker | None:
+    found = {outcome.blocker for outcome in runs.outcomes if outcome.kind.judged}
     return found.pop() if len(found) == 1 else None
 
 
@@ -63,29 +63,29 @@ def _survived(runs: Mapping[str, Runs]) -> set[Signature]:
     return {signature for signature, number in counts.items() if number > 1}
 
 
-def stopped(runs: Mapping[str, Runs]) -> dict[Stopper, list[str]]:
+def stopped(runs: Mapping[str, Runs]) -> dict[Blocker, list[str]]:
     """Return the reasons why runs were blocked, each with the configurations."""
-    found: dict[Stopper, list[str]] = {}
+    found: dict[Blocker, list[str]] = {}
     for config, each in runs.items():
-        blocked = next((outcome.stopper for outcome in each.outcomes if outcome.kind is Kind.BLOCKED), None)
+        blocked = next((outcome.blocker for outcome in each.outcomes if outcome.kind is Kind.BLOCKED), None)
         if blocked is not None:
             found.setdefault(blocked, []).append(config)
     return found
 
 
-def lacking(runs: Mapping[str, Runs]) -> dict[Stopper, list[str]]:
+def lacking(runs: Mapping[str, Runs]) -> dict[Blocker, list[str]]:
     """Return which packages runs lacked that got to the bug all the same, and the configurations of these runs."""
-    found: dict[Stopper, list[str]] = {}
+    found: dict[Blocker, list[str]] = {}
     for config, each in runs.items():
-        for stopper in dict.fromkeys(outcome.stopper for outcome in each.outcomes if outcome.kind.judged):
-            if stopper is not None and stopper.cause == "module":
-                found.setdefault(stopper, []).append(config)
+        for blocker in dict.fromkeys(outcome.blocker for outcome in each.outcomes if outcome.kind.judged):
+            if blocker is not None and blocker.cause == "module":
+                found.setdefault(blocker, []).append(config)
     return found
 
 
-def reason(stopper: Stopper) -> str:
+def reason(blocker: Blocker) -> str:
     """Return in words why the script was blocked."""
-    about = stopper.about
+    about = blocker.about
     return {
         "module": f"the twins do not have the package of `import {about}`",
         "file": f"there is no file {about}",
@@ -96,11 +96,11 @@ def reason(stopper: Stopper) -> str:
         "gil": f"its own test ends it: {about}",
         "version": f"its own test ends it: {about}",
         "tests": f"pytest ran no test in it{f' ({about})' if about else ''}",
-    }.get(stopper.cause, about)
+    }.get(blocker.cause, about)
 
 
 def remedy(
-    stopper: Stopper, script: Script, command: str, running: list[str], walled: bool = False, series: str = SERIES[0]
+    blocker: Blocker, script: Script, command: str, running: list[str], walled: bool = False, series: str = SERIES[0]
 ) -> str:
     """Return the command that gets further; empty if there is none. What the script said is in it as quoted words only.
 
@@ -110,7 +110,7 @@ def remedy(
         walled: True if containers run the script.
         series: the twins' series of CPython.
     """
-    cause, about = stopper
+    cause, about = blocker
     if cause == "module" and about.isidentifier() and not walled:
         return f"{command} --package {shlex.quote(DISTRIBUTIONS.get(about, about))}"
     if cause == "file":

@@ -12,7 +12,7 @@ from ftrun.escape import terminal
 from ftrun.project import ROOT
 from ftrun.protocol import conforms, decode
 from ftrun.supervise import signal_name
-from ftsafety.repro.outcome import LONGEST_NAME, MOST_MODULES, MOST_NOTES, Kind, Outcome, Signature, Stopper
+from ftsafety.repro.outcome import LONGEST_NAME, MOST_MODULES, MOST_NOTES, Blocker, Kind, Outcome, Signature
 from ftsafety.repro.script import Script
 from ftsafety.repro.watch import Ended
 
@@ -70,10 +70,10 @@ def classify(ended: Ended, hidden: Sequence[str] = (), script: Script | None = N
 
     `hidden`: see `printable`.
     """
-    told = _told(ended, hidden)
-    begin = next((line for line in told if line.get("begin")), None)
-    end = next((line for line in told if line.get("end")), None)
-    raised = [line for line in told if "exception" in line]
+    messages = _messages(ended, hidden)
+    begin = next((line for line in messages if line.get("begin")), None)
+    end = next((line for line in messages if line.get("end")), None)
+    raised = [line for line in messages if "exception" in line]
     failures = [line for line in raised if line["kind"] != "SystemExit"]
     stdout, stderr, stacks = (printable(each.text(), hidden) for each in (ended.stdout, ended.stderr, ended.stacks))
     kind, detail = _kind(ended, begin, failures, stderr)
@@ -93,13 +93,13 @@ def classify(ended: Ended, hidden: Sequence[str] = (), script: Script | None = N
         tuple(name[:LONGEST_NAME] for name in end["modules"][:MOST_MODULES]) if end else (),
         tuple(_notes(ended)),
         signatures,
-        _stopper(kind, raised, script),
+        _blocker(kind, raised, script),
         max(ended.memory, end["memory"] if end else 0),
-        tuple(_noticed(kind, told, stderr)),
+        tuple(_noticed(kind, messages, stderr)),
     )
 
 
-def _told(ended: Ended, hidden: Sequence[str]) -> list[dict]:
+def _messages(ended: Ended, hidden: Sequence[str]) -> list[dict]:
     """Return the messages that ftsafety.repro.runner sent. Other lines are skipped: the script can write them too."""
     texts = dict.fromkeys(("exception", "kind", "place", "cause", "what"), str)
     forms: tuple[dict[str, object], ...] = (
@@ -178,7 +178,7 @@ def _frames(stacks: str, which: str = "") -> list[str]:
     ]
 
 
-def _stopper(kind: Kind, raised: list[dict], script: Script | None) -> Stopper | None:
+def _blocker(kind: Kind, raised: list[dict], script: Script | None) -> Blocker | None:
     if not raised or not raised[0]["cause"] or kind not in (Kind.OK, Kind.WRONG, Kind.EXCEPTION):
         return None
     cause = raised[0]["cause"]
@@ -189,12 +189,14 @@ def _stopper(kind: Kind, raised: list[dict], script: Script | None) -> Stopper |
         if any(map(CHANGES_FILES.search, sources)):
             return None
         cause = "file"
-    return None if kind is Kind.OK and cause not in GUARDS else Stopper(cause, raised[0]["what"])
+    return None if kind is Kind.OK and cause not in GUARDS else Blocker(cause, raised[0]["what"])
 
 
-def _noticed(kind: Kind, told: list[dict], stderr: str) -> Iterator[str]:
+def _noticed(kind: Kind, messages: list[dict], stderr: str) -> Iterator[str]:
     """Yield exceptions that do not count as failures, such as one in a destructor. None is yielded twice."""
-    found = [f"an exception of a future that nothing asked for: {each['future']}" for each in told if "future" in each]
+    found = [
+        f"an exception of a future that nothing asked for: {each['future']}" for each in messages if "future" in each
+    ]
     for match in UNSEEN.finditer(stderr):
         if not (kind is Kind.EXCEPTION and match[1] == "Exception in thread"):  # that is the failure
             found.append(f"{match[1]}: {match[2]}" if match[2] else match[1])

@@ -16,7 +16,7 @@ from ftrun.escape import any_locale, fenced, markdown, one_line, print_report
 from ftrun.inline_metadata import MetadataError, dependencies, requires_python
 from ftrun.interruption import Interrupted, Interruption
 from ftrun.twin import TwinError
-from ftsafety.repro import commands, interpreters, narrow, phrases, report
+from ftsafety.repro import commands, interpreters, narrow, report, verdict_words
 from ftsafety.repro.arguments import parse
 from ftsafety.repro.blocked import reason, remedy, settled, stopped
 from ftsafety.repro.campaign import Campaign, Runs, twin_of
@@ -109,7 +109,7 @@ class Reproduction:
             self._interruption.check()
         runs = settled(found)
         verdict = judge(runs, early.level)
-        progress.note(f"repro: {phrases.sentence(verdict, runs)}")
+        progress.note(f"repro: {verdict_words.sentence(verdict, runs)}")
         sections = self._remedies(runs)
         if any(packages.added.values()):
             lines = [f"- {name}: {markdown(_pins(pins)) or 'none'}" for name, pins in packages.added.items()]
@@ -194,12 +194,12 @@ class Reproduction:
         version = next(iter(self._descriptions.values()))["interpreter"]["version"]
         series = ".".join(version.split(".")[:2])
         lines = []
-        for stopper, configs in why.items():
-            lines.append(f"{markdown(f'{", ".join(configs)}: {reason(stopper)}')}")
-            if command := remedy(stopper, self._script, self._command, running, self._given.walled, series):
+        for blocker, configs in why.items():
+            lines.append(f"{markdown(f'{", ".join(configs)}: {reason(blocker)}')}")
+            if command := remedy(blocker, self._script, self._command, running, self._given.walled, series):
                 lines.append(fenced(command, "sh"))
                 self._progress.note(f"repro: to get to the bug: {command}")
-            elif stopper.cause == "module":
+            elif blocker.cause == "module":
                 lines.append("A container without network cannot install packages; run `./twins repro` natively.")
         return [("To get to the bug", "\n\n".join(lines))]
 

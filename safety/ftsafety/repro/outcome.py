@@ -47,7 +47,7 @@ class Signature(NamedTuple):
     """The innermost places in the code; empty if they are not known."""
 
 
-class Stopper(NamedTuple):
+class Blocker(NamedTuple):
     """Reason why a run may have been blocked (ftsafety.repro.blocked): the cause, and what is missing or wrong."""
 
     cause: str
@@ -74,14 +74,14 @@ class Outcome:
     notes: tuple[str, ...] = ()
     signatures: tuple[Signature, ...] = ()
     """The signatures of all failures in the run. The first is the failure that ended the run."""
-    stopper: Stopper | None = None
+    blocker: Blocker | None = None
     memory: int = 0
     """Peak memory in bytes, as far as it was measured."""
     noticed: tuple[str, ...] = ()
     """Exceptions that do not count as failures, such as one in a destructor."""
 
     def as_json(self) -> dict:
-        return {**asdict(self), "kind": self.kind.value, "stopper": list(self.stopper or ())}
+        return {**asdict(self), "kind": self.kind.value, "blocker": list(self.blocker or ())}
 
 
 _LONGEST = {"detail": LONGEST_LINE, "stdout": LONGEST_TEXT, "stderr": LONGEST_TEXT, "stacks": LONGEST_TEXT}
@@ -92,7 +92,7 @@ FORM = {
     "modules": [str],
     "notes": [str],
     "signatures": [[str]],
-    "stopper": [str],
+    "blocker": [str],
     "memory": int,
     "noticed": [str],
 }
@@ -103,14 +103,14 @@ def from_json(values: dict) -> Outcome:
     """Return the Outcome from the result of `as_json`, with long strings cut; raises ValueError if it is invalid."""
     if not conforms(values, FORM) or not _whole(values):
         raise ValueError("not an outcome")
-    stopper = [text[:LONGEST_LINE] for text in values["stopper"]]
+    blocker = [text[:LONGEST_LINE] for text in values["blocker"]]
     return Outcome(
         Kind(values["kind"]),
         seconds=values["seconds"],
         modules=tuple(name[:LONGEST_NAME] for name in values["modules"][:MOST_MODULES]),
         notes=_lines(values["notes"]),
         signatures=tuple(Signature(*_lines(each)) for each in values["signatures"][:MOST_NOTES]),
-        stopper=Stopper(*stopper) if stopper else None,
+        blocker=Blocker(*blocker) if blocker else None,
         memory=values["memory"],
         noticed=_lines(values["noticed"]),
         **{name: values[name][:most] for name, most in _LONGEST.items()},
@@ -119,7 +119,7 @@ def from_json(values: dict) -> Outcome:
 
 def _whole(values: dict) -> bool:
     parts = all(len(each) == len(Signature._fields) and each[0] in SEVERITY for each in values["signatures"])
-    return parts and len(values["stopper"]) in (0, len(Stopper._fields)) and values["kind"] in set(Kind)
+    return parts and len(values["blocker"]) in (0, len(Blocker._fields)) and values["kind"] in set(Kind)
 
 
 def _lines(texts: list[str]) -> tuple[str, ...]:

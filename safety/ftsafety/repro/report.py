@@ -14,9 +14,9 @@ from ftrun.project import normalise
 from ftsafety.repro.campaign import Runs
 from ftsafety.repro.look import in_mib, in_seconds, memory, observations, seconds
 from ftsafety.repro.outcome import Kind, Outcome
-from ftsafety.repro.phrases import named, others, rate, remarks, sentence
 from ftsafety.repro.script import Script
 from ftsafety.repro.verdict import Finding, Verdict, groups_of, signatures_of
+from ftsafety.repro.verdict_words import named, others, rate, remarks, sentence
 
 # GitHub takes 65,536 characters an issue.
 LONGEST_EXCERPT = 6_000

@@ -31,7 +31,7 @@ from typing import Any
 
 # The signal that asks for the stacks of all threads: a real-time signal, which scripts rarely use.
 DUMP_SIGNAL = signal.SIGRTMIN + 7
-MOST_TOLD = 50
+MOST_MESSAGES = 50
 # Names by which guards (see guard_of) are recognised, by cause.
 GUARDS = {
     "gil": ("_is_gil_enabled", "Py_GIL_DISABLED", "PYTHON_GIL"),
@@ -57,17 +57,17 @@ def main() -> None:
     faulthandler.register(DUMP_SIGNAL, file=wanted["stacks"], all_threads=True, chain=False)
     # This module stays importable under another name: its functions are still needed.
     sys.modules["__repro_runner__"] = sys.modules["__main__"]
-    told = Told(wanted["status"], wanted["folder"])
-    watch_futures(told)
-    watch_threads(told)
-    told.begin()
+    sender = Sender(wanted["status"], wanted["folder"])
+    watch_futures(sender)
+    watch_threads(sender)
+    sender.begin()
     try:
-        START[wanted["how"]](wanted["script"], wanted["module"], wanted["arguments"], told)
+        START[wanted["how"]](wanted["script"], wanted["module"], wanted["arguments"], sender)
     except SystemExit as error:
-        told.exception(error, None)
+        sender.exception(error, None)
         raise
     except BaseException as error:
-        told.exception(error, None)
+        sender.exception(error, None)
         # Drop this file's frame from the traceback, and those of runpy.
         trace = error.__traceback__
         while trace is not None and ours(trace.tb_frame.f_code.co_filename):
@@ -77,7 +77,7 @@ def main() -> None:
         sys.exit(1)
 
 
-def run_file(path: str, _module: str, arguments: list, _told) -> None:
+def run_file(path: str, _module: str, arguments: list, _sender) -> None:
     module = types.ModuleType("__main__")
     module.__file__ = path
     module.__dict__["__builtins__"] = __builtins__
@@ -89,25 +89,25 @@ def run_file(path: str, _module: str, arguments: list, _told) -> None:
     exec(compile(source, path, "exec", dont_inherit=True), module.__dict__)
 
 
-def run_module(path: str, module: str, arguments: list, told) -> None:
+def run_module(path: str, module: str, arguments: list, sender) -> None:
     sys.argv[:] = [path, *arguments]
-    sys.path.insert(0, told.folder)
+    sys.path.insert(0, sender.folder)
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 
-def run_tests(path: str, _module: str, arguments: list, told) -> None:
+def run_tests(path: str, _module: str, arguments: list, sender) -> None:
     import pytest
 
     sys.argv[:] = ["pytest", path, *arguments]
     sys.path.insert(0, os.path.dirname(path))
-    settings = os.path.join(told.folder, "pytest.ini")
+    settings = os.path.join(sender.folder, "pytest.ini")
     # Without these, pytest would look for settings and a conftest.py above the folder, such as in /tmp.
-    own = ["--rootdir", told.folder, "--confcutdir", told.folder]
+    own = ["--rootdir", sender.folder, "--confcutdir", sender.folder]
     own += ["-c", settings if os.path.exists(settings) else os.devnull]
-    tests = Tests(told)
+    tests = Tests(sender)
     status = int(pytest.main([*PYTEST, *own, path, *arguments], plugins=[tests]))
     if not tests.ran and status in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
-        told.cause = why_skipped(tests.skipped)
+        sender.cause = why_skipped(tests.skipped)
         status = int(pytest.ExitCode.NO_TESTS_COLLECTED)
     if status:
         sys.exit(status)
@@ -127,8 +127,8 @@ def why_skipped(reason: str) -> tuple:
 class Tests:
     """Plugin for pytest that sends the exceptions of failed tests to the supervisor, and notes if any test ran."""
 
-    def __init__(self, told):
-        self._told = told
+    def __init__(self, sender):
+        self._sender = sender
         self.ran, self.skipped = False, ""
 
     def pytest_runtest_logreport(self, report):
@@ -141,10 +141,10 @@ class Tests:
 
     def pytest_exception_interact(self, node, call):
         if call.excinfo is not None:
-            self._told.exception(call.excinfo.value, None, f" ({node.name})")
+            self._sender.exception(call.excinfo.value, None, f" ({node.name})")
 
 
-class Told:
+class Sender:
     """Sender of messages to the supervisor, the process that judges the script."""
 
     def __init__(self, pipe: int, folder: str):
@@ -152,7 +152,7 @@ class Told:
         self.raced = False
         """True once a thread was started."""
         self.cause: tuple = ()  # (cause, detail) that is known before the exception that ends the script
-        self._pipe, self._owner, self._left = pipe, os.getpid(), MOST_TOLD
+        self._pipe, self._owner, self._left = pipe, os.getpid(), MOST_MESSAGES
         self._gil = getattr(sys, "_is_gil_enabled", lambda: True)
         self._before: set = set()
         self._futures: list = []
@@ -172,7 +172,7 @@ class Told:
         self.say(begin=True, gil=self._gil())
 
     def end(self) -> None:
-        self._left += MOST_TOLD
+        self._left += MOST_MESSAGES
         for asked, text in self._futures:
             if not asked:
                 self.say(future=text)
@@ -197,7 +197,7 @@ class Told:
     def future(self, error) -> list:
         """Record an exception of a future; return the record, [True once the script has read it, description]."""
         record = [False, f"{describe(error)}{' at ' * bool(self._place(error))}{self._place(error)}"]
-        if len(self._futures) < MOST_TOLD:
+        if len(self._futures) < MOST_MESSAGES:
             self._futures.append(record)
         return record
 
@@ -306,13 +306,13 @@ def mentions(node, names: set) -> bool:
     return False
 
 
-def watch_threads(told: Told) -> None:
-    """Set `told.raced` when the script first starts a thread or forks."""
+def watch_threads(sender: Sender) -> None:
+    """Set `sender.raced` when the script first starts a thread or forks."""
     originals: list = []
 
     def watched(original):
         def start(*arguments, **named):
-            told.raced = True
+            sender.raced = True
             for module, name, function in originals:
                 setattr(module, name, function)
             return original(*arguments, **named)
@@ -324,10 +324,10 @@ def watch_threads(told: Told) -> None:
             if hasattr(module, name):
                 originals.append((module, name, getattr(module, name)))
                 setattr(module, name, watched(getattr(module, name)))
-    os.register_at_fork(before=lambda: setattr(told, "raced", True))
+    os.register_at_fork(before=lambda: setattr(sender, "raced", True))
 
 
-def watch_futures(told: Told) -> None:
+def watch_futures(sender: Sender) -> None:
     """Record exceptions of futures, and whether the script reads each, once it imports concurrent.futures."""
 
     class Exceptions:
@@ -344,7 +344,7 @@ def watch_futures(told: Told) -> None:
         def __set__(self, future, error):
             future.__dict__["_exception"] = error
             if error is not None:
-                future.__dict__["_repro"] = told.future(error)
+                future.__dict__["_repro"] = sender.future(error)
 
     class Finder:
         def find_spec(self, name, path=None, target=None):

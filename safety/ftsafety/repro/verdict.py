@@ -1,4 +1,4 @@
-"""The verdict on the runs of a script, by statistics. Its sentences are in ftsafety.repro.phrases.
+"""The verdict on the runs of a script, by statistics. Its sentences are in ftsafety.repro.verdict_words.
 
 Failures are tested in groups: all failures, the failures of each signature, and the failures of each signature at each
 place. So a crash that occurs only without the GIL is found, even if the script raises an exception everywhere.

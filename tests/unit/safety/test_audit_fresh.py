@@ -9,7 +9,7 @@ from PIL import Image
 
 from ftsafety.audit import at_once, audit
 from ftsafety.audit.comparison import freeze
-from ftsafety.audit.concurrent_loads import WAYS, Burst, Odd
+from ftsafety.audit.concurrent_loads import WAYS, Burst, Mismatch
 from ftsafety.audit.samples import choose
 from ftsafety.audit.serial import Serial
 
@@ -105,7 +105,7 @@ class FailsCold:
     def burst(self, way, seed, deadline):
         self.number += 1
         fails = way.cold or self.number == len(WAYS)
-        return Burst(way, calls=2, rounds=1, odd=[Odd(0, freeze(1), "another number", way)] * fails)
+        return Burst(way, calls=2, rounds=1, mismatches=[Mismatch(0, freeze(1), "another number", way)] * fails)
 
 
 def test_the_second_look_tries_every_way_that_failed(monkeypatch):

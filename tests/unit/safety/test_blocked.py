@@ -14,10 +14,10 @@ from ftsafety.repro.blocked import reason, remedy, settled, stopped
 from ftsafety.repro.campaign import Runs
 from ftsafety.repro.classify import classify
 from ftsafety.repro.inputs import load
-from ftsafety.repro.outcome import Kind, Outcome, Signature, Stopper
-from ftsafety.repro.phrases import remarks, sentence
+from ftsafety.repro.outcome import Blocker, Kind, Outcome, Signature
 from ftsafety.repro.script import Script
 from ftsafety.repro.verdict import Pattern, judge
+from ftsafety.repro.verdict_words import remarks, sentence
 from ftsafety.repro.watch import Ended
 from tests.checkout import importable
 from tests.unit.safety.conftest import TWIN
@@ -59,8 +59,8 @@ THREAD = "import threading\nt = threading.Thread(target=int)\nt.start()\nt.join(
 )
 def test_causes(run_script, source, cause, about):
     done = run_script(source)
-    assert done.stopper is not None, done
-    assert done.stopper.cause == cause and (about is None or done.stopper.about == about)
+    assert done.blocker is not None, done
+    assert done.blocker.cause == cause and (about is None or done.blocker.about == about)
     found = settled({TWIN: Runs(TWIN, [done] * 2)})
     assert found[TWIN].counted == 0 and judge(found).pattern is Pattern.NOT_BEGUN
     assert sentence(judge(found), found).startswith("Did not get to its bug: ")
@@ -83,11 +83,11 @@ def test_causes(run_script, source, cause, about):
     ],
 )
 def test_what_is_a_failure(run_script, source):
-    assert run_script(source).stopper is None
+    assert run_script(source).blocker is None
 
 
-def outcome(kind=Kind.EXCEPTION, stopper=None):
-    return Outcome(kind, "x", stopper=stopper)
+def outcome(kind=Kind.EXCEPTION, blocker=None):
+    return Outcome(kind, "x", blocker=blocker)
 
 
 def test_every_exception_and_the_exit_after_them_is_told_apart():
@@ -102,17 +102,17 @@ def test_every_exception_and_the_exit_after_them_is_told_apart():
 
 
 def test_only_if_every_run_of_a_configuration_ends_so():
-    module, file = Stopper("module", "lxml"), Stopper("file", "x.csv")
-    some = {"ft": Runs("ft", [outcome(stopper=module), outcome()])}
+    module, file = Blocker("module", "lxml"), Blocker("file", "x.csv")
+    some = {"ft": Runs("ft", [outcome(blocker=module), outcome()])}
     assert settled(some)["ft"].failures == 2
-    differ = {"ft": Runs("ft", [outcome(stopper=module), outcome(stopper=file)])}
+    differ = {"ft": Runs("ft", [outcome(blocker=module), outcome(blocker=file)])}
     assert settled(differ)["ft"].failures == 2
     # A thread may have deleted the file, if the other configuration finds it.
-    gone = {"gil": Runs("gil", [outcome(Kind.OK)]), "ft": Runs("ft", [outcome(stopper=file)])}
+    gone = {"gil": Runs("gil", [outcome(Kind.OK)]), "ft": Runs("ft", [outcome(blocker=file)])}
     assert settled(gone)["ft"].failures == 1
-    never = {config: Runs(config, [outcome(stopper=file)]) for config in ("gil", "ft")}
+    never = {config: Runs(config, [outcome(blocker=file)]) for config in ("gil", "ft")}
     assert stopped(settled(never)) == {file: ["gil", "ft"]}
-    guard = {"gil": Runs("gil", [outcome(Kind.OK, Stopper("gil", "x"))] * 20), "ft": Runs("ft", [outcome()] * 20)}
+    guard = {"gil": Runs("gil", [outcome(Kind.OK, Blocker("gil", "x"))] * 20), "ft": Runs("ft", [outcome()] * 20)}
     found = settled(guard)
     assert (found["gil"].counted, found["ft"].failures) == (0, 20)
     assert judge(found).pattern is Pattern.OTHER  # and no claim that it fails only without the GIL
@@ -120,10 +120,10 @@ def test_only_if_every_run_of_a_configuration_ends_so():
 
 def test_an_exception_that_did_not_end_the_script_hides_no_race():
     """One test of two needs a package, or a thread dies of it; the race is in the other, without the GIL alone."""
-    module = Stopper("module", "lxml")
+    module = Blocker("module", "lxml")
     absent, race = Signature("exception", "ModuleNotFoundError", "a.py:1 in f"), Signature("exception", "KeyError", "")
-    one = Outcome(Kind.EXCEPTION, "x", signatures=(absent,), stopper=module)
-    both = Outcome(Kind.EXCEPTION, "x", signatures=(absent, race), stopper=module)
+    one = Outcome(Kind.EXCEPTION, "x", signatures=(absent,), blocker=module)
+    both = Outcome(Kind.EXCEPTION, "x", signatures=(absent, race), blocker=module)
     for raced in ([both] * 20, [one, both] * 10):
         found = settled({"gil": Runs("gil", [one] * 20), "ft-gil": Runs("ft-gil", [one] * 20), "ft": Runs("ft", raced)})
         verdict = judge(found)
@@ -139,29 +139,29 @@ def test_an_exception_that_did_not_end_the_script_hides_no_race():
 
 
 @pytest.mark.parametrize(
-    ("stopper", "command"),
+    ("blocker", "command"),
     [
-        (Stopper("module", "lxml"), "./twins repro x/bug.py --package lxml"),
-        (Stopper("module", "PIL"), "./twins repro x/bug.py --package pillow"),
-        (Stopper("file", "values.csv"), "./twins repro x/bug.py --with x/values.csv"),
-        (Stopper("file", "data/a/b.csv"), "./twins repro x/bug.py --with x/data"),
-        (Stopper("stdin", ""), "./twins repro x/bug.py --stdin FILE"),
-        (Stopper("arguments", "argv"), "./twins repro x/bug.py --arg A"),
-        (Stopper("syntax", "x"), "PYTHON_SERIES=3.14 ./twins repro x/bug.py"),
-        (Stopper("version", "x"), "PYTHON_SERIES=3.14 ./twins repro x/bug.py"),
-        (Stopper("gil", "x"), "./twins repro x/bug.py --configs ft"),
-        (Stopper("relative", ""), "./twins repro . -m x.bug"),
-        (Stopper("file", "/data/#1 a.csv"), "./twins repro x/bug.py --with '#1 a.csv'" + COMMENT),
-        (Stopper("file", "/data/-x"), "./twins repro x/bug.py --with ./-x" + COMMENT),
-        (Stopper("module", "lxml; true"), ""),
-        *((Stopper("file", name), "") for name in ("", ".", "/", "//", "..", "../x.csv", "/x/a\ntrue #", "a\nb")),
+        (Blocker("module", "lxml"), "./twins repro x/bug.py --package lxml"),
+        (Blocker("module", "PIL"), "./twins repro x/bug.py --package pillow"),
+        (Blocker("file", "values.csv"), "./twins repro x/bug.py --with x/values.csv"),
+        (Blocker("file", "data/a/b.csv"), "./twins repro x/bug.py --with x/data"),
+        (Blocker("stdin", ""), "./twins repro x/bug.py --stdin FILE"),
+        (Blocker("arguments", "argv"), "./twins repro x/bug.py --arg A"),
+        (Blocker("syntax", "x"), "PYTHON_SERIES=3.14 ./twins repro x/bug.py"),
+        (Blocker("version", "x"), "PYTHON_SERIES=3.14 ./twins repro x/bug.py"),
+        (Blocker("gil", "x"), "./twins repro x/bug.py --configs ft"),
+        (Blocker("relative", ""), "./twins repro . -m x.bug"),
+        (Blocker("file", "/data/#1 a.csv"), "./twins repro x/bug.py --with '#1 a.csv'" + COMMENT),
+        (Blocker("file", "/data/-x"), "./twins repro x/bug.py --with ./-x" + COMMENT),
+        (Blocker("module", "lxml; true"), ""),
+        *((Blocker("file", name), "") for name in ("", ".", "/", "//", "..", "../x.csv", "/x/a\ntrue #", "a\nb")),
     ],
 )
-def test_remedies_are_commands(stopper, command):
+def test_remedies_are_commands(blocker, command):
     script = Script("bug.py", b"", "x/bug.py")
-    assert remedy(stopper, script, "./twins repro x/bug.py", ["ft", "other"]) == command
+    assert remedy(blocker, script, "./twins repro x/bug.py", ["ft", "other"]) == command
     assert "\n" not in command and shlex.split(command, comments=True) == shlex.split(command.removesuffix(COMMENT))
-    assert reason(stopper)
+    assert reason(blocker)
 
 
 def test_no_remedy_holds_what_a_shell_would_run():
@@ -169,20 +169,20 @@ def test_no_remedy_holds_what_a_shell_would_run():
     for cause in ("module", "file", "syntax", "relative", "stdin", "arguments", "gil", "version", "tests", "other"):
         for about in (name, name.replace("\n", " "), name[1:].replace("\n", " ")):
             for path in ("", name, "x/a b.py", "a b/x.py", "bug.zip", "-/bug.py"):
-                command = remedy(Stopper(cause, about), Script("bug.py", b"", path), "X", ["ft"])
+                command = remedy(Blocker(cause, about), Script("bug.py", b"", path), "X", ["ft"])
                 words = shlex.split(command, comments=True)
                 assert not {"b", "d", "b'$(c)", "`d`"} & set(words) and "\n" not in command, command
 
 
 def test_remedies_fit_the_twins():
     script, command = Script("bug.py", b"", "x/bug.py"), "docker"
-    assert remedy(Stopper("module", "lxml"), script, command, [], True) == ""  # refused there
+    assert remedy(Blocker("module", "lxml"), script, command, [], True) == ""  # refused there
     container = "docker compose run --rm -T ft-repro"
-    assert remedy(Stopper("relative", ""), script, command, [], True) == f"{container} . -m x.bug"
+    assert remedy(Blocker("relative", ""), script, command, [], True) == f"{container} . -m x.bug"
     packed = Script("x/bug.py", b"", "bug.zip")
-    assert remedy(Stopper("relative", ""), packed, command, [], True) == f"{container} bug.zip -m x.bug"
-    assert remedy(Stopper("version", "x"), script, command, [], False, "3.14") == "PYTHON_SERIES=3.13 docker"
-    assert remedy(Stopper("syntax", "x"), script, command, [], False, "3.14") == ""
+    assert remedy(Blocker("relative", ""), packed, command, [], True) == f"{container} bug.zip -m x.bug"
+    assert remedy(Blocker("version", "x"), script, command, [], False, "3.14") == "PYTHON_SERIES=3.13 docker"
+    assert remedy(Blocker("syntax", "x"), script, command, [], False, "3.14") == ""
 
 
 def test_a_remedy_works(run_script, tmp_path, monkeypatch):
@@ -191,8 +191,8 @@ def test_a_remedy_works(run_script, tmp_path, monkeypatch):
     (tmp_path / "pkg" / "bug.py").write_text("from .settings import LIMIT\nprint(open('values.csv').read())\n")
     (tmp_path / "pkg" / "settings.py").write_text("LIMIT = 3\n")
     (tmp_path / "values.csv").write_text("1\n")
-    assert run_script(load("pkg/bug.py")).stopper == Stopper("relative", "")
-    assert run_script(load(".", "pkg.bug")).stopper == Stopper("file", "values.csv")
+    assert run_script(load("pkg/bug.py")).blocker == Blocker("relative", "")
+    assert run_script(load(".", "pkg.bug")).blocker == Blocker("file", "values.csv")
     assert run_script(load(".", "pkg.bug", beside=["values.csv"])).stdout == "1\n\n"
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from ftsafety.repro.inputs import LARGEST_FOLDER, LARGEST_SCRIPT, LARGEST_SENT, MOST_FILES, UsageError, load
 from ftsafety.repro.notebook import is_percent_script, python_of_percent_script
-from ftsafety.repro.outcome import Kind, Stopper
+from ftsafety.repro.outcome import Blocker, Kind
 from ftsafety.repro.request import Limits, Request
 from ftsafety.repro.script import FILE, MODULE, TESTS, Script
 from tests.unit.safety.conftest import TWIN
@@ -103,10 +103,10 @@ def test_a_file_of_tests_is_run_with_pytest(run_script, write):
     script = load("test_race.py")
     assert (script.how, script.files) == (TESTS, ())
     done = run_script(script)
-    assert (done.kind, done.stopper) == (Kind.EXCEPTION, None), done
+    assert (done.kind, done.blocker) == (Kind.EXCEPTION, None), done
     assert "AssertionError: lost" in done.detail and "(test_counter[2])" in done.detail
     assert done.signatures[0][1:] == ("AssertionError", "test_race.py:5 in test_counter")
-    assert run_script(load("test_race.py", arguments=["-k", "1-"])).stopper == Stopper("tests", "")
+    assert run_script(load("test_race.py", arguments=["-k", "1-"])).blocker == Blocker("tests", "")
     write({"test_main.py": TEST + "if __name__ == '__main__': test_counter(1)"})
     assert load("test_main.py").how == FILE
 
@@ -115,18 +115,18 @@ SKIP = "import pytest\ndef test_it():\n    pytest."
 
 
 @pytest.mark.parametrize(
-    ("source", "stopper"),
+    ("source", "blocker"),
     [
-        (SKIP + "importorskip('no_such_package.part')", Stopper("module", "no_such_package")),
+        (SKIP + "importorskip('no_such_package.part')", Blocker("module", "no_such_package")),
         ("import pytest\npytest.importorskip('no_such_package')\ndef test_it(): pass", "module"),
-        (SKIP + "skip('no GPU')", Stopper("tests", "no GPU")),
+        (SKIP + "skip('no GPU')", Blocker("tests", "no GPU")),
         (SKIP + "xfail('known')", None),
         (SKIP + "skip('no GPU')\ndef test_other(): pass", None),
     ],
 )
-def test_a_file_whose_tests_are_all_skipped_has_not_passed(run_script, source, stopper):
-    found = run_script(Script("test_it.py", source.encode(), how=TESTS)).stopper
-    assert (found.cause if found and stopper == "module" else found) == stopper
+def test_a_file_whose_tests_are_all_skipped_has_not_passed(run_script, source, blocker):
+    found = run_script(Script("test_it.py", source.encode(), how=TESTS)).blocker
+    assert (found.cause if found and blocker == "module" else found) == blocker
 
 
 @pytest.mark.timeout(30)

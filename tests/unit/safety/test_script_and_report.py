@@ -15,7 +15,7 @@ from ftsafety.repro.campaign import Runs
 from ftsafety.repro.classify import printable
 from ftsafety.repro.commands import all_runs, one_run, repro
 from ftsafety.repro.inputs import UsageError, read_script
-from ftsafety.repro.outcome import Kind, Outcome, Signature, Stopper, from_json
+from ftsafety.repro.outcome import Blocker, Kind, Outcome, Signature, from_json
 from ftsafety.repro.report import excerpt, one_line, render
 from ftsafety.repro.script import Script
 from ftsafety.repro.verdict import judge
@@ -81,7 +81,7 @@ def test_scripts_that_are_refused_at_once(tmp_path):
 AN_OUTCOME = Outcome(
     *(Kind.WRONG, "exit status 1", 1.5, "out", "err", "", ("numpy",), ("a note",)),
     (Signature(Kind.WRONG, "exit status 1", "bug.py:3 in f"),),
-    Stopper("file", "x.csv"),
+    Blocker("file", "x.csv"),
     1024,
     ("Exception ignored in: KeyError",),
 )
@@ -157,7 +157,7 @@ def test_a_command_behind_walls_reads_a_script_alone_from_standard_input(path, c
 
 def test_an_outcome_comes_back_as_it_was():
     assert from_json(an_outcome()) == AN_OUTCOME
-    assert from_json(an_outcome(stopper=[])).stopper is None
+    assert from_json(an_outcome(blocker=[])).blocker is None
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_an_outcome_comes_back_as_it_was():
         an_outcome(kind="all clear"),
         an_outcome(signatures=[["signal", "SIGSEGV"]]),
         an_outcome(signatures=[["ok", "SIGSEGV", ""]]),
-        an_outcome(stopper=["file"]),
+        an_outcome(blocker=["file"]),
         an_outcome(seconds=1e400),
         an_outcome(seconds=10**5000),
         {"kind": "ok"},

@@ -10,7 +10,7 @@ import pytest
 from ftrun.configurations import CONFIGURATIONS
 from ftsafety.repro.blocked import settled
 from ftsafety.repro.campaign import Runs
-from ftsafety.repro.outcome import Kind, Outcome, Signature, Stopper
+from ftsafety.repro.outcome import Blocker, Kind, Outcome, Signature
 from ftsafety.repro.stopping import EarlyStop, looks
 from ftsafety.repro.verdict import Pattern, judge
 
@@ -18,7 +18,7 @@ OK, HANG = Outcome(Kind.OK, ""), Outcome(Kind.HANG, "did not end in time")
 CRASH = Outcome(Kind.SIGNAL, "SIGSEGV", signatures=(Signature("signal", "SIGSEGV", "bug.py:3 in f"),))
 ELSEWHERE = Outcome(Kind.SIGNAL, "SIGSEGV", signatures=(Signature("signal", "SIGSEGV", "bug.py:4 in g"),))
 AND_ANOTHER = replace(CRASH, signatures=(*CRASH.signatures, Signature("exception", "KeyError", "bug.py:9 in h")))
-NO_MODULE = Outcome(Kind.EXCEPTION, "ModuleNotFoundError", stopper=Stopper("module", "lxml"))
+NO_MODULE = Outcome(Kind.EXCEPTION, "ModuleNotFoundError", blocker=Blocker("module", "lxml"))
 
 
 def rounds(repeat, every_run=False, **outcomes):

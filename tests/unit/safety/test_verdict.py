@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from ftsafety.repro import phrases
+from ftsafety.repro import verdict_words
 from ftsafety.repro.campaign import Runs
 from ftsafety.repro.narrow import runs_needed
 from ftsafety.repro.outcome import Kind, Outcome, Signature
@@ -16,7 +16,7 @@ from ftsafety.repro.verdict import Pattern, interval, judge, p_value
 def judged(found):
     """(pattern, sentence, remarks) of runs."""
     verdict = judge(found)
-    return verdict.pattern, phrases.sentence(verdict, found), tuple(phrases.remarks(verdict, found))
+    return verdict.pattern, verdict_words.sentence(verdict, found), tuple(verdict_words.remarks(verdict, found))
 
 
 def runs(**failures):
@@ -181,4 +181,4 @@ def test_rare_failures_of_many_signatures_make_no_claim():
 def test_other_interpreters_are_remarks():
     found = {**runs(gil=(0, 5), ft_gil=(0, 5), ft=(5, 5)), "3.14.1t": Runs("3.14.1t", [Outcome(Kind.OK, "")] * 5)}
     assert judged(found)[0] == Pattern.WITHOUT_GIL
-    assert list(phrases.others(found)) == ["3.14.1t: 0 of 5 runs failed."]
+    assert list(verdict_words.others(found)) == ["3.14.1t: 0 of 5 runs failed."]

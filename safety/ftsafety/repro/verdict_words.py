@@ -33,7 +33,7 @@ def named(signature: Signature) -> str:
 def sentence(verdict: Verdict, runs: Mapping[str, Runs]) -> str:
     """Return the verdict in one sentence."""
     if verdict.pattern is Pattern.NOT_BEGUN:
-        why = "; ".join(reason(stopper) for stopper in stopped(runs))
+        why = "; ".join(reason(blocker) for blocker in stopped(runs))
         return f"Did not get to its bug: {why}."
     if not verdict.judged:
         return f"Cannot be judged: no run could be counted ({_why_not(runs, runs)})."
@@ -80,8 +80,8 @@ def remarks(verdict: Verdict, runs: Mapping[str, Runs]) -> Iterator[str]:
                 f"The other runs of {config} were made with PYTHON_GIL=0, which keeps the GIL off. Without it this "
                 "script runs with the GIL even on the free-threaded build."
             )
-    for stopper, configs in lacking(runs).items():
-        yield f"A part of it did not run in {', '.join(configs)}: {reason(stopper)}."
+    for blocker, configs in lacking(runs).items():
+        yield f"A part of it did not run in {', '.join(configs)}: {reason(blocker)}."
     absent = [config for config in CONFIGURATIONS if config not in verdict.judged]
     if verdict.judged and absent:
         yield f"Nothing is known of {', '.join(absent)}."
