@@ -61,7 +61,8 @@ def test_a_report_to_paste(twins, tmp_path):
     report = out.read_text()
     assert report.strip() == done.stdout.strip()
     assert "**Fails only without the GIL" in report and "Fisher's exact test" in report
-    command = re.search(r"^\./twins repro (\S+) --threads 4 --repeat 6 --timeout 60 --shrink-threads", report, re.M)
+    options = "--threads 4 --repeat 6 --timeout 60 --shrink-threads"
+    command = re.search(rf"^(?:PYTHON_SERIES=\S+ )?\./twins repro (\S+) {options}", report, re.M)
     assert Path(command[1]).expanduser() == CHECKOUT / "repro" / "counter_increment.py"
     # One thread alone loses nothing; two do.
     assert re.search(r"still fails with \*\*[234]\*\* threads", report)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import PurePosixPath
 
 from ftrun.configurations import CONFIGURATIONS
 from ftsafety.repro.campaign import Runs
-from ftsafety.repro.commands import SERIES, start
-from ftsafety.repro.outcome import Blocker, Kind, Signature
+from ftsafety.repro.commands import SERIES, of_series, start
+from ftsafety.repro.outcome import Blocker, Kind, Outcome, Signature
 from ftsafety.repro.script import Script, shell_path
 
 # Distributions whose modules have another name.
@@ -65,21 +65,20 @@ def _survived(runs: Mapping[str, Runs]) -> set[Signature]:
 
 def stopped(runs: Mapping[str, Runs]) -> dict[Blocker, list[str]]:
     """Return the reasons why runs were blocked, each with the configurations."""
-    found: dict[Blocker, list[str]] = {}
-    for config, each in runs.items():
-        blocked = next((outcome.blocker for outcome in each.outcomes if outcome.kind is Kind.BLOCKED), None)
-        if blocked is not None:
-            found.setdefault(blocked, []).append(config)
-    return found
+    return _blockers(runs, lambda outcome: outcome.kind is Kind.BLOCKED)
 
 
 def lacking(runs: Mapping[str, Runs]) -> dict[Blocker, list[str]]:
     """Return which packages runs lacked that got to the bug all the same, and the configurations of these runs."""
+    found = _blockers(runs, lambda outcome: outcome.kind.judged)
+    return {blocker: configs for blocker, configs in found.items() if blocker.cause == "module"}
+
+
+def _blockers(runs: Mapping[str, Runs], chosen: Callable[[Outcome], bool]) -> dict[Blocker, list[str]]:
     found: dict[Blocker, list[str]] = {}
     for config, each in runs.items():
-        for blocker in dict.fromkeys(outcome.blocker for outcome in each.outcomes if outcome.kind.judged):
-            if blocker is not None and blocker.cause == "module":
-                found.setdefault(blocker, []).append(config)
+        for blocker in dict.fromkeys(o.blocker for o in each.outcomes if o.blocker and chosen(o)):
+            found.setdefault(blocker, []).append(config)
     return found
 
 
@@ -89,6 +88,7 @@ def reason(blocker: Blocker) -> str:
     return {
         "module": f"the twins do not have the package of `import {about}`",
         "file": f"there is no file {about}",
+        "program": f"there is no program {about}",
         "syntax": f"the interpreter does not know this syntax: {about}",
         "relative": "it imports from its own package, so it must be run as a module of it",
         "stdin": "it asks for input, and standard input is empty",
@@ -110,13 +110,14 @@ def remedy(
         walled: True if containers run the script.
         series: the twins' series of CPython.
     """
-    cause, about = blocker
+    cause, about = blocker[:2]
+    other = next(each for each in reversed(SERIES) if each != series)
     if cause == "module" and about.isidentifier() and not walled:
         return f"{command} --package {shlex.quote(DISTRIBUTIONS.get(about, about))}"
     if cause == "file":
         return _with_file(about, script, command)
     if cause == "version" or (cause == "syntax" and series == SERIES[0]):
-        return f"PYTHON_SERIES={next(each for each in reversed(SERIES) if each != series)} {command}"
+        return of_series(other, command)
     if cause == "relative":
         return _as_module(script, walled)
     if cause == "stdin":

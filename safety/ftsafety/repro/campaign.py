@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from ftrun.configurations import CONFIGURATIONS
@@ -110,24 +110,21 @@ class Campaign:
                 runs.missing = runs.missing or self.stopped
         return result
 
-    def once(self, config: str, threads: int, wrapper: Sequence[str] = ()) -> Outcome:
-        """Run the script once; raises TwinError or Interrupted."""
-        twin = self.twins[twin_of(config)]
-        request = Request(twin.config or config, self.script, threads, self.limits, config in self._forced_off)
-        return twin.reproduce(request, wrapper)
-
     def _turn(self, runs: Runs, title: str, number: int, repeat: int, threads: int) -> None:
+        twin = self.twins[twin_of(runs.config)]
         # The first run may find that an import turns the GIL on; it is then made again with the GIL held off.
         for _ in range(2):
             self._progress(title, number, repeat, runs.config, None)
+            off = runs.config in self._forced_off
+            request = Request(twin.config or runs.config, self.script, threads, self.limits, off)
             try:
-                outcome = self.once(runs.config, threads)
+                outcome = twin.reproduce(request)
             except TwinError as error:
                 self.missing[twin_of(runs.config)] = runs.missing = f"lost in run {len(runs.outcomes) + 1}: {error}"
                 return
             runs.outcomes.append(outcome)
             self._progress(title, number, repeat, runs.config, outcome)
-            if outcome.kind != Kind.GIL or runs.config in self._forced_off:
+            if outcome.kind != Kind.GIL or off:
                 break
             self._forced_off.add(runs.config)
         runs.forced_off = runs.config in self._forced_off

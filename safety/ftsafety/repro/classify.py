@@ -42,11 +42,15 @@ THREAD = re.compile(r"^(Current thread|Thread) 0x.*\n((?:  .*\n?)*)", re.MULTILI
 FRAME = re.compile(r'^  File "([^"\n]*)", line (\d+) in (.+)$', re.MULTILINE)
 MOST_FRAMES = 3
 # How sources create and delete files. An audit hook would know the files, but slow down what scripts race for.
+MOVES_FILES = re.compile(
+    rb"\bos\.(?:rename|replace)\b|\bshutil\.|\.rename\(|\bO_CREAT\b"
+    rb"|\bimport\b.{0,200}\b(?:remove|unlink|rename|replace|rmtree|move)\b"
+)
 CHANGES_FILES = re.compile(
-    rb"\bos\.(?:remove|unlink|rename|replace|rmdir)\b|\bshutil\.|\.(?:unlink|rename|touch|mkdir|write_\w+)\("
-    rb"|\bimport\b.{0,200}\b(?:remove|unlink|rename|replace|rmtree|move)\b|\bO_CREAT\b"
+    rb"\bos\.(?:remove|unlink|rmdir)\b|\.(?:unlink|touch|mkdir|write_\w+)\("
     rb"|\bopen\(.{0,200}['\"][rbt]?[wax][bt+]*['\"]"
 )
+NAMED_FILE = re.compile(rb"\b(?:open|Path|remove|unlink)\(['\"]([^'\"]+)['\"]")
 # Causes for which an exit with status 0 is a blocked run, and not a success.
 GUARDS = ("gil", "version", "arguments", "tests")
 
@@ -166,10 +170,7 @@ def _signatures(kind: Kind, detail: str, raised: list[dict], stacks: str, status
 
 
 def _frames(stacks: str, which: str = "") -> list[str]:
-    """Return the frames of the first thread in *stacks* whose heading begins with *which*, the innermost first.
-
-    Frames of the import system are left out.
-    """
+    """Return the frames, except the import system's, of the first thread whose heading begins with *which*."""
     thread = next((match[2] for match in THREAD.finditer(stacks) if match[1].startswith(which)), "")
     return [
         f"{os.path.basename(name)}:{line} in {function}"
@@ -182,14 +183,19 @@ def _blocker(kind: Kind, raised: list[dict], script: Script | None) -> Blocker |
     if not raised or not raised[0]["cause"] or kind not in (Kind.OK, Kind.WRONG, Kind.EXCEPTION):
         return None
     cause = raised[0]["cause"]
+    about, ended = raised[0]["what"], "part" if raised[0]["thread"] else "script"
     if cause == "lost":  # a file that is missing once threads were started: one of them may have deleted it
-        sources = (
-            [script.source, *(content for name, content in script.files if name.endswith(".py"))] if script else []
-        )
-        if any(map(CHANGES_FILES.search, sources)):
+        sources = [script.source, *(text for name, text in script.files if name.endswith(".py"))] if script else []
+        if any(_may_change(line, os.path.basename(about)) for source in sources for line in source.splitlines()):
             return None
         cause = "file"
-    return None if kind is Kind.OK and cause not in GUARDS else Blocker(cause, raised[0]["what"])
+    return None if kind is Kind.OK and cause not in GUARDS else Blocker(cause, about, ended)
+
+
+def _may_change(line: bytes, name: str) -> bool:
+    """True if a line of a source creates, deletes or renames files, unless it names other files than *name* alone."""
+    named = [os.path.basename(each) for each in NAMED_FILE.findall(line)]
+    return bool(MOVES_FILES.search(line) or (CHANGES_FILES.search(line) and (not named or name.encode() in named)))
 
 
 def _noticed(kind: Kind, messages: list[dict], stderr: str) -> Iterator[str]:

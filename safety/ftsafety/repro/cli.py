@@ -16,18 +16,17 @@ from ftrun.escape import any_locale, fenced, markdown, one_line, print_report
 from ftrun.inline_metadata import MetadataError, dependencies, requires_python
 from ftrun.interruption import Interrupted, Interruption
 from ftrun.twin import TwinError
-from ftsafety.repro import commands, interpreters, narrow, report, verdict_words
+from ftsafety.repro import commands, narrow, report, verdict_words
 from ftsafety.repro.arguments import parse
 from ftsafety.repro.blocked import reason, remedy, settled, stopped
 from ftsafety.repro.campaign import Campaign, Runs, twin_of
 from ftsafety.repro.inputs import UsageError
-from ftsafety.repro.outcome import Outcome
-from ftsafety.repro.packages import Adder, Packages
+from ftsafety.repro.packages import Packages, add
 from ftsafety.repro.progress import Progress
 from ftsafety.repro.request import MIB, Limits
 from ftsafety.repro.script import Script
 from ftsafety.repro.stopping import EarlyStop
-from ftsafety.repro.twins import Twin, connect
+from ftsafety.repro.twins import Interpreter, Twin, connect, label
 from ftsafety.repro.verdict import Pattern, Verdict, judge
 
 NO_WALLS = (
@@ -115,8 +114,11 @@ class Reproduction:
             lines = [f"- {name}: {markdown(_pins(pins)) or 'none'}" for name, pins in packages.added.items()]
             sections.append(("Packages that were added", "\n".join(lines)))
         shown = report.chosen_failure(runs, verdict.main)
-        if not campaign.stopped:
-            sections += self._narrow(campaign, runs, shown)
+        if given.shrink_threads and not campaign.stopped:
+            least = "Nothing failed, so there is nothing to narrow down."
+            if shown:
+                least = narrow.shrink_threads(campaign, runs[shown[0]], given.threads, given.repeat)
+            sections.append(("Threads", least))
         last = [config for config in runs if twin_of(config) in self._descriptions][-1]
         text = report.render(
             self._script,
@@ -145,16 +147,13 @@ class Reproduction:
         if not self._twins:
             raise TwinError("no twin was given for the configurations in --configs")
         for path in self._given.interpreter:
-            other = interpreters.connect(path, self._interruption)
+            other = Interpreter(Path(path).absolute(), self._interruption)
             described = other.describe()
-            name = interpreters.label(described, self._twins)
+            name = label(described, self._twins)
             self._twins[name], self._descriptions[name] = other, described
 
     def _check_version(self) -> dict[str, str]:
-        """Return, by name, why interpreters cannot run the script: absent, or of the wrong version.
-
-        Raises Refused if all have the wrong version.
-        """
+        """Return why interpreters cannot run the script, by name; raises Refused if all have the wrong version."""
         missing = {
             name: "no interpreter was given for it (--twin)" for name in ("ft", "gil") if name not in self._twins
         }
@@ -167,11 +166,9 @@ class Reproduction:
         excluded = {name for name, version in versions.items() if not specifier.contains(version, prereleases=True)}
         if excluded == set(versions):
             series = next((each for each in reversed(commands.SERIES) if specifier.contains(f"{each}.99")), None)
-            then = (
-                f"PYTHON_SERIES={series} {self._command}"
-                if series
-                else f"there are twins of {' and '.join(commands.SERIES)}"
-            )
+            then = f"there are twins of {' and '.join(commands.SERIES)}"
+            if series:
+                then = commands.of_series(series, self._command)
             have = ", ".join(sorted(set(versions.values())))
             raise Refused(f"did not get to its bug: the script requires Python {wanted}, and this is {have}: {then}")
         return {**missing, **dict.fromkeys(excluded, f"the script requires Python {wanted}")}
@@ -182,8 +179,9 @@ class Reproduction:
         names = [*dict.fromkeys(("ft", *self._twins))]
         twins = {name: self._twins[name] for name in names if name in self._twins and name not in missing}
         installed = {name: self._descriptions[name]["packages"] for name in twins}
-        adder = Adder(twins, installed, work.resolve(), self._given.cache, self._interruption, self._progress.note)
-        return adder.add((*dependencies(self._script.text), *self._given.package))
+        wanted = (*dependencies(self._script.text), *self._given.package)
+        cache, note = self._given.cache, self._progress.note
+        return add(wanted, twins, installed, work.resolve(), cache, self._interruption, note)
 
     def _remedies(self, runs: dict[str, Runs]) -> list[tuple[str, str]]:
         """Return a section of the report with remedies for blocked runs; [] if no run was blocked."""
@@ -207,35 +205,14 @@ class Reproduction:
         if early.reason:
             made = max(len(each.outcomes) for each in runs.values())
             yield f"Ended after {made} of {self._given.repeat} rounds: {early.reason} (--every-run makes all of them)."
-        fixes = max(each["interpreter"].get("upstream_fixes", 0) for each in self._descriptions.values())
-        if verdict.pattern is Pattern.NOT_REPRODUCED and fixes:
-            version = next(iter(self._descriptions.values()))["interpreter"]["version"]
-            yield (
-                f"This CPython {version} has {fixes} upstream fixes (docs/interpreters.md). An unpatched {version} may "
-                "fail: --interpreter PATH adds it."
-            )
+        if verdict.pattern is Pattern.NOT_REPRODUCED:
+            yield from verdict_words.unpatched(self._descriptions, self._script.text)
 
     def _single(self, seen: Runs, runs: dict[str, Runs], packages: Packages) -> str:
         ran = report.packages_that_ran(self._descriptions, runs, packages.added)
         twin = twin_of(seen.config)
         added = bool(packages.added.get(twin))
         return commands.one_run(self._given, self._script, seen, self._descriptions, ran.get(twin), added)
-
-    def _narrow(
-        self, campaign: Campaign, runs: dict[str, Runs], shown: tuple[str, int, Outcome] | None
-    ) -> list[tuple[str, str]]:
-        threads, shrink = self._given.threads, self._given.shrink_threads
-        if shown is None:
-            return [("Narrowing it down", "Nothing failed, so there is nothing to narrow down.")] if shrink else []
-        sections: list[tuple[str, str]] = []
-        with contextlib.suppress(Interrupted, TwinError):
-            if stack := narrow.native_stack(campaign, runs[shown[0]], threads):
-                sections.append(("Native stack (gdb)", fenced(report.excerpt(stack), "text")))
-            if shrink:
-                sections.append(
-                    ("Threads", narrow.shrink_threads(campaign, runs[shown[0]], threads, self._given.repeat))
-                )
-        return sections
 
 
 def _pins(versions: dict[str, str]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
+import sys
 from collections.abc import Mapping
 
 from ftrun.configurations import CONFIGURATIONS
@@ -15,26 +16,40 @@ from ftsafety.repro.script import FILE, MODULE, Script, shell_path
 
 SERIES = ("3.13", "3.14")
 """The series of CPython that twins can be built of."""
+HERE = "{}.{}".format(*sys.version_info)
+"""The series that runs this process, which is that of the twins."""
 _CONTAINER = "docker compose run --rm -T ft-repro"
 
 
+def of_series(which: str, command: str) -> str:
+    """Return *command* for the twins of another series of CPython."""
+    return f"PYTHON_SERIES={which} {command.removeprefix(_prefix())}"
+
+
+def _prefix() -> str:
+    """Return the variable that chooses the twins of this process; empty if they are of the default series."""
+    default = ROOT / "docker" / "python-series"
+    other = HERE in SERIES and default.exists() and default.read_text().strip() != HERE
+    return f"PYTHON_SERIES={HERE} " if other else ""
+
+
 def program() -> str:
-    """Return the path of `./twins` for a shell: relative if it is below the current directory, else absolute."""
+    """Return how a shell calls `./twins`: by a relative path if it is below the current directory, else absolute."""
     if not (ROOT / "twins").exists():
         return "./twins"
     path = os.path.relpath(ROOT / "twins")
-    return shell_path(str(ROOT / "twins")) if path.startswith("..") else f"./{path}"
+    return _prefix() + (shell_path(str(ROOT / "twins")) if path.startswith("..") else f"./{path}")
 
 
 def start(walled: bool) -> str:
     """Return how a command of `repro` begins."""
-    return _CONTAINER if walled else f"{program()} repro"
+    return f"{_prefix()}{_CONTAINER}" if walled else f"{program()} repro"
 
 
 def repro(given: argparse.Namespace, script: Script, options: list[str]) -> str:
     """Return the shell command that runs `repro` on the script with *options*."""
     if given.walled and script.how == FILE and not script.files and not _packed(script):
-        return f"{_CONTAINER} {' '.join(['-', *map(shlex.quote, options)])} <{script.argument}"
+        return f"{start(True)} {' '.join(['-', *map(shlex.quote, options)])} <{script.argument}"
     named = [] if given.script is None else [script.argument if given.script == "-" else shell_path(given.script)]
     return " ".join([start(given.walled), *named, *map(shlex.quote, options)])
 

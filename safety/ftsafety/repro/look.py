@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import statistics
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 from ftsafety.repro.campaign import Runs
 from ftsafety.repro.outcome import Kind, Outcome
@@ -24,17 +24,9 @@ def observations(runs: Mapping[str, Runs]) -> list[str]:
     return [*_noticed(runs), *_output(runs), *_differences(runs)]
 
 
-def seconds(runs: Runs) -> float | None:
-    """Return the median time of the successful runs, in seconds; None if there are none."""
-    return _median([each.seconds for each in _sound(runs)])
-
-
-def memory(runs: Runs) -> float | None:
-    """Return the median peak memory of the successful runs, in bytes; None if there are none."""
-    return _median([each.memory for each in _sound(runs)])
-
-
-def _median(values: Sequence[float]) -> float | None:
+def median(runs: Runs, what: str) -> float | None:
+    """Return the median "seconds", or the median peak "memory" in bytes, of the successful runs; None without them."""
+    values = [getattr(outcome, what) for outcome in _sound(runs)]
     return statistics.median(values) if values else None
 
 
@@ -89,12 +81,11 @@ def _line(lines: Lines, others: Lines) -> str:
 
 def _differences(runs: Mapping[str, Runs]) -> Iterator[str]:
     """Yield a sentence for each configuration that needs over twice, or under half, the time or memory with the GIL."""
-    measures: tuple[tuple[str, Callable[[Runs], float | None], float, Callable[[float], str]], ...] = (
-        ("time", seconds, LEAST_SECONDS, in_seconds),
-        ("memory", memory, LEAST_BYTES, in_mib),
-    )
-    for name, measure, least, shown in measures:
-        found = {config: value for config, each in runs.items() if (value := measure(each)) is not None}
+    for name, what, least, shown in (
+        ("time", "seconds", LEAST_SECONDS, in_seconds),
+        ("memory", "memory", LEAST_BYTES, in_mib),
+    ):
+        found = {config: value for config, each in runs.items() if (value := median(each, what)) is not None}
         base = next((config for config in ("gil", "ft-gil") if config in found), None)
         for config, value in found.items():
             if base is None or config == base or abs(value - found[base]) < least:

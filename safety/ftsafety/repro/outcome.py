@@ -52,6 +52,8 @@ class Blocker(NamedTuple):
 
     cause: str
     about: str
+    ended: str = "script"
+    """What it ended: "script", or "part" (a thread, or one of several tests) if the rest of the script ran on."""
 
 
 MOST_MODULES, LONGEST_NAME, MOST_NOTES, LONGEST_LINE, LONGEST_TEXT = 2000, 100, 10, 1000, 1 << 20

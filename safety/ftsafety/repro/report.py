@@ -12,7 +12,7 @@ from ftrun.configurations import CONFIGURATIONS
 from ftrun.escape import fenced, markdown, terminal
 from ftrun.project import normalise
 from ftsafety.repro.campaign import Runs
-from ftsafety.repro.look import in_mib, in_seconds, memory, observations, seconds
+from ftsafety.repro.look import in_mib, in_seconds, median, observations
 from ftsafety.repro.outcome import Kind, Outcome
 from ftsafety.repro.script import Script
 from ftsafety.repro.verdict import Finding, Verdict, groups_of, signatures_of
@@ -70,7 +70,7 @@ def measured(runs: Mapping[str, Runs]) -> str:
     rows = ["| configuration | median time | peak memory |", "|---|---:|---:|"]
     samples: dict[str, list[str]] = {}
     for config, each in runs.items():
-        time, peak = seconds(each), memory(each)
+        time, peak = median(each, "seconds"), median(each, "memory")
         rows.append(f"| `{config}` | {in_seconds(time) if time else '-'} | {in_mib(peak) if peak else '-'} |")
         text = next((o.stdout for o in each.outcomes if o.kind is Kind.OK), "").strip()
         samples.setdefault(excerpt(text, LONGEST_SAMPLE), []).append(config)
@@ -209,7 +209,7 @@ def render(
         parts.append(first_failure(*failure))
     for title, text in sections:
         parts += [f"## {title}", text]
-    if any(seconds(each) for each in runs.values()):
+    if any(median(each, "seconds") for each in runs.values()):
         parts += ["## Time, memory and output", measured(runs)]
     parts += [
         "## Script",

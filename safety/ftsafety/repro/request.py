@@ -45,13 +45,7 @@ class Request:
     """Set PYTHON_GIL=0 in the configuration ft. Without it, an import that turns the GIL on is seen."""
 
     def as_json(self) -> dict:
-        return {
-            "config": self.config,
-            "script": self.script.as_json(),
-            "threads": self.threads,
-            "limits": asdict(self.limits),
-            "force_off": self.force_off,
-        }
+        return {**vars(self), "script": self.script.as_json(), "limits": asdict(self.limits)}
 
     @classmethod
     def from_json(cls, values: dict) -> Request:

@@ -8,7 +8,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from ftrun import process_tree
@@ -61,14 +61,7 @@ def environment(
     }
 
 
-def run(
-    python: str,
-    request: Request,
-    others: Watch,
-    user: int | None = None,
-    overlay: str | None = None,
-    wrapper: Sequence[str] = (),
-) -> Outcome:
+def run(python: str, request: Request, others: Watch, user: int | None = None, overlay: str | None = None) -> Outcome:
     """Run a script once with *python* and return its outcome. Its processes and its scratch folder are then gone.
 
     Args:
@@ -76,7 +69,6 @@ def run(
         user: the user id that the script runs under; nothing else in this container may use it. All files of this user
             are deleted afterwards. Without a user id, files outside of the scratch folder remain.
         overlay: a folder of packages that come before the twin's own on the path.
-        wrapper: a command that runs the interpreter, such as a debugger.
 
     Raises:
         ftrun.loop.Stopped: a callback of *others* ended the run.
@@ -102,7 +94,7 @@ def run(
                 "arguments": script.arguments,
                 "limits": {"RLIMIT_FSIZE": limits.disk // 2, "RLIMIT_CORE": 0},
             }
-            return [*wrapper, python, "-P", runner.__file__, json.dumps(specification)]
+            return [python, "-P", runner.__file__, json.dumps(specification)]
 
         try:
             _write(home, [*script.files, (script.name, script.source)])

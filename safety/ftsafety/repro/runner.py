@@ -13,7 +13,6 @@ The script gets a fresh module ``__main__``, its own folder first on ``sys.path`
 """
 
 import _thread
-import ast
 import atexit
 import contextlib
 import faulthandler
@@ -32,15 +31,10 @@ from typing import Any
 # The signal that asks for the stacks of all threads: a real-time signal, which scripts rarely use.
 DUMP_SIGNAL = signal.SIGRTMIN + 7
 MOST_MESSAGES = 50
-# Names by which guards (see guard_of) are recognised, by cause.
-GUARDS = {
-    "gil": ("_is_gil_enabled", "Py_GIL_DISABLED", "PYTHON_GIL"),
-    "version": ("version_info", "hexversion", "python_version", "python_version_tuple", "sys.version"),
-    "arguments": ("argv",),
-}
-PARSERS = ("argparse.py", "optparse.py", "getopt.py", f"{os.sep}click{os.sep}", f"{os.sep}docopt")
 WITHOUT = ("cacheprovider", "threadexception", "unraisableexception", "faulthandler")
 PYTEST = ("-q", *(f"-pno:{plugin}" for plugin in WITHOUT))
+# Not imported: with the path of modules that an import needs, the script would find ours too.
+exceptions = types.SimpleNamespace(**runpy.run_path(os.path.join(os.path.dirname(__file__), "exceptions.py")))
 
 
 def main() -> None:
@@ -70,7 +64,7 @@ def main() -> None:
         sender.exception(error, None)
         # Drop this file's frame from the traceback, and those of runpy.
         trace = error.__traceback__
-        while trace is not None and ours(trace.tb_frame.f_code.co_filename):
+        while trace is not None and exceptions.ours(trace.tb_frame.f_code.co_filename):
             trace = trace.tb_next
         error.__traceback__ = trace
         sys.excepthook(type(error), error, error.__traceback__)
@@ -141,7 +135,8 @@ class Tests:
 
     def pytest_exception_interact(self, node, call):
         if call.excinfo is not None:
-            self._sender.exception(call.excinfo.value, None, f" ({node.name})")
+            # The other tests run on, unless it is the file that cannot be imported.
+            self._sender.exception(call.excinfo.value, None if call.when == "collect" else node.name)
 
 
 class Sender:
@@ -186,124 +181,19 @@ class Sender:
             self.exception(arguments.exc_value or arguments.exc_type(), name)
         threading.__excepthook__(arguments)
 
-    def exception(self, error, thread, more="") -> None:
-        cause, what = "", ""
-        with contextlib.suppress(Exception):  # attributes and str() of an exception may raise anything
-            cause, what = self._cause(error)
-        place = self._place(error)
-        text = describe(error) + more
+    def exception(self, error, thread) -> None:
+        """Send an exception. *thread*: the name of the thread or test that it ended; None if it ended the script."""
+        cause, what = self.cause or exceptions.cause_of(error, self.folder, self.raced)
+        place, text = exceptions.place_of(error, self.folder), exceptions.describe(error)
         self.say(kind=type(error).__name__, exception=text, thread=thread, place=place, cause=cause, what=what)
 
     def future(self, error) -> list:
         """Record an exception of a future; return the record, [True once the script has read it, description]."""
-        record = [False, f"{describe(error)}{' at ' * bool(self._place(error))}{self._place(error)}"]
+        place = exceptions.place_of(error, self.folder)
+        record = [False, exceptions.describe(error) + (f" at {place}" if place else "")]
         if len(self._futures) < MOST_MESSAGES:
             self._futures.append(record)
         return record
-
-    def _frames(self, error) -> list:
-        found: list = []
-        trace = error.__traceback__
-        while trace is not None and len(found) < 10_000:
-            if not ours(trace.tb_frame.f_code.co_filename):
-                found.append(trace)
-            trace = trace.tb_next
-        return found
-
-    def _own(self, name) -> bool:
-        return isinstance(name, str) and name.startswith(self.folder + os.sep)
-
-    def _place(self, error) -> str:
-        """Return "FILE:LINE in FUNCTION" of the innermost frame in the script's folder, else of the innermost frame."""
-        frames = self._frames(error)
-        inside = [each for each in frames if self._own(each.tb_frame.f_code.co_filename)] or frames
-        if not inside:
-            return ""
-        code = inside[-1].tb_frame.f_code
-        name = code.co_filename
-        short = os.path.relpath(name, self.folder) if self._own(name) else os.path.basename(name)
-        return f"{short}:{inside[-1].tb_lineno} in {code.co_name}"
-
-    def _cause(self, error) -> tuple:
-        """Return (cause, detail) if *error* ended the script before threads could race, such as ("module", "h5py").
-
-        Returns empty strings for other errors.
-        """
-        if self.cause:
-            return self.cause
-        if isinstance(error, ModuleNotFoundError) and error.name:
-            missing = error.name.partition(".")[0]
-            if missing not in sys.modules and importlib.machinery.PathFinder.find_spec(missing) is None:
-                return "module", missing
-        if isinstance(error, FileNotFoundError) and error.filename is not None:
-            name = os.fsdecode(error.filename)
-            scratch = os.path.dirname(self.folder)
-            if not os.path.exists(name) and not os.path.abspath(name).startswith((scratch + "/tmp", scratch + "/home")):
-                return "lost" if self.raced else "file", os.path.relpath(name, self.folder) if self._own(name) else name
-        if isinstance(error, SyntaxError) and error.filename and self._own(error.filename):
-            where = f"{os.path.relpath(error.filename, self.folder)}, line {error.lineno}"
-            return "syntax", f"{where}: {(error.text or '').strip()[:100]}"
-        if self.raced:
-            return "", ""
-        if isinstance(error, ImportError) and "attempted relative import" in str(error):
-            return "relative", ""
-        if isinstance(error, EOFError) and "EOF when reading a line" in str(error):
-            return "stdin", ""
-        frames = self._frames(error)
-        files = [each.tb_frame.f_code.co_filename for each in frames]
-        if isinstance(error, SystemExit) and error.code and any(parser in file for file in files for parser in PARSERS):
-            return "arguments", ""
-        inside = [each for each in frames if self._own(each.tb_frame.f_code.co_filename)]
-        # The script ended itself, or a function did that it calls to check if it can run.
-        return guard_of(inside[-1].tb_frame.f_code.co_filename, inside[-1].tb_lineno, error) if inside else ("", "")
-
-
-def guard_of(path: str, line: int, error) -> tuple:
-    """Return (cause, source of the test) if the statement at *line* belongs to a guard, else empty strings.
-
-    A guard is a test that ends the script, for example if the GIL is on or arguments are missing.
-    """
-    with open(path, "rb") as file:
-        tree = ast.parse(file.read())
-    known = {cause: set(names) for cause, names in GUARDS.items()}
-    for node in ast.walk(tree):  # names derived from them: free_threaded = not sys._is_gil_enabled()
-        named = [each.id for each in getattr(node, "targets", ()) if isinstance(each, ast.Name)]
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and len(node.body) <= 2:
-            named = [node.name]
-        for names in known.values():
-            if named and mentions(node, names):
-                names.update(named)
-    for node in ast.walk(tree):
-        if not (getattr(node, "lineno", line + 1) <= line <= getattr(node, "end_lineno", line - 1)):
-            continue
-        # An `if` is a guard only if one of its branches ends the script.
-        if isinstance(node, ast.Assert) or (isinstance(node, ast.If) and ends(node, line, error)):
-            test = node.test
-        elif isinstance(node, ast.stmt) and not hasattr(node, "body") and isinstance(error, (IndexError, ValueError)):
-            if mentions(node, {"argv"}):
-                return "arguments", ast.unparse(node)[:100]
-            continue
-        else:
-            continue
-        for cause, names in known.items():
-            if mentions(test, names):
-                return cause, ast.unparse(test)[:100]
-    return "", ""
-
-
-def ends(node, line: int, error) -> bool:
-    """True if *error* is a SystemExit, or if *line* is a `raise` directly in a branch of the `if` statement *node*."""
-    raised = [each for each in [*node.body, *node.orelse] if isinstance(each, ast.Raise)]
-    return isinstance(error, SystemExit) or any(each.lineno <= line <= (each.end_lineno or line) for each in raised)
-
-
-def mentions(node, names: set) -> bool:
-    for each in ast.walk(node):
-        name = each.id if isinstance(each, ast.Name) else each.attr if isinstance(each, ast.Attribute) else None
-        text = each.value if isinstance(each, ast.Constant) and isinstance(each.value, str) else None
-        if name in names or text in names or (name == "version" and "sys.version" in names):
-            return True
-    return False
 
 
 def watch_threads(sender: Sender) -> None:
@@ -363,10 +253,6 @@ def watch_futures(sender: Sender) -> None:
     sys.meta_path.insert(0, Finder())
 
 
-def ours(filename: str) -> bool:
-    return filename == __file__ or filename == "<frozen runpy>"
-
-
 def peak_memory() -> int:
     """Return this process's peak memory (VmHWM) in bytes; 0 if the kernel does not report it."""
     with contextlib.suppress(OSError, StopIteration), open("/proc/self/status") as file:
@@ -382,14 +268,6 @@ def die_first() -> None:
 
 def top_level() -> set:
     return {name.partition(".")[0] for name in list(sys.modules)}
-
-
-def describe(error) -> str:
-    try:
-        text = str(error)
-    except Exception:
-        text = "(its text cannot be had)"
-    return f"{type(error).__name__}: {text}"[:500]
 
 
 if __name__ == "__main__":

@@ -1,14 +1,14 @@
-"""The twins that run the script: interpreters of this machine, or servers in containers. See ftrun.twin."""
+"""What runs the script: the twins (see ftrun.twin), here or in containers, and the interpreters of --interpreter."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection
 from pathlib import Path
 
 from ftrun.environment import source_hash
 from ftrun.interruption import Interrupted, Interruption
 from ftrun.loop import Stopped
-from ftrun.twin import LocalTwin, RemoteTwin, TwinError
+from ftrun.twin import DESCRIPTION, LocalTwin, RemoteTwin, TwinError
 from ftsafety.repro import outcome
 from ftsafety.repro.outcome import Outcome
 from ftsafety.repro.request import Request
@@ -16,6 +16,12 @@ from ftsafety.repro.run import run
 
 # Beyond a run's own limit: for the dump of stacks, SIGTERM and the deletion of its files.
 MARGIN_SECONDS = 60.0
+# The standard library is all that an interpreter of --interpreter needs to have.
+DESCRIBE = (
+    "import json; from ftrun import environment; "
+    "print(json.dumps({'interpreter': environment.interpreter(), 'packages': environment.packages()}))"
+)
+DESCRIBE_SECONDS = 60.0
 
 
 class LocalScripts(LocalTwin):
@@ -26,12 +32,32 @@ class LocalScripts(LocalTwin):
     config: str | None = None
     """The only configuration that this interpreter can run; None for a twin, which can run several."""
 
-    def reproduce(self, request: Request, wrapper: Sequence[str] = ()) -> Outcome:
-        """Run a script once; raises Interrupted. *wrapper*: a command that runs the interpreter, such as a debugger."""
+    def reproduce(self, request: Request) -> Outcome:
+        """Run a script once; raises Interrupted."""
         try:
-            return run(self.python, request, self._watch, overlay=self.overlay, wrapper=wrapper)
+            return run(self.python, request, self._watch, overlay=self.overlay)
         except Stopped:
             raise Interrupted(self._interruption.signum) from None
+
+
+class Interpreter(LocalScripts):
+    """Interpreter of --interpreter, such as another series or a debug build. It need not have the locked packages."""
+
+    def describe(self) -> dict:
+        """Return the interpreter's version, build and packages; raises TwinError."""
+        form = {name: DESCRIPTION[name] for name in ("interpreter", "packages")}
+        line = [self.name, "-P", "-c", DESCRIBE]
+        found = self._described(line, form, DESCRIBE_SECONDS, "is no Python of version 3.11 or newer:")
+        self.config = found["interpreter"]["twin"]
+        return found
+
+
+def label(description: dict, taken: Collection[str]) -> str:
+    """Return an interpreter's name that is not *taken*: the version, "t" if free-threaded, "d" for a debug build."""
+    python = description["interpreter"]
+    free = "t" if python["twin"] == "ft" else ""
+    name = python["version"] + free + ("d" if "--with-pydebug" in python["config_args"] else "")
+    return next(each for each in (name, *(f"{name}-{n}" for n in range(2, 100))) if each not in taken)
 
 
 class RemoteScripts(RemoteTwin):
@@ -48,10 +74,8 @@ class RemoteScripts(RemoteTwin):
             )
         return found
 
-    def reproduce(self, request: Request, wrapper: Sequence[str] = ()) -> Outcome:
-        """Run a script once; raises TwinError or Interrupted. A *wrapper* is refused with TwinError."""
-        if wrapper:
-            raise TwinError(f"{self.name}: behind walls no debugger runs")
+    def reproduce(self, request: Request) -> Outcome:
+        """Run a script once; raises TwinError or Interrupted."""
         message = {"op": "reproduce", **request.as_json()}
         answer = self.ask(message, request.limits.timeout + MARGIN_SECONDS, outcome.FORM)
         try:

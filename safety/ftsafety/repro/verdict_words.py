@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from ftrun.configurations import CONFIGURATIONS
@@ -94,6 +95,20 @@ def others(runs: Mapping[str, Runs]) -> Iterator[str]:
     for config, each in runs.items():
         if config not in CONFIGURATIONS and each.outcomes:
             yield f"{config}: {each.failures} of {each.counted} runs failed."
+
+
+def unpatched(descriptions: Mapping[str, dict], source: str) -> Iterator[str]:
+    """Yield a sentence if the interpreters have fixes that a release of their version lacks. *source*: the script."""
+    fixes = max(each["interpreter"]["upstream_fixes"] for each in descriptions.values())
+    version = next(iter(descriptions.values()))["interpreter"]["version"]
+    if fixes:
+        # The header of a script of the gallery (repro/README.md).
+        known = re.search(rf"^# Package: CPython\n# Fails: {re.escape(version)}$", source, re.MULTILINE)
+        fails = "fails, as the script's header says" if known else "may fail"
+        yield (
+            f"This CPython {version} has {fixes} upstream fixes (docs/interpreters.md). An unpatched {version} "
+            f"{fails}: --interpreter PATH adds it."
+        )
 
 
 def _seen(finding: Finding) -> str:

@@ -10,10 +10,10 @@ import sys
 import pytest
 
 from ftrun.configurations import this_twin
-from ftsafety.repro import outcome
+from ftsafety.repro import commands, outcome
 from ftsafety.repro.request import Limits, Request
 from ftsafety.repro.script import Script
-from tests.checkout import importable
+from tests.checkout import CHECKOUT, importable
 
 TWIN = this_twin()
 
@@ -49,3 +49,9 @@ def run_script(tmp_path):
         return outcome.from_json(json.loads(done.stdout))
 
     return run
+
+
+@pytest.fixture
+def default_series(monkeypatch):
+    """Makes a report's commands those of the twins of the default series, whichever series runs the tests."""
+    monkeypatch.setattr(commands, "HERE", (CHECKOUT / "docker" / "python-series").read_text().strip())

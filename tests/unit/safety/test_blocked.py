@@ -15,7 +15,7 @@ from ftsafety.repro.campaign import Runs
 from ftsafety.repro.classify import classify
 from ftsafety.repro.inputs import load
 from ftsafety.repro.outcome import Blocker, Kind, Outcome, Signature
-from ftsafety.repro.script import Script
+from ftsafety.repro.script import TESTS, Script
 from ftsafety.repro.verdict import Pattern, judge
 from ftsafety.repro.verdict_words import remarks, sentence
 from ftsafety.repro.watch import Ended
@@ -38,6 +38,9 @@ THREAD = "import threading\nt = threading.Thread(target=int)\nt.start()\nt.join(
         ("input('threads? ')", "stdin", ""),
         ("open('values.csv')", "file", "values.csv"),
         (THREAD + "open('/no/such/values.csv')", "file", "/no/such/values.csv"),
+        (THREAD + "open('log.txt', 'w').close()\nopen('values.csv')", "file", "values.csv"),
+        (THREAD + "from pathlib import Path\nPath('x').touch()\nopen('values.csv')", "file", "values.csv"),
+        (THREAD + "import subprocess\nsubprocess.run(['no-such-program', 'x'])", "program", "no-such-program"),
         ("from .settings import LIMIT", "relative", ""),
         ("import argparse\np = argparse.ArgumentParser()\np.add_argument('n')\np.parse_args()", "arguments", ""),
         ("import sys\nn = int(sys.argv[1])", "arguments", "n = int(sys.argv[1])"),
@@ -78,12 +81,28 @@ def test_causes(run_script, source, cause, about):
         THREAD + "input()",
         THREAD + "import os\nopen('x', 'w').close()\nos.remove('x')\nos.remove('x')",
         THREAD + "from pathlib import Path\nPath('x').unlink()",
+        THREAD + "import os\nname = 'x'\nopen(name, 'w').close()\nos.remove(name)\nopen('x')",
+        THREAD + "import os\nopen('y', 'w').close()\nos.rename('y', 'x')\nos.remove('x')\nopen('x')",
         "import os\nopen(os.path.join(os.environ['TMPDIR'], 'x'))",
         "import sys\nif sys.version_info >= (3, 9):\n    assert 1 == 2",
     ],
 )
 def test_what_is_a_failure(run_script, source):
     assert run_script(source).blocker is None
+
+
+def test_a_part_of_a_script_that_is_blocked_is_told_from_the_whole(run_script):
+    """What else a script does may race, so its runs do not end early."""
+    in_thread = THREAD.replace("target=int", "target=__import__, args=('no_such_package',)")
+    tests = "def test_it():\n    import no_such_package\ndef test_other(): pass"
+    collected = Script("test_it.py", b"import no_such_package\n" + tests.encode(), how=TESTS)
+    for script, ended in (
+        (in_thread, "part"),
+        (Script("test_it.py", tests.encode(), how=TESTS), "part"),
+        (THREAD + "import no_such_package", "script"),
+        (collected, "script"),
+    ):
+        assert run_script(script).blocker == Blocker("module", "no_such_package", ended)
 
 
 def outcome(kind=Kind.EXCEPTION, blocker=None):
@@ -157,7 +176,7 @@ def test_an_exception_that_did_not_end_the_script_hides_no_race():
         *((Blocker("file", name), "") for name in ("", ".", "/", "//", "..", "../x.csv", "/x/a\ntrue #", "a\nb")),
     ],
 )
-def test_remedies_are_commands(blocker, command):
+def test_remedies_are_commands(default_series, blocker, command):
     script = Script("bug.py", b"", "x/bug.py")
     assert remedy(blocker, script, "./twins repro x/bug.py", ["ft", "other"]) == command
     assert "\n" not in command and shlex.split(command, comments=True) == shlex.split(command.removesuffix(COMMENT))
@@ -166,7 +185,19 @@ def test_remedies_are_commands(blocker, command):
 
 def test_no_remedy_holds_what_a_shell_would_run():
     name = "/x/a; b'$(c)\n`d` #"
-    for cause in ("module", "file", "syntax", "relative", "stdin", "arguments", "gil", "version", "tests", "other"):
+    for cause in (
+        "module",
+        "file",
+        "program",
+        "syntax",
+        "relative",
+        "stdin",
+        "arguments",
+        "gil",
+        "version",
+        "tests",
+        "x",
+    ):
         for about in (name, name.replace("\n", " "), name[1:].replace("\n", " ")):
             for path in ("", name, "x/a b.py", "a b/x.py", "bug.zip", "-/bug.py"):
                 command = remedy(Blocker(cause, about), Script("bug.py", b"", path), "X", ["ft"])
@@ -174,7 +205,7 @@ def test_no_remedy_holds_what_a_shell_would_run():
                 assert not {"b", "d", "b'$(c)", "`d`"} & set(words) and "\n" not in command, command
 
 
-def test_remedies_fit_the_twins():
+def test_remedies_fit_the_twins(default_series):
     script, command = Script("bug.py", b"", "x/bug.py"), "docker"
     assert remedy(Blocker("module", "lxml"), script, command, [], True) == ""  # refused there
     container = "docker compose run --rm -T ft-repro"

@@ -104,7 +104,7 @@ def test_a_file_of_tests_is_run_with_pytest(run_script, write):
     assert (script.how, script.files) == (TESTS, ())
     done = run_script(script)
     assert (done.kind, done.blocker) == (Kind.EXCEPTION, None), done
-    assert "AssertionError: lost" in done.detail and "(test_counter[2])" in done.detail
+    assert "AssertionError: lost" in done.detail and done.detail.endswith(" in test_counter[2]")
     assert done.signatures[0][1:] == ("AssertionError", "test_race.py:5 in test_counter")
     assert run_script(load("test_race.py", arguments=["-k", "1-"])).blocker == Blocker("tests", "")
     write({"test_main.py": TEST + "if __name__ == '__main__': test_counter(1)"})

@@ -26,6 +26,12 @@ def test_the_package_without_a_wheel_is_found(said, package):
     assert (match and match[1]) == package
 
 
+@pytest.mark.timeout(60)  # in time that grows with the square of the length, each takes more than an hour
+@pytest.mark.parametrize("part", ["a", "a-", "a>=1", "a.b<", "a has no ", "a>=1 have no usable ", "- ", "=>"])
+def test_a_hostile_resolver_costs_time_in_proportion_to_what_it_says(part):
+    assert NO_WHEEL.search(part * 1_000_000) is None
+
+
 def test_versions_that_differ():
     versions = {
         "ft": {"pillow": "13", "numpy": "2"},

@@ -10,6 +10,7 @@ import re
 import pytest
 
 from ftrun.inline_metadata import MetadataError, dependencies
+from ftsafety.repro import commands
 from ftsafety.repro.arguments import options_of, parse
 from ftsafety.repro.campaign import Runs
 from ftsafety.repro.classify import printable
@@ -130,7 +131,7 @@ def test_a_name_like_an_option_is_typed_as_a_path():
     assert Script("x.py", b"").argument == "x.py"
 
 
-def test_commands_name_the_script_by_the_path_that_was_given(monkeypatch):
+def test_commands_name_the_script_by_the_path_that_was_given(monkeypatch, default_series):
     monkeypatch.setenv("HOME", "/home/me")
     assert Script("bug.py", b"", "repro/bug.py").argument == "repro/bug.py"
     assert Script("x.py", b"", "/home/me/my bugs/x.py").argument == "~/'my bugs/x.py'"
@@ -140,6 +141,16 @@ def test_commands_name_the_script_by_the_path_that_was_given(monkeypatch):
     assert all_runs(given, script).startswith("./twins repro repro/counter_increment.py --threads 2 ")
     single = one_run(given, script, Runs("gil"), {"gil": DESCRIBED})
     assert single.count(" repro/counter_increment.py") == 2
+    # Twins of another series than the default are named: the reader's shell does not have the variable.
+    default = commands.HERE
+    other = next(each for each in commands.SERIES if each != default)
+    monkeypatch.setattr(commands, "HERE", other)
+    command = all_runs(given, script)
+    assert command.startswith(f"PYTHON_SERIES={other} ./twins repro repro/counter_increment.py ")
+    assert f" PYTHON_SERIES={other} ./twins exec gil " in one_run(given, script, Runs("gil"), {"gil": DESCRIBED})
+    assert commands.of_series(default, command).startswith(f"PYTHON_SERIES={default} ./twins repro ")
+    given.walled = True
+    assert all_runs(given, script).startswith(f"PYTHON_SERIES={other} docker compose run ")
 
 
 @pytest.mark.parametrize(
@@ -150,7 +161,7 @@ def test_commands_name_the_script_by_the_path_that_was_given(monkeypatch):
         ("x/bug.zip", "docker compose run --rm -T ft-repro x/bug.zip --threads 2"),
     ],
 )
-def test_a_command_behind_walls_reads_a_script_alone_from_standard_input(path, command):
+def test_a_command_behind_walls_reads_a_script_alone_from_standard_input(default_series, path, command):
     given = argparse.Namespace(walled=True, script=path)
     assert repro(given, Script("bug.py", b"", path), ["--threads", "2"]) == command
 

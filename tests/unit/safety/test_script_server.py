@@ -12,11 +12,7 @@ import threading
 
 import pytest
 
-from ftrun.interruption import Interruption
 from ftrun.protocol import PROTOCOL
-from ftrun.twin import TwinError
-from ftsafety.repro import twins
-from ftsafety.repro.request import Limits, Request
 from ftsafety.repro.script import Script
 from tests.checkout import importable
 from tests.unit.safety.conftest import TWIN
@@ -177,13 +173,3 @@ def test_a_peer_that_answers_anything(reproduce, tmp_path, answers):
     peer.close()
     assert done.returncode == 1, done.stdout + done.stderr
     assert "Traceback" not in done.stderr and "\x1b" not in done.stdout + done.stderr
-
-
-def test_what_a_remote_twin_cannot_do_is_not_left_out_silently(server, tmp_path):
-    with Interruption() as interruption:
-        twin = twins.connect(f"unix:{tmp_path / 's'}", interruption)
-        try:
-            with pytest.raises(TwinError, match="behind walls"):
-                twin.reproduce(Request(TWIN, Script("x.py", b""), 1, Limits()), ("gdb",))
-        finally:
-            twin.close()

@@ -20,6 +20,8 @@ ELSEWHERE = Outcome(Kind.SIGNAL, "SIGSEGV", signatures=(Signature("signal", "SIG
 AND_ANOTHER = replace(CRASH, signatures=(*CRASH.signatures, Signature("exception", "KeyError", "bug.py:9 in h")))
 NO_MODULE = Outcome(Kind.EXCEPTION, "ModuleNotFoundError", blocker=Blocker("module", "lxml"))
 
+IN_THREAD = replace(NO_MODULE, blocker=Blocker("module", "lxml", "part"))
+
 
 def rounds(repeat, every_run=False, **outcomes):
     """The number of rounds that are made, and the reason, if each configuration gives these outcomes in turn."""
@@ -42,6 +44,7 @@ def rounds(repeat, every_run=False, **outcomes):
         ({"gil": [CRASH], "ft_gil": [CRASH], "ft": [CRASH, ELSEWHERE]}, 5, "ended alike"),
         ({"gil": [HANG], "ft_gil": [HANG], "ft": [HANG]}, 3, "9 runs hung"),
         ({"gil": [NO_MODULE], "ft_gil": [NO_MODULE], "ft": [NO_MODULE]}, 5, "no run got to"),
+        ({"gil": [IN_THREAD], "ft_gil": [IN_THREAD], "ft": [IN_THREAD]}, 20, None),
         # A rare race needs all runs, also behind a failure of every run.
         ({"gil": [CRASH], "ft_gil": [CRASH], "ft": [CRASH, CRASH, CRASH, AND_ANOTHER]}, 20, None),
         ({"gil": [OK], "ft_gil": [OK], "ft": [OK]}, 20, None),

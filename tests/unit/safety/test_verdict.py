@@ -182,3 +182,23 @@ def test_other_interpreters_are_remarks():
     found = {**runs(gil=(0, 5), ft_gil=(0, 5), ft=(5, 5)), "3.14.1t": Runs("3.14.1t", [Outcome(Kind.OK, "")] * 5)}
     assert judged(found)[0] == Pattern.WITHOUT_GIL
     assert list(verdict_words.others(found)) == ["3.14.1t: 0 of 5 runs failed."]
+
+
+@pytest.mark.parametrize(
+    ("fixes", "source", "words"),
+    [
+        (0, "", None),
+        (14, "print(1)", "An unpatched 3.13.5 may fail: --interpreter PATH"),
+        (
+            14,
+            "# Package: CPython\n# Fails: 3.13.5\n# Fixed: 3.13.12\n",
+            "unpatched 3.13.5 fails, as the script's header",
+        ),
+        (14, "# Package: CPython\n# Fails: 3.13.50\n", "may fail"),
+        (14, "# Package: numpy\n# Fails: 3.13.5\n", "may fail"),
+    ],
+)
+def test_a_script_that_only_an_unpatched_interpreter_is_known_to_fail(fixes, source, words):
+    described = {"interpreter": {"version": "3.13.5", "upstream_fixes": fixes}}
+    said = list(verdict_words.unpatched({"ft": described, "gil": described}, source))
+    assert len(said) == bool(words) and all(words in text for text in said)

@@ -1,0 +1,142 @@
+"""Exceptions of a script: their text, their place, and the cause of those that end the script before its threads race.
+
+ftsafety.repro.runner loads this file alone, with any Python.
+"""
+
+import ast
+import contextlib
+import importlib.machinery
+import os
+import re
+import sys
+
+# Patterns that tell guards (see guard_of), by cause.
+GUARDS = {
+    "gil": r"_is_gil_enabled|Py_GIL_DISABLED|PYTHON_GIL",
+    "version": r"\b(?:version_info|hexversion|python_version(?:_tuple)?|sys\.version)\b",
+    "arguments": r"\bargv\b",
+}
+PARSERS = ("argparse.py", "optparse.py", "getopt.py", f"{os.sep}click{os.sep}", f"{os.sep}docopt")
+NO_CAUSE = "", ""
+
+
+def ours(filename: str) -> bool:
+    return os.path.dirname(filename) == os.path.dirname(__file__) or filename == "<frozen runpy>"
+
+
+def own(filename, folder: str) -> bool:
+    """True if a file is in the script's folder."""
+    return isinstance(filename, str) and filename.startswith(folder + os.sep)
+
+
+def frames_of(error) -> list:
+    """Return (file, line, function) of each frame of a traceback, the innermost last, without the runner's frames."""
+    found: list = []
+    trace = error.__traceback__
+    while trace is not None and len(found) < 10_000:
+        code = trace.tb_frame.f_code
+        if not ours(code.co_filename):
+            found.append((code.co_filename, trace.tb_lineno, code.co_name))
+        trace = trace.tb_next
+    return found
+
+
+def describe(error) -> str:
+    try:
+        text = str(error)
+    except Exception:
+        text = "(its text cannot be had)"
+    return f"{type(error).__name__}: {text}"[:500]
+
+
+def place_of(error, folder: str) -> str:
+    """Return "FILE:LINE in FUNCTION" of the innermost frame in the script's folder, else of the innermost frame."""
+    frames = frames_of(error)
+    inside = [frame for frame in frames if own(frame[0], folder)] or frames
+    if not inside:
+        return ""
+    name, line, function = inside[-1]
+    short = os.path.relpath(name, folder) if own(name, folder) else os.path.basename(name)
+    return f"{short}:{line} in {function}"
+
+
+def cause_of(error, folder: str, raced: bool) -> tuple:
+    """Return (cause, detail) if *error* came before threads could race, such as ("module", "h5py"); else NO_CAUSE.
+
+    *raced*: true once a thread was started.
+    """
+    with contextlib.suppress(Exception):  # attributes and str() of an exception may raise anything
+        return _missing(error, folder, raced) or (NO_CAUSE if raced else _before_threads(error, folder))
+    return NO_CAUSE
+
+
+def _missing(error, folder: str, raced: bool) -> tuple | None:
+    """Return the cause if a package, a file or a newer Python is missing, which threads have no part in."""
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        missing = error.name.partition(".")[0]
+        if missing not in sys.modules and importlib.machinery.PathFinder.find_spec(missing) is None:
+            return "module", missing
+    if isinstance(error, FileNotFoundError) and error.filename is not None:
+        name, frames = os.fsdecode(error.filename), frames_of(error)
+        if frames and os.path.basename(frames[-1][0]) == "subprocess.py" and os.sep not in name:
+            return "program", name
+        scratch = os.path.dirname(folder)
+        if not os.path.exists(name) and not os.path.abspath(name).startswith((scratch + "/tmp", scratch + "/home")):
+            return "lost" if raced else "file", os.path.relpath(name, folder) if own(name, folder) else name
+    if isinstance(error, SyntaxError) and error.filename and own(error.filename, folder):
+        where = f"{os.path.relpath(error.filename, folder)}, line {error.lineno}"
+        return "syntax", f"{where}: {(error.text or '').strip()[:100]}"
+    return None
+
+
+def _before_threads(error, folder: str) -> tuple:
+    if isinstance(error, ImportError) and "attempted relative import" in str(error):
+        return "relative", ""
+    if isinstance(error, EOFError) and "EOF when reading a line" in str(error):
+        return "stdin", ""
+    frames = frames_of(error)
+    if (
+        isinstance(error, SystemExit)
+        and error.code
+        and any(parser in name for name, *_ in frames for parser in PARSERS)
+    ):
+        return "arguments", ""
+    # The script ended itself, or a function did that it calls to check if it can run.
+    inside = [(name, line) for name, line, _ in frames if own(name, folder)]
+    return guard_of(*inside[-1], error) if inside else NO_CAUSE
+
+
+def guard_of(path: str, line: int, error) -> tuple:
+    """Return (cause, source of the test) if the statement at *line* belongs to a guard, else empty strings.
+
+    A guard is a test that ends the script, for example if the GIL is on or arguments are missing.
+    """
+    with open(path, "rb") as file:
+        nodes = list(ast.walk(ast.parse(file.read())))
+    known = dict(GUARDS)
+    for node in nodes:  # names derived from them: free_threaded = not sys._is_gil_enabled()
+        names = [each.id for each in getattr(node, "targets", ()) if isinstance(each, ast.Name)]
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and len(node.body) <= 2:
+            names = [node.name]
+        for cause in known if names else ():
+            if re.search(known[cause], ast.unparse(node)):
+                known[cause] += rf"|\b(?:{'|'.join(names)})\b"
+    for node in nodes:
+        if not (getattr(node, "lineno", line + 1) <= line <= getattr(node, "end_lineno", line - 1)):
+            continue
+        if isinstance(node, ast.Assert) or (isinstance(node, ast.If) and ends(node, line, error)):
+            text, causes = ast.unparse(node.test), known
+        elif isinstance(node, ast.stmt) and not hasattr(node, "body") and isinstance(error, (IndexError, ValueError)):
+            text, causes = ast.unparse(node), {"arguments": GUARDS["arguments"]}
+        else:
+            continue
+        for cause, pattern in causes.items():
+            if re.search(pattern, text):
+                return cause, text[:100]
+    return NO_CAUSE
+
+
+def ends(node, line: int, error) -> bool:
+    """True if *error* is a SystemExit, or if *line* is a `raise` directly in a branch of the `if` statement *node*."""
+    raised = [each for each in [*node.body, *node.orelse] if isinstance(each, ast.Raise)]
+    return isinstance(error, SystemExit) or any(each.lineno <= line <= (each.end_lineno or line) for each in raised)
