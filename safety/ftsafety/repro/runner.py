@@ -134,9 +134,13 @@ class Tests:
     pytest_collectreport = pytest_runtest_logreport
 
     def pytest_exception_interact(self, node, call):
-        if call.excinfo is not None:
-            # The other tests run on, unless it is the file that cannot be imported.
-            self._sender.exception(call.excinfo.value, None if call.when == "collect" else node.name)
+        if call.excinfo is None:
+            return
+        error = call.excinfo.value
+        if call.when == "collect":  # the file cannot be imported, which pytest says by an exception of its own
+            self._sender.exception(error.__cause__ or error, None)
+        else:  # the other tests run on
+            self._sender.exception(error, node.name)
 
 
 class Sender:
