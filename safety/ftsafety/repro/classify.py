@@ -38,6 +38,7 @@ UNSEEN = re.compile(
 )
 # The part of a path in a traceback that depends on the machine.
 INSTALLED = re.compile(r'(?<=File ")[^"\n]*/(lib/python3\.\d+t?/)(site-packages/)?')
+RUNNER = re.compile(r'^  File "[^"\n]*ftsafety/repro/runner\.py", line .*\n?', re.MULTILINE)
 THREAD = re.compile(r"^(Current thread|Thread) 0x.*\n((?:  .*\n?)*)", re.MULTILINE)
 FRAME = re.compile(r'^  File "([^"\n]*)", line (\d+) in (.+)$', re.MULTILINE)
 MOST_FRAMES = 3
@@ -80,6 +81,7 @@ def classify(ended: Ended, hidden: Sequence[str] = (), script: Script | None = N
     raised = [line for line in messages if "exception" in line]
     failures = [line for line in raised if line["kind"] != "SystemExit"]
     stdout, stderr, stacks = (printable(each.text(), hidden) for each in (ended.stdout, ended.stderr, ended.stacks))
+    stacks = RUNNER.sub("", stacks)
     kind, detail = _kind(ended, begin, failures, stderr)
     signatures = tuple(_signatures(kind, detail, raised, stacks, ended.returncode))
     warned = GIL_WARNING.search(stderr)

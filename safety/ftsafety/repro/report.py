@@ -85,7 +85,8 @@ def first_failure(config: str, number: int, outcome: Outcome) -> str:
     """Return the section on the first failure: its stacks, stderr and stdout."""
     parts = [f"## First failure: `{config}`, run {number}: {outcome.kind}", one_line(outcome.detail)]
     if outcome.stacks.strip():
-        when = "at the signal" if outcome.kind == Kind.SIGNAL else "at the time limit"
+        # Where the script itself goes on, a child process of it was killed by a signal.
+        when = "at the time limit" if outcome.kind == Kind.HANG else "at the signal"
         parts += [f"Python stacks {when} (faulthandler):", fenced(excerpt(outcome.stacks), "text")]
     if outcome.stderr.strip():
         parts += ["Standard error:", fenced(excerpt(outcome.stderr), "text")]
