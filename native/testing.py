@@ -22,7 +22,7 @@ from .progress import clock
 AT_A_TIME = 3
 NOTHING_SELECTED = 5  # pytest's exit status
 
-OF_THE_LOADER = ["unit/loader", "conformance", "distributed", "examples", "libraries", "stress", "soak"]
+OF_THE_LOADER = ["unit/loader", "conformance", "examples", "libraries", "stress", "soak"]
 OF_THE_TOOLS = ["unit/bench", "unit/safety", "unit/runtime"]
 # Run by pytest-run-parallel without the GIL: tests that start many workers and change no process-wide state.
 AT_ONCE = ["conformance/test_workers.py", "conformance/test_failures.py", "conformance/test_ownership.py"]

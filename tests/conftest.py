@@ -2,20 +2,19 @@
 
 import collections
 import functools
-import gc
 import os
 import random
 import re
 import signal
 import sys
-import time
 import types
 from pathlib import Path
 
 import hypothesis
 import pytest
 
-from tests.worker_threads import worker_threads
+from tests.forked_python import ForkedPython
+from tests.worker_threads import until_collected, worker_threads
 
 # Property tests: few cases and always the same ones, or (--hypothesis-profile thorough) many and new ones.
 # No deadlines: the machine may be slow.
@@ -49,8 +48,8 @@ STARTS_PROGRAMS = {
     "environment",
     "run_bench",
     "run_script",
+    "run_with_torch",
     "shell_environment",
-    "start_python",
     "start_twins",
     "twins",
 }
@@ -147,18 +146,37 @@ def shell_environment():
     return variables
 
 
+@pytest.fixture(scope="session")
+def _imported_python():
+    python = ForkedPython("torch, ftloader")
+    yield python
+    python.kill()
+
+
+@pytest.fixture(scope="session")
+def _python_with_torch():
+    python = ForkedPython("torch")
+    yield python
+    python.kill()
+
+
+@pytest.fixture
+def run_program(_imported_python, tmp_path):
+    """Return ``run_program(source) -> (exit status, stdout, stderr)``, for programs whose start is not tested."""
+    return lambda source: _imported_python.run(source, tmp_path)
+
+
+@pytest.fixture
+def run_with_torch(_python_with_torch, tmp_path):
+    """As run_program, for programs that import ftloader themselves."""
+    return lambda source: _python_with_torch.run(source, tmp_path)
+
+
 @pytest.fixture
 def no_worker_thread_left():
     """Check after the test that no worker thread of the loader is left."""
     yield
-    # More than one collection, since a worker refers to the dataset (and through it, maybe, to the
-    # iterator) until it has finished the sample in hand.
-    deadline = time.monotonic() + 20
-    while worker_threads() and time.monotonic() < deadline:
-        gc.collect()
-        for thread in worker_threads():
-            thread.join(0.1)
-    assert worker_threads() == []
+    assert until_collected(), worker_threads()
 
 
 @pytest.fixture(scope="module")

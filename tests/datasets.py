@@ -38,17 +38,25 @@ class Batches(Rows):
 class Failing(Rows):
     """Rows that raise *error*, or what *error* makes of the index, for the indices *at*."""
 
-    def __init__(self, error: Any, size: int = 20, at: Container[int] = (7,)) -> None:
-        super().__init__(size)
+    def __init__(
+        self, error: Any, size: int = 20, at: Container[int] = (7,), make: Callable[[Any], Any] | None = None
+    ) -> None:
+        super().__init__(size, make)
         self.error, self.at = error, at
 
     def __getitem__(self, index: Any) -> Any:
         if index in self.at:
             self.explode(index)
-        return index
+        return super().__getitem__(index)
 
     def explode(self, index: Any) -> None:
         raise self.error if isinstance(self.error, BaseException) else self.error(index)
+
+
+class FailingBatches(Failing):
+    """Rows that load a batch at a time, and fail for the batch."""
+
+    __getitems__ = Batches.__getitems__
 
 
 class Gated(Rows):

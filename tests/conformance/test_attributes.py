@@ -7,27 +7,20 @@ import warnings
 import pytest
 import torch
 import torch.utils.data
-from torch.utils.data import IterableDataset
 
 from ftloader import DataLoader
-from tests.datasets import Rows, Stream, my_share
-
-pytestmark = pytest.mark.timeout(120)
-
+from tests.datasets import Rows, Stream
 
 # Length
 
 
-class Sized(IterableDataset):
+class Sized(Stream):
     def __init__(self, says, gives):
-        self.says, self.gives = says, gives
+        super().__init__(gives)
+        self.says = says
 
     def __len__(self):
         return self.says
-
-    def __iter__(self):
-        worker, workers = my_share()
-        return iter(range(worker, self.gives, workers))
 
 
 @pytest.mark.parametrize(
@@ -40,7 +33,6 @@ def test_len_of_iterable_style(arguments, light_workers):
     assert len(ours) == len(torch.utils.data.DataLoader(Sized(10, 10), **arguments))
 
 
-@pytest.mark.thread_unsafe(reason="records warnings")
 @pytest.mark.parametrize("says", [3, 8, 9, 100])
 def test_warnings_about_a_wrong_len_are_torchs(says, workers):
     found = []

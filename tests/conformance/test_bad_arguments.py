@@ -6,9 +6,7 @@ import torch.utils.data
 from torch.utils.data import Dataset
 
 from ftloader import DataLoader
-from tests.datasets import Stream
-
-pytestmark = pytest.mark.timeout(120)
+from tests.datasets import Failing, Stream
 
 BAD_ARGUMENTS = [
     {"num_workers": -1},
@@ -82,7 +80,6 @@ def test_refused_arguments_are_torchs(arguments, worker_method):
         assert ours == torchs
 
 
-@pytest.mark.thread_unsafe(reason="seeds torch's default generator")
 @pytest.mark.parametrize("arguments", BAD_ARGUMENTS, ids=str)
 def test_absurd_arguments_give_torchs_epoch(arguments, light_workers, outcomes, assert_same):
     """Arguments that the constructor accepts fail later, or do not, as in torch without workers."""
@@ -154,20 +151,9 @@ def test_iterable_style_refuses_samplers_as_torchs():
 # Datasets that do not keep their word
 
 
-class Lying(Dataset):
-    """Dataset that claims 20 samples and has 12."""
-
-    def __len__(self):
-        return 20
-
-    def __getitem__(self, index):
-        if index >= 12:
-            raise IndexError(f"{index} is beyond the end")
-        return index
-
-
 def test_fewer_samples_than_said(workers, assert_like_torch):
-    ours = assert_like_torch(Lying(), workers, batch_size=5)
+    lying = Failing(IndexError, 20, at=range(12, 20))
+    ours = assert_like_torch(lying, workers, batch_size=5)
     assert [isinstance(outcome, IndexError) for outcome in ours] == [False, False, True, True]
 
 
@@ -188,10 +174,12 @@ def test_a_dataset_that_shrinks_during_the_epoch(light_workers, outcomes):
     assert isinstance(found[-1], IndexError)
 
 
-def test_a_dataset_that_grows_during_the_epoch(light_workers):
+def test_a_dataset_that_grows(workers):
     """As in torch, the sampler asks for the length at the start of the epoch."""
-    rows = [*range(10)]
-    dl = DataLoader(rows, batch_size=5, **light_workers)
+    rows = [*range(9)]
+    dl = DataLoader(rows, batch_size=5, **workers)
+    rows.append(9)
+    assert len(dl) == 2
     iterator = iter(dl)
     first = next(iterator)
     rows.extend(range(10, 20))

@@ -2,7 +2,6 @@
 
 import contextvars
 import decimal
-import gc
 import random
 import threading
 import time
@@ -14,14 +13,12 @@ import pytest
 import torch
 import torch.utils.data as torch_data
 from torch.utils._pytree import tree_leaves
-from torch.utils.data import ChainDataset, IterableDataset, StackDataset, Subset, get_worker_info, random_split
+from torch.utils.data import IterableDataset, StackDataset, Subset, get_worker_info, random_split
 
 from ftloader import DataLoader, sample_rng
 from tests.datasets import Rows
 from tests.in_threads import in_threads
-from tests.worker_threads import worker_threads
-
-pytestmark = pytest.mark.thread_unsafe(reason="starts processes, and sets modes of the thread")
+from tests.worker_threads import until_collected
 
 CLASSES = {
     "torch": lambda *args, **more: torch_data.DataLoader(*args, **more, multiprocessing_context="fork"),
@@ -169,19 +166,18 @@ def test_the_class_takes_a_type(loader_class):
     assert len(list(DataLoader[int](range(4), worker_method="thread", num_workers=1))) == 4
 
 
-def test_iterators_have_workers_that_can_be_ended(loader_class):
-    iterator = iter(loader_class(range(100), num_workers=2))
+@pytest.mark.parametrize("name", CLASSES)
+def test_iterators_have_workers_that_can_be_ended(name):
+    iterator = iter(CLASSES[name](range(100), num_workers=2))
     workers = list(iterator._workers)
     assert len(workers) == 2 and all(worker.is_alive() for worker in workers)
+    assert [worker.exitcode for worker in workers] == [None, None]
+    assert [worker.pid is None for worker in workers] == [name == "ours"] * 2
     iterator._shutdown_workers()
     for worker in workers:
         worker.join(30)
         assert not worker.is_alive()
-
-
-def test_worker_threads_have_no_process_of_their_own():
-    iterator = iter(CLASSES["ours"](range(100), num_workers=2))
-    assert [worker.pid for worker in iterator._workers] == [None, None]
+    assert [worker.exitcode for worker in workers] == [0, 0]
 
 
 def test_the_warning_of_too_many_workers_is_filtered_as_torchs_is(loader_class):
@@ -190,29 +186,6 @@ def test_the_warning_of_too_many_workers_is_filtered_as_torchs_is(loader_class):
         warnings.filterwarnings("ignore", message=r"This DataLoader will create .* in total\. Our suggested max number")
         warnings.filterwarnings("ignore", message=".*fork")
         loader_class(range(4), num_workers=500)
-
-
-class Range(IterableDataset):
-    def __init__(self, start, end):
-        self.start, self.end = start, end
-
-    def __iter__(self):
-        return iter(range(self.start, self.end))
-
-
-def shard_the_members(worker_id):
-    """Shard each member of a ChainDataset, in the way that torch documents."""
-    info = get_worker_info()
-    for dataset in info.dataset.datasets:
-        share = (dataset.end - dataset.start) // info.num_workers
-        dataset.start += worker_id * share
-        dataset.end = dataset.start + share
-
-
-def test_a_chain_dataset_sharded_in_worker_init_fn(loader_class):
-    dataset = ChainDataset([Range(0, 20), Range(20, 40)])
-    loader = loader_class(dataset, 4, num_workers=2, worker_init_fn=shard_the_members)
-    assert sorted(torch.cat(list(loader)).tolist()) == list(range(40))
 
 
 class Epochs:
@@ -237,32 +210,6 @@ def test_an_epoch_counter_in_a_member(loader_class, persistent):
     loader = loader_class(ShardList(), 2, num_workers=2, persistent_workers=persistent)
     for _ in range(3):
         assert sorted(torch.cat(list(loader)).tolist()) == list(range(16))
-
-
-class Reader:
-    def __init__(self):
-        self.position = 0
-
-    def read(self):
-        time.sleep(0.0002)
-        self.position += 1
-        return self.position - 1
-
-
-class Reads(IterableDataset):
-    def __init__(self):
-        self.reader = Reader()
-
-    def __iter__(self):
-        info = get_worker_info()
-        for _ in range(200):
-            value = self.reader.read()
-            if value % info.num_workers == info.id:
-                yield value
-
-
-def test_a_reader_in_a_member(loader_class):
-    assert sorted(torch.cat(list(loader_class(Reads(), 10, num_workers=2))).tolist()) == list(range(200))
 
 
 def seed_as_torch_documents(worker_id):
@@ -369,15 +316,7 @@ def test_a_context_variable_does_not_keep_a_loader_alive():
     HOLDS.reset(token)
     gone = weakref.ref(loader)
     del loader, token
-    deadline = time.monotonic() + 30
-    while gone() is not None and time.monotonic() < deadline:
-        # Once more when the workers have come to rest, for which they need the time: a collection stops all threads,
-        # and one after the other would keep a worker from ever ending its task.
-        for thread in worker_threads():
-            thread.join(0.1)
-        gc.collect()
-    collected = gone() is None
-    assert collected
+    assert until_collected(lambda: gone() is None)
 
 
 class Peeked(IterableDataset):

@@ -3,12 +3,9 @@
 import dataclasses
 
 import pytest
-from torch.utils.data import IterableDataset
 
 from ftloader import DataLoader
-from tests.datasets import Batches, Rows
-
-pytestmark = pytest.mark.timeout(120)
+from tests.datasets import Failing, FailingBatches, FailingStream
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,42 +79,18 @@ MAKERS = {
 }
 
 
-class Bad:
-    """Makes row 3 raise."""
-
-    def __init__(self, kind):
-        self.kind = kind
-
-    def __call__(self, index):
-        if index == 3:
-            raise MAKERS[self.kind][1]()
-        return index
-
-
-class Stream(IterableDataset):
-    """Iterable-style: its iterator goes on after the exception."""
-
-    def __init__(self, load):
-        self.load, self.next = load, 0
-
-    def __iter__(self):
-        self.next = 0
-        return self
-
-    def __next__(self):
-        if self.next == 6:
-            raise StopIteration
-        self.next += 1
-        return self.load(self.next - 1)
-
-
-STYLES = {"map": lambda load: Rows(6, load), "at-once": lambda load: Batches(6, load), "iterable": Stream}
+# And the batches without the failing sample.
+STYLES = {
+    "map": (Failing, [[0, 1], [2], [4, 5]]),
+    "at-once": (FailingBatches, [[0, 1], [4, 5]]),
+    "iterable": (FailingStream, [[0, 1], [2, 4], [5]]),
+}
 WORKERS = {"serial": {}, "thread": {"worker_method": "thread"}, "process": {"worker_method": "process"}}
 
 
 def loader(kind, style, workers, **arguments):
-    number = 0 if workers == "serial" else 1
-    return DataLoader(STYLES[style](Bad(kind)), batch_size=2, num_workers=number, **WORKERS[workers], **arguments)
+    dataset = STYLES[style][0](lambda _: MAKERS[kind][1](), 6, at=(3,))
+    return DataLoader(dataset, 2, num_workers=int(workers != "serial"), **WORKERS[workers], **arguments)
 
 
 @pytest.mark.parametrize("workers", WORKERS)
@@ -143,9 +116,6 @@ def test_the_datasets_own_exception_is_raised(kind, style, workers):
 @pytest.mark.parametrize("kind", MAKERS)
 def test_its_sample_is_left_out(kind, style, workers):
     dl = loader(kind, style, workers, on_error="skip")
-    batches = [batch.tolist() for batch in dl]
-    assert (
-        batches == {"map": [[0, 1], [2], [4, 5]], "at-once": [[0, 1], [4, 5]], "iterable": [[0, 1], [2, 4], [5]]}[style]
-    )
+    assert [batch.tolist() for batch in dl] == STYLES[style][1]
     assert dl.skipped.count == 1
     assert MAKERS[kind][0].__name__ in dl.skipped.samples[0].error

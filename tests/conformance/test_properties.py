@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from torch.utils.data import IterableDataset
 
 from ftloader import DataLoader
+from tests.conformance.conftest import assert_same_outcomes
 from tests.datasets import Batches, Rows, Whole, my_share
 
 pytestmark = [
-    pytest.mark.timeout(1200),  # of the thorough profile
-    pytest.mark.thread_unsafe(reason="hypothesis runs one example at a time; torch's default generator"),
+    pytest.mark.timeout(1200)  # of the thorough profile
 ]
 
 Point = collections.namedtuple("Point", "x y")
@@ -197,7 +197,7 @@ def test_iterable_style(sizes, batch_size, engine, kind, drop_last, assert_same)
 
 @settings(max_examples=5, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
-def test_processes_too(data, outcomes, assert_same):
+def test_processes_too(data, outcomes):
     """Few cases: each starts processes."""
     size = data.draw(st.integers(0, 30), "size")
     batching = data.draw(batchings(size), "batching")
@@ -210,10 +210,4 @@ def test_processes_too(data, outcomes, assert_same):
     ):
         torch.manual_seed(1)
         found.append(outcomes(cls(dataset, **batching, **more)))
-    ours, torchs = found
-    assert [type(o) for o in ours] == [type(o) for o in torchs]
-    for a, b in zip(ours, torchs, strict=True):
-        if isinstance(b, Exception):
-            assert str(b) in str(a)
-        else:
-            assert_same(a, b)
+    assert_same_outcomes(*found)

@@ -17,21 +17,20 @@ from torch.utils.data import (
 )
 
 from ftloader import DataLoader
-
-pytestmark = [pytest.mark.timeout(120), pytest.mark.thread_unsafe(reason="draws from torch's default generator")]
+from tests.datasets import Rows
 
 ROWS = range(23)
 
 
-def both(workers, make_arguments, epochs=2, rows=ROWS):
-    """Return ours and torch's: the batches of some epochs, and the next draws from the generators."""
+def both(workers, make_arguments):
+    """Return ours and torch's: the batches of two epochs, and the next draws from the generators."""
     found = []
     for cls, more in ((DataLoader, workers), (torch.utils.data.DataLoader, {"num_workers": 0})):
         torch.manual_seed(17)
         np.random.seed(17)
         random.seed(17)
-        dl = cls(rows, **make_arguments(), **more)
-        batches = [batch.tolist() for _ in range(epochs) for batch in dl]
+        dl = cls(Rows(len(ROWS)), **make_arguments(), **more)
+        batches = [batch.tolist() for _ in range(2) for batch in dl]
         draws = torch.randint(2**40, ()).item(), random.random(), float(np.random.rand())
         own = getattr(dl, "generator", None)
         found.append((batches, draws, None if own is None else own.get_state().tolist()))
@@ -80,16 +79,6 @@ SAMPLERS = {
 }
 
 
-class Rows:
-    """Dataset with ``self[i] == i``, for integers and lists of them."""
-
-    def __len__(self):
-        return len(ROWS)
-
-    def __getitem__(self, index):
-        return index if isinstance(index, list) else int(index)
-
-
 @pytest.mark.parametrize("kind", SAMPLERS)
 def test_order_and_draws(kind, light_workers):
     make = SAMPLERS[kind]
@@ -100,13 +89,13 @@ def test_order_and_draws(kind, light_workers):
             given.setdefault("collate_fn", torch.as_tensor)
         return given
 
-    ours, torchs = both(light_workers, arguments, rows=Rows())
+    ours, torchs = both(light_workers, arguments)
     assert ours == torchs
 
 
 @pytest.mark.parametrize("kind", ["shuffle in batches", "one generator for sampler and loader"])
 def test_order_and_draws_with_processes(kind):
-    ours, torchs = both({"num_workers": 1, "worker_method": "process"}, SAMPLERS[kind], rows=Rows())
+    ours, torchs = both({"num_workers": 1, "worker_method": "process"}, SAMPLERS[kind])
     assert ours == torchs
 
 
@@ -127,6 +116,22 @@ def test_draws_with_persistent_workers_equal_torchs(persistent):
     assert found[1] == found[2]
 
 
+@pytest.mark.parametrize("arguments", [{}, {"drop_last": True}, {"shuffle": False}], ids=str)
+def test_each_rank_and_epoch_of_a_distributed_sampler(arguments, workers):
+    def epochs(cls, rank, **more):
+        sampler = DistributedSampler(ROWS, num_replicas=2, rank=rank, seed=3, **arguments)
+        dl = cls(ROWS, batch_size=4, sampler=sampler, **more)
+        found = []
+        for epoch in range(3):
+            sampler.set_epoch(epoch)
+            found.append([batch.tolist() for batch in dl])
+        return found
+
+    workers["persistent_workers"] = bool(workers["num_workers"])
+    for rank in range(2):
+        assert epochs(DataLoader, rank, **workers) == epochs(torch.utils.data.DataLoader, rank)
+
+
 def test_an_iterator_that_is_never_asked_draws_what_torchs_draws(light_workers):
     found = []
     for cls, more in ((DataLoader, light_workers), (torch.utils.data.DataLoader, {})):
@@ -135,18 +140,6 @@ def test_an_iterator_that_is_never_asked_draws_what_torchs_draws(light_workers):
             iter(cls(ROWS, batch_size=2, **more))
         found.append(torch.randint(2**40, ()).item())
     assert found[0] == found[1]
-
-
-def test_seeded_shuffle_is_the_same_each_time_and_another_each_epoch(workers):
-    def epochs():
-        generator = torch.Generator().manual_seed(2)
-        dl = DataLoader(ROWS, shuffle=True, generator=generator, batch_size=4, **workers)
-        return [torch.cat(list(dl)).tolist() for _ in range(2)]
-
-    first, second = epochs()
-    assert sorted(first) == sorted(second) == [*ROWS]
-    assert first != second
-    assert epochs() == [first, second]
 
 
 class Counting(Sampler):
@@ -201,7 +194,6 @@ def test_a_generator_as_batch_sampler_gives_one_epoch(workers):
     assert list(dl) == []
 
 
-@pytest.mark.thread_unsafe(reason="forks")
 @pytest.mark.parametrize("drop_last", [False, True])
 def test_a_batch_size_that_changes_in_the_epoch(drop_last, workers):
     def batches(cls, **more):
@@ -234,22 +226,3 @@ def test_a_sampler_that_changes_what_it_yielded(make, batching, workers, assert_
 
     arguments = {"batch_size": None} if batching == "sampler" else {}
     assert_like_torch(Sums(), workers, **{batching: Reusing()}, **arguments)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "length"),
-    [
-        ({}, 23),
-        ({"batch_size": 4}, 6),
-        ({"batch_size": 4, "drop_last": True}, 5),
-        ({"batch_size": None}, 23),
-        ({"batch_sampler": [[1], [2]]}, 2),
-        ({"sampler": [1, 2, 3], "batch_size": 2}, 2),
-        ({"batch_size": 100}, 1),
-        ({"batch_size": 100, "drop_last": True}, 0),
-    ],
-)
-def test_len_is_what_comes(arguments, length, light_workers):
-    dl = DataLoader(ROWS, **arguments, **light_workers)
-    assert len(dl) == length == len(list(dl))
-    assert len(dl) == len(torch.utils.data.DataLoader(ROWS, **arguments))
