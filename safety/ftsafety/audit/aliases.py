@@ -25,9 +25,9 @@ def from_samples(loads: Loads, keys: list, load: Callable[[Any], Any]) -> list[F
                 found[key] = part
     if not found:
         return []
-    key, part = next(iter(found.items()))
-    values: dict[str, Any] = {"key": f"{loads.unit} {key!r}", "part": part, "number": len(found), "of": len(keys)}
-    return [kinds.make("shared-sample", definition(loads.dataset), **values)]
+    name, part = next((f"{loads.unit} {key!r}", part) for key, part in found.items())
+    where = definition(loads.dataset)
+    return [kinds.make("shared-sample", where, key=name, part=part, number=len(found), of=len(keys))]
 
 
 def shared_part(one: Any, other: Any, place: str = "") -> str | None:

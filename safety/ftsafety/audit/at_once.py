@@ -9,6 +9,7 @@ from collections.abc import Callable
 from ftsafety.audit import findings, kinds
 from ftsafety.audit.comparison import Raised
 from ftsafety.audit.concurrent_loads import WAYS, Burst, Burster, Mismatch
+from ftsafety.audit.ignored import collecting
 from ftsafety.audit.observer import definition
 from ftsafety.audit.report import Finding
 from ftsafety.audit.samples import Stuck, stuck
@@ -23,7 +24,7 @@ class AtOnce:
     ) -> None:
         self._loads, self._serial, self._say = serial.loads, serial, say
         self._seconds, self._seed = seconds, seed
-        self._burster = Burster(serial, codes)
+        self._codes = codes
         self.bursts: list[Burst] = []
         self.again: list[Burst] = []
         """Bursts of the second look."""
@@ -33,27 +34,31 @@ class AtOnce:
     def run(self, suspects: list[Finding]) -> list[Finding]:
         """Load in all threads; return a finding for each failure that the second look confirms.
 
-        Args:
-            suspects: earlier findings that may name the cause.
+        *suspects* are earlier findings that may name the cause.
         """
-        try:
-            self._provoke()
-            return self._confirmed(suspects)
-        except Stuck as error:
-            return [self._look_again_at_hang(error)]
+        with collecting() as ignored:
+            self._serial.try_fresh()
+            self._serial.ignored.update(ignored)
+            ignored.clear()
+            burster = Burster(self._serial, self._codes, ignored)
+            try:
+                self._provoke(burster)
+                return self._confirmed(burster, suspects)
+            except Stuck as error:
+                return [self._look_again_at_hang(error)]
 
-    def _provoke(self) -> None:
+    def _provoke(self, burster: Burster) -> None:
         deadline = time.monotonic() + self._seconds
         self._say(f"loading in {self._loads.threads} threads at once for {self._seconds:.0f} s")
         number = 0
         while number < len(WAYS) or time.monotonic() < deadline:
             # Each way is tried once, if only for a round, however slow the dataset is.
-            self.bursts.append(self._burster.burst(WAYS[number % len(WAYS)], self._seed + number, deadline))
+            self.bursts.append(burster.burst(WAYS[number % len(WAYS)], self._seed + number, deadline))
             number += 1
             if number >= len(WAYS) and sum(bool(burst.mismatches) for burst in self.bursts) >= 5:
                 break  # enough failures for the second look
 
-    def _confirmed(self, suspects: list[Finding]) -> list[Finding]:
+    def _confirmed(self, burster: Burster, suspects: list[Finding]) -> list[Finding]:
         found = _by_group(self.bursts)
         if not found:
             return []
@@ -65,10 +70,10 @@ class AtOnce:
             failed = Counter(each.way for group, failures in found.items() if group not in again for each in failures)
             ways = [way for way, _ in failed.most_common()]
             number = len(self.again)
-            self.again.append(self._burster.burst(ways[number % len(ways)], self._seed + 1000 + number, deadline))
+            self.again.append(burster.burst(ways[number % len(ways)], self._seed + 1000 + number, deadline))
             again = _by_group(self.again)
         self._serial.snapshot.restore()
-        keys = {each.key for failures in [*found.values(), *again.values()] for each in failures}
+        keys = {each.key for failures in [*found.values(), *again.values()] for each in failures} - {None}
         # Load in one thread again: concurrency may not be the cause.
         self._serial.unequal |= self._serial.alone(lambda: {key for key in keys if self._serial.differs(key)})
         result = []
@@ -80,8 +85,9 @@ class AtOnce:
             if group in again:
                 result.append(findings.from_threads(self._loads, real, again[group], rounds, suspects))
             else:
+                where = "" if real[0].key is None else f"{self._loads.unit} {real[0].key!r}: "
                 self.unconfirmed.append(
-                    f"{self._loads.unit} {real[0].key!r}: {real[0].how} ({real[0].way}), but not in "
+                    f"{where}{real[0].how} ({real[0].way}), but not in "
                     f"{sum(burst.rounds for burst in self.again)} rounds of the second look"
                 )
         return result

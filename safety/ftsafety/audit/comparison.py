@@ -43,6 +43,8 @@ class Frozen:
 class Raised(Frozen):
     """Copy of the exception that loading a sample raised."""
 
+    ignored: str = ""
+    """The place of an exception that Python ignored; an empty string if the load raised it."""
     line: str = dataclasses.field(default="", compare=False)
     text: str = dataclasses.field(default="", compare=False)
     traceback: str = dataclasses.field(default="", compare=False)

@@ -61,6 +61,7 @@ class Mismatch:
     """Sample or exception that differs from the reference."""
 
     key: Any
+    """The sample; None for an exception that Python ignored."""
     got: Frozen
     how: str
     way: Way
@@ -68,7 +69,8 @@ class Mismatch:
     @property
     def group(self) -> tuple:
         """Key that groups failures of the same kind: an exception's type and line, or any difference."""
-        return ("exception", self.got.kind, self.got.line) if isinstance(self.got, Raised) else ("differs",)
+        got = self.got
+        return ("exception", got.kind, got.ignored or got.line) if isinstance(got, Raised) else ("differs",)
 
 
 @dataclass
@@ -84,8 +86,9 @@ class Burst:
 class Burster:
     """Runner of bursts over the same samples; driven by one thread."""
 
-    def __init__(self, serial: Serial, codes: set[types.CodeType]) -> None:
-        self._serial, self._codes, self._threads = serial, codes, serial.loads.threads
+    def __init__(self, serial: Serial, codes: set[types.CodeType], ignored: list[Raised]) -> None:
+        """*ignored* is filled with exceptions that Python ignores, as by `ignored.collecting`."""
+        self._serial, self._codes, self._threads, self._ignored = serial, codes, serial.loads.threads, ignored
         # Where threads take turns, each waits for all others.
         self._patience = max(serial.patience, 4 * serial.slowest * self._threads, 8 * serial.seconds_to_reset)
 
@@ -140,6 +143,9 @@ class Burster:
             sys.setswitchinterval(before)
         result.calls = sum(done)
         result.mismatches = [mismatch for each in found for mismatch in each]
+        ignored = [got for got in self._ignored if got not in self._serial.ignored]
+        self._ignored.clear()
+        result.mismatches += [Mismatch(None, got, f"Python ignored {got.text}", way) for got in ignored]
         return result
 
     def _compare(self, key: Any, got: Frozen) -> str | None:

@@ -1,7 +1,7 @@
 """Conversion of observations and failures into findings."""
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from ftsafety.audit import kinds
@@ -13,6 +13,7 @@ from ftsafety.audit.observer import Observed, Write, definition, line_naming
 from ftsafety.audit.reachable import Node
 from ftsafety.audit.report import Finding, Level
 from ftsafety.audit.samples import Loads
+from ftsafety.audit.serial import Serial
 
 
 def from_observation(first: Observed, second: Observed, nodes: list[Node]) -> list[Finding]:
@@ -32,9 +33,9 @@ def _write(write: Write) -> Finding:
     return kinds.make(kind, write.line, target=target)
 
 
-def softened(found: list[Finding], harmless: set[Write]) -> list[Finding]:
-    """Return the findings *found*; the findings of *harmless* writes are replaced by notes."""
-    notes = {_write(write): kinds.make("same-value", write.line, target=write.target) for write in harmless}
+def softened(found: list[Finding], harmless: dict[Write, str]) -> list[Finding]:
+    """Return the findings *found*; those of *harmless* writes are replaced by notes, whose kinds are the values."""
+    notes = {_write(write): kinds.make(kind, write.line, target=write.target) for write, kind in harmless.items()}
     return [notes.get(finding, finding) for finding in found]
 
 
@@ -78,35 +79,18 @@ def _limits(seen: Observed, nodes: list[Node]) -> Iterator[Finding]:
             yield kinds.make("known-limit", called or f"{shared[name]} is of {name}", name=name, limit=limit)
 
 
-def from_serial(loads: Loads, unequal: set, overwritten: list) -> list[Finding]:
-    """Return findings for samples that are wrong even with one thread.
-
-    Args:
-        unequal: keys whose sample differs from call to call.
-        overwritten: keys whose sample is overwritten when the next one is loaded.
-    """
+def from_serial(serial: Serial) -> list[Finding]:
+    """Return findings for samples that are wrong even with one thread, and for images that they decode."""
+    loads, unequal, images = serial.loads, serial.unequal, serial.decoded_late
     found, where = [], definition(loads.dataset)
     if unequal:
         found.append(kinds.make("not-repeatable", where, keys=loads.shown(unequal)))
-    repeated = [key for key in overwritten if key not in unequal]
+    repeated = [key for key in serial.shared_memory if key not in unequal]
     if repeated:
         found.append(kinds.make("overwritten-sample", where, keys=loads.shown(repeated), number=len(repeated)))
+    if images:
+        found.append(kinds.make("decoded-late", where, path=images[0], number=len(images)))
     return found
-
-
-def from_images(dataset: Any, paths: list[str]) -> list[Finding]:
-    """Return a finding if the dataset holds opened images (*paths*) that are decoded at the first load."""
-    if not paths:
-        return []
-    return [kinds.make("decoded-late", definition(dataset), path=paths[0], number=len(paths))]
-
-
-def from_changes(
-    dataset: Any, changes: set[tuple[str, str]], written: list[Finding], second: Observed
-) -> list[Finding]:
-    """Return findings for attributes that changed (*changes*) although no observed write explains the change."""
-    unexplained = _unexplained(sorted(changes), written, second)
-    return [kinds.make("state-changed", definition(dataset), path=path, change=how) for _, path, how in unexplained]
 
 
 def from_arrays(dataset: Any, paths: set[str], codes: set, written: list[Finding], second: Observed) -> list[Finding]:
@@ -115,26 +99,13 @@ def from_arrays(dataset: Any, paths: set[str], codes: set, written: list[Finding
     if second.has_locks:  # a library may write under it, which cannot be seen
         level, lock = Level.NOTE, " The dataset has a lock; if it is held from the first write to the last read, "
         lock += "this is safe."
+    known = [finding.where + finding.title for finding in written] + [str(line) for line in second.locks]
+    named = {path: path.split("[")[0].rpartition(".")[2] for path in sorted(paths)}
     return [
         kinds.make("shared-array", line_naming(codes, name) or definition(dataset), level, path=path, lock=lock)
-        for name, path in _unexplained(((path,) for path in sorted(paths)), written, second)
+        for path, name in named.items()
+        if not any(name in text for text in known)
     ]
-
-
-def _unexplained(changes: Iterable[tuple], written: list[Finding], second: Observed) -> list[tuple]:
-    """Return (attribute, path, ...) for *changes* of attributes that neither a finding nor a locked line names."""
-    known = [finding.where + finding.title for finding in written] + [str(line) for line in second.locks]
-    named = [(path.split("[")[0].rpartition(".")[2], path, *rest) for path, *rest in changes]
-    return [each for each in named if not any(each[0] in text for text in known)]
-
-
-def from_makers_thread(loads: Loads, other: dict[Any, str]) -> list[Finding]:
-    """Return a finding if samples differ in the thread that made the dataset. *other*: the difference, by key."""
-    if not other:
-        return []
-    key, how = next(iter(other.items()))
-    where, keys = definition(loads.dataset), loads.shown(other)
-    return [kinds.make("other-in-makers-thread", where, keys=keys, how=f"{loads.unit} {key}: {how}")]
 
 
 def from_threads(
@@ -144,28 +115,27 @@ def from_threads(
     rounds: tuple[list[Burst], list[Burst]],
     suspects: list[Finding],
 ) -> Finding:
-    """Return the finding for a failure under threads that the second look confirmed.
+    """Return the finding for *failures* under threads, which came *again* in the second look.
 
-    Args:
-        again: failures in the second look.
-        rounds: the bursts of the first look, and of the second.
-        suspects: findings that may name the cause.
+    *rounds* has the bursts of both looks, *suspects* the findings that may name the cause.
     """
     first = failures[0]
     before, after = (sum(burst.rounds for burst in bursts) for bursts in rounds)
+    ignored = isinstance(first.got, Raised) and first.got.ignored
+    alone = "it never came with one thread" if ignored else "one thread alone gets it right before and after"
     seen = (
         f"{len(failures)} times in {before} rounds ({first.way}), and {len(again)} times in {after} rounds of the "
-        "second look; one thread alone gets it right before and after"
+        f"second look; {alone}"
     )
     through = [finding.where for finding in suspects if finding.level != Level.NOTE]
     limits = [finding for finding in suspects if finding.kind == "known-limit"]
     values: dict[str, Any] = {
-        "keys": loads.shown({each.key for each in failures}),
+        "keys": "" if ignored else loads.shown({each.key for each in failures}),
         "remedy": _remedy(through, limits),
         "seen": seen,
     }
     if isinstance(first.got, Raised):
-        return kinds.make("exception", first.got.line, error=first.got, **values)
+        return kinds.make("ignored-exception" if ignored else "exception", first.got.line, error=first.got, **values)
     one_each = {repr(each.key): each for each in failures}.values()
     examples = "; ".join(f"{loads.unit} {each.key!r}: {each.how}" for each in [*one_each][:3])
     where = through[0] if len(through) == 1 else definition(loads.dataset)

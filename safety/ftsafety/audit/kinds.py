@@ -109,6 +109,14 @@ _KINDS = {
         "none needed; a lock around the test and the write saves making the value twice",
         "in two passes in opposite orders; and no thread got a wrong sample",
     ),
+    "atomic-calls": _Kind(
+        Level.NOTE,
+        "several threads change {target} without a lock, but safely",
+        "The call is atomic, and the dataset's functions use the container in no other way than this: they add entries "
+        "that no sample reads; or they take an entry, use it alone and put it back. The entries' order differs.",
+        "none needed",
+        f"{_TWICE}; and no thread got a wrong sample",
+    ),
     "late-thread-local": _Kind(
         Level.NOTE,
         "each thread makes its own {target} when it loads its first sample",
@@ -181,14 +189,6 @@ _KINDS = {
         LIMITS["PIL"].remedy,
         "not decoded before the first pass, and decoded after it",
     ),
-    "state-changed": _Kind(
-        Level.NOTE,
-        "{path} changes while samples are loaded",
-        "{change}. None of the dataset's own lines was seen to write it without a lock. So a library "
-        "writes it (functools.cached_property, for example), or a line that holds a lock.",
-        "none needed if a lock is held; else make it in __init__, before threads share the dataset",
-        "changed in each of two serial passes",
-    ),
     "shared-array": _Kind(
         Level.RISK,
         "the values of {path}, an array that threads share, are overwritten for every sample",
@@ -216,6 +216,13 @@ _KINDS = {
     ),
     "exception": _Kind(
         Level.PROBLEM, "only under threads: {error.text}", "{keys}\n{error.traceback}", "{remedy}", "{seen}"
+    ),
+    "ignored-exception": _Kind(
+        Level.PROBLEM,
+        "only under threads, where Python ignores it: {error.text}",
+        "It came while an object was destroyed, or ended a thread, so Python could only print it.\n{error.traceback}",
+        "{remedy}",
+        "{seen}",
     ),
     "results-differ": _Kind(Level.PROBLEM, "other results under threads: {keys}", "{examples}", "{remedy}", "{seen}"),
     "hang": _Kind(

@@ -24,7 +24,7 @@ import torch
 from ftsafety.audit import file_positions
 from ftsafety.audit.draws import Draw, recording, watching
 from ftsafety.audit.monitoring import events_in, monitoring
-from ftsafety.audit.reachable import Node, attributes_of, is_a, is_held, is_lock
+from ftsafety.audit.reachable import Node, attributes_of, is_a, is_held, is_lock, walk
 from ftsafety.audit.report import Line
 from ftsafety.audit.samples import attempt, thread
 from ftsafety.audit.writes import UNKNOWN, Store, stores_in
@@ -39,6 +39,9 @@ _MUTATORS: dict[type, frozenset[str]] = {
     bytearray: frozenset({"append", "extend", "pop", "clear", "insert", "remove"}),
     np.ndarray: frozenset({"fill", "sort", "resize", "put", "partition", "itemset", "setfield"}),
 }
+POOL = frozenset({"pop", "popleft", "append", "appendleft", "get", "get_nowait", "put", "put_nowait"})
+"""Methods that take an object out of a container, or put it back, at one blow."""
+_BUFFERS = (np.ndarray, torch.Tensor, bytearray, list, dict, set, collections.deque)
 _EVENTS = sys.monitoring.events
 
 
@@ -75,6 +78,8 @@ class Observed:
     """Lines that write under a lock."""
     has_locks: bool = False
     """True if the dataset refers to a lock of its own."""
+    lends_buffers: bool = False
+    """True if containers lend arrays or containers, which a sample may still refer to when they are put back."""
     instructions: int = 0
     """Number of instructions that the interpreter reported."""
 
@@ -86,6 +91,9 @@ class _Turn:
         self.touched: dict[int, Any] = {}  # keeps the objects alive, so that ids stay unique
         self.records: list[tuple[int, Write, bool]] = []
         self.moves: dict[file_positions.OpenFile, list[tuple[Line, bool, bool]]] = {}
+        # By id and descriptor, what was taken out of a shared container and not put back, so is this thread's alone.
+        self.lent: dict[int, Any] = {}
+        self.before: tuple[Any, dict[int, Any]] | None = None  # a container, and its entries before the last call
 
 
 class Observer:
@@ -94,7 +102,7 @@ class Observer:
     def __init__(
         self, dataset: Any, load: Callable[[Any, int], Any], codes: set[types.CodeType], nodes: list[Node]
     ) -> None:
-        self._load, self._codes, self._place = load, codes, definition(dataset)
+        self._dataset, self._load, self._codes, self._place = dataset, load, codes, definition(dataset)
         self._stores: dict[types.CodeType, dict[int, Store]] = {code: stores_in(code) for code in codes}
         self._shared = {id(node.value): node.value for node in nodes}
         self._files = [node.value for node in nodes if file_positions.has_position(node.value)]
@@ -150,7 +158,7 @@ class Observer:
             each.join()
 
     def _watched_load(self, key: Any, number: int) -> None:
-        self._turns.setdefault(threading.get_ident(), _Turn())
+        turn = self._turns.setdefault(threading.get_ident(), _Turn())
         self._held_before = {id(lock) for lock in self._locks if is_held(lock)}
         before = file_positions.positions(self._files)
         self._open_before = set(before)
@@ -159,7 +167,8 @@ class Observer:
             self._load(key, number)
         finally:
             self._look_at_files(self._place, True)
-            self._last = None
+            self._last = turn.before = None
+            turn.lent.clear()
 
     # The callbacks run in the thread whose turn it is. The other thread waits.
 
@@ -181,7 +190,8 @@ class Observer:
                 self._take_up_call(sys._getframe(1), function, argument)
 
     def _take_up_call(self, frame: types.FrameType, function: Any, argument: Any) -> None:
-        line = Line(frame.f_code.co_filename, frame.f_lineno)
+        line, turn = Line(frame.f_code.co_filename, frame.f_lineno), self._turns[threading.get_ident()]
+        self._settle(turn, frame)
         receiver, name = _method(function, argument)
         inner = file_positions.of_object(receiver if receiver is not None else argument)
         # A ZipFile that is read holds its own lock around each seek and read (Lib/zipfile, _SharedFile).
@@ -202,6 +212,8 @@ class Observer:
             for kind, names in _MUTATORS.items():
                 if is_a(receiver, kind) and name in names:
                     self._record(frame, receiver, f"a {kind.__name__} by .{name}()", "call")
+        if name in POOL and id(receiver) in self._shared:
+            turn.before = receiver, _entries(receiver)
         if file_positions.has_position(inner) and not any(inner is known for known in self._files):
             self._files.append(inner)
 
@@ -210,6 +222,9 @@ class Observer:
         turn = self._turns.get(threading.get_ident())
         if turn is None:
             return  # a thread that the dataset started itself
+        self._settle(turn, frame)
+        if id(receiver) in turn.lent:
+            return
         turn.touched[id(receiver)] = receiver
         if receiver is frame.f_globals:
             self._shared[id(receiver)] = receiver
@@ -217,6 +232,25 @@ class Observer:
         if guarded:
             self.seen.locks.add(line)
         turn.records.append((id(receiver), Write(line, target, kind, per_thread), guarded))
+
+    def _settle(self, turn: _Turn, frame: types.FrameType) -> None:
+        """Find out what the last call took out of a shared container or put back."""
+        if turn.before is None:
+            return
+        (container, before), turn.before = turn.before, None
+        after = _entries(container)
+        for identity in before.keys() ^ after.keys():
+            values = [node.value for node in walk((before | after)[identity])]
+            self.seen.lends_buffers |= any(is_a(value, _BUFFERS) for value in values)
+            if identity in after:
+                turn.lent = {known: value for known, value in turn.lent.items() if all(value is not v for v in values)}
+            else:
+                others = {id(node.value) for root in (self._dataset, frame.f_globals) for node in walk(root)}
+                for value in values:
+                    if id(value) not in others and not is_a(value, _BUFFERS):
+                        turn.lent[id(value)] = value
+                        with contextlib.suppress(Exception):  # no descriptor, or closed
+                            turn.lent[value.fileno() if file_positions.has_position(value) else id(value)] = value
 
     def _look_at_files(self, line: Line, guarded: bool, direct: bool = False) -> None:
         """Blame the previous call for all file positions that have moved since then."""
@@ -228,6 +262,7 @@ class Observer:
         if turn is not None:
             # A file opened for this sample belongs to the thread, though another file may get its descriptor later.
             moved = {file for file, position in after.items() if before.get(file, position) != position}
+            moved = {file for file in moved if file.identity[1] not in turn.lent}
             for file in self._open_before & moved:
                 turn.moves.setdefault(file, []).append((where, under_lock, by_line))
         self._last = (line, guarded, after, direct)
@@ -258,6 +293,12 @@ class Observer:
                 for line, guarded, direct in turn.moves[file]:
                     if not guarded:
                         self.seen.moves.add(Move(line, file.name, direct))
+
+
+def _entries(container: Any) -> dict[int, Any]:
+    """Return the entries of a list, deque or queue by id; {} of anything else."""
+    entries = attributes_of(container).get("queue", container)
+    return {id(entry): entry for entry in list(entries)} if is_a(entries, (list, collections.deque)) else {}
 
 
 def _method(function: Any, argument: Any) -> tuple[Any, str]:

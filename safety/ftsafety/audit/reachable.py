@@ -197,23 +197,6 @@ class Snapshot:
                     base.clear(current)
                     (base.extend if hasattr(base, "extend") else base.update)(current, saved)
 
-    def changes(self) -> list[tuple[str, str]]:
-        """Return (path, change in words) of each attribute or container that differs from the snapshot."""
-        found = []
-        for node, saved in self._saved:
-            if is_a(node.value, _CONTAINERS):
-                with contextlib.suppress(Exception):  # the comparison of a set's elements may raise
-                    now = _contents(node.value)
-                    if not _same(now, saved):
-                        found.append((node.path, f"{len(saved)} entries before, {len(now)} after"))
-                continue
-            current = attributes_of(node.value)
-            for name in sorted({*saved, *current}, key=str):
-                before, after = saved.get(name, _MISSING), current.get(name, _MISSING)
-                if after is not before:
-                    found.append((f"{node.path}.{name}", f"{_describe(before)} before, {_describe(after)} after"))
-        return found
-
     def overwritten(self) -> list[str]:
         """Return the paths of arrays whose values differ from the snapshot."""
         return [node.path for node, digest in self._arrays if _digest(node.value) != digest]
@@ -235,9 +218,6 @@ def _digest(array: np.ndarray | torch.Tensor) -> bytes | None:
     elif not array.flags.writeable or array.dtype.hasobject:
         return None
     return hashlib.blake2b(array.tobytes()).digest()
-
-
-_MISSING = object()
 
 
 def _is_users(value: Any) -> bool:
@@ -273,12 +253,6 @@ def _same(current: Any, saved: Any) -> bool:
             return current == saved
         return False
     return all(a is b for a, b in zip(current, saved, strict=True))
-
-
-def _describe(value: Any) -> str:
-    if is_a(value, (int, float, bool, str, type(None))):
-        return repr(value)[:40]
-    return "not there" if value is _MISSING else f"a {type(value).__qualname__}"
 
 
 def is_held(lock: Any) -> bool:

@@ -22,7 +22,7 @@ class Level(enum.StrEnum):
     """Nothing to fix, but good to know."""
 
 
-SYMPTOMS = frozenset({"results-differ", "exception", "hang", "crash"})
+SYMPTOMS = frozenset({"results-differ", "exception", "ignored-exception", "hang", "crash"})
 """Kinds of findings that name an effect, not its cause."""
 VERSION = 1
 _TEXTS = dict.fromkeys(("kind", "level", "title", "where", "what", "remedy", "seen"), str)

@@ -11,6 +11,7 @@ from ftsafety.audit import findings, gil, kinds, same_values
 from ftsafety.audit.at_once import AtOnce
 from ftsafety.audit.comparison import Raised
 from ftsafety.audit.concurrent_loads import Burst
+from ftsafety.audit.ignored import collecting
 from ftsafety.audit.observer import Observed
 from ftsafety.audit.reachable import Node
 from ftsafety.audit.report import Finding, Report
@@ -56,11 +57,11 @@ def audit(
         raise ValueError("threads= must be at least 2")
     say = progress or (lambda text: None)
     begin = time.monotonic()
-    with gil.noticing() as turned_on:
+    with gil.noticing() as turned_on, collecting() as ignored:
         fresh = Fresh(dataset) if is_factory(dataset) else None
         loads = choose(fresh.first if fresh else dataset, indices, samples, threads, seed)
         serial = Serial(loads, patience, fresh)
-        codes, observed = _observe(serial, say)
+        codes, observed = _observe(serial, ignored, say)
     report = Report(_describe(loads), f"{gil.describe()}; {threads} threads")
     if observed is None:
         report.findings.append(serial.in_own_thread())
@@ -87,25 +88,21 @@ def _judge(
 ) -> None:
     """Load in all threads at once, and add all findings to the report."""
     first, second, nodes = observed
-    dataset = serial.loads.dataset
     suspects = findings.from_observation(first, second, nodes)
-    scratch = findings.from_arrays(dataset, serial.overwritten_arrays, codes, suspects, second)
-    report.findings += [*suspects, *_of_one_thread(serial, say)]
-    report.findings += [*findings.from_changes(dataset, serial.changes, suspects, second), *scratch, *of_gil]
-    serial.try_fresh()
-    harmless = same_values.harmless(serial, codes, first.writes & second.writes)
+    scratch = findings.from_arrays(serial.loads.dataset, serial.overwritten_arrays, codes, suspects, second)
+    report.findings += [*suspects, *_of_one_thread(serial, say), *scratch, *of_gil]
     at_once = AtOnce(serial, codes, seconds, seed, say)
     failures = at_once.run(suspects + scratch)
     report.unconfirmed += at_once.unconfirmed
     if not failures and not report.unconfirmed:
-        report.findings = findings.softened(report.findings, harmless)
+        report.findings = findings.softened(report.findings, same_values.harmless(serial, codes, first, second))
     report.findings += failures
     watched = bool(first.instructions and second.instructions)
     _say_what_was_tried(report, at_once.bursts + at_once.again, serial, len(codes), watched)
 
 
 def _observe(
-    serial: Serial, say: Callable[[str], None]
+    serial: Serial, ignored: list[Raised], say: Callable[[str], None]
 ) -> tuple[set[types.CodeType], tuple[Observed, Observed, list[Node]] | None]:
     """Load with one thread, then observe the dataset twice.
 
@@ -114,6 +111,7 @@ def _observe(
     """
     say(f"loading {len(serial.loads.keys)} {serial.loads.units} serially, three times")
     codes = serial.alone(serial.passes)
+    serial.ignored.update(ignored)  # not later: an observer keeps objects alive, and so changes when they end
     loaded = [got for got in serial.reference.values() if not isinstance(got, Raised)]
     if not loaded:
         return codes, None
@@ -125,13 +123,12 @@ def _observe(
 
 def _of_one_thread(serial: Serial, say: Callable[[str], None]) -> list[Finding]:
     """Return findings that need no concurrency, from loads by one thread at a time."""
-    found = findings.from_serial(serial.loads, serial.unequal, serial.shared_memory)
-    found += findings.from_images(serial.loads.dataset, serial.decoded_late)
+    found = findings.from_serial(serial)
     found += serial.alone(serial.aliases)
     keys = [key for key in serial.loads.keys if key not in serial.unequal]
     keys = keys[:: -(-len(keys) // OBSERVED) or 1]
     say(f"loading {len(keys)} of them in the thread that made the dataset, twice")
-    return found + findings.from_makers_thread(serial.loads, serial.other_in_makers_thread(keys))
+    return found + serial.other_in_makers_thread(keys)
 
 
 def _describe(loads: Loads) -> str:

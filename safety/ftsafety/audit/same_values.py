@@ -1,11 +1,12 @@
-"""Detection of harmless writes: all threads write the same value, as into a cache, so the order does not matter.
+"""Detection of harmless writes, where the order of the threads does not matter.
 
-A write counts as harmless only if all of these hold, in two passes over the samples in opposite orders:
+Calls that add to a container, take from it or put back are harmless if the dataset's functions do nothing else with it.
+Another write is harmless only if all of these hold, in two passes over the samples in opposite orders:
 
 - Each attribute or key gets an equal value at every write, and the value does not change afterwards.
 - The value contains no file position, no lock and no object that cannot be compared.
 - A container is used for single items only: no function that ran iterates over it, counts or removes items.
-- Nothing else is written: no other attribute, global variable or container. For the value may be a flag for other data.
+- Nothing else is written, and nothing under a lock. For the value may be a flag for other data.
 - The value of an attribute or global variable is not a number, string, bool or None; the value of a container's item is
   not a bool, integer or None. Such values may be flags for data that a library writes.
 """
@@ -16,6 +17,7 @@ import contextlib
 import dis
 import functools
 import linecache
+import re
 import sys
 import threading
 import types
@@ -27,11 +29,11 @@ import torch
 from ftsafety.audit.comparison import Frozen, freeze
 from ftsafety.audit.file_positions import has_position
 from ftsafety.audit.monitoring import events_in, monitoring
-from ftsafety.audit.observer import Write
+from ftsafety.audit.observer import POOL, Observed, Write
 from ftsafety.audit.reachable import attributes_of, is_a, is_lock, walk
 from ftsafety.audit.report import Line
-from ftsafety.audit.serial import AuditError, Serial
-from ftsafety.audit.writes import UNKNOWN, Store, stores_in
+from ftsafety.audit.serial import Serial
+from ftsafety.audit.writes import UNKNOWN, Store, stores_in, tree_of
 
 _LARGEST = 64 << 20
 """Largest size in bytes of the arrays in a compared value."""
@@ -45,28 +47,32 @@ _WHOLE_ITEMS = (dict, list, np.ndarray)
 _INSTRUCTION = sys.monitoring.events.INSTRUCTION
 
 
-def harmless(serial: Serial, codes: set[types.CodeType], writes: set[Write]) -> set[Write]:
-    """Return the harmless writes among *writes*."""
-    if len({write.target for write in writes if write.kind != "call" and not write.per_thread}) > 1:
-        return set()
-    kinds = {write for write in writes if write.kind in ("checked", "item", "attribute", "global")}
-    others = _other_uses(codes)
-    candidates = {write for write in kinds if not write.target.endswith("]") or _container(write.target) not in others}
-    if not candidates:
-        return set()
-    passes = _Passes(serial, codes, candidates)
-    try:
-        for keys in (serial.loads.keys, serial.loads.keys[::-1]):
-            serial.snapshot.restore()
-            serial.alone(functools.partial(passes.load, keys))
-        shown = passes.shown()
-    except AuditError:
-        raise
-    except Exception:  # a value of a user's class may raise anything when it is compared
-        return set()
-    finally:
+def harmless(serial: Serial, codes: set[types.CodeType], first: Observed, second: Observed) -> dict[Write, str]:
+    """Return the harmless writes among those that both observations saw, and the kinds of their notes."""
+    writes, uses = first.writes & second.writes, _uses(codes)
+    lends_buffers = first.lends_buffers or second.lends_buffers
+    found = {write: "atomic-calls" for write in writes if _is_atomic(write, uses, lends_buffers)}
+    others = {write.target for write in writes if write.kind != "call" and not write.per_thread}
+    if len(others) > 1 or second.has_locks or second.locks:  # what is written under a lock may be the flag
+        return found
+    items = {"[]", "in", "get", "setdefault"}
+    caches = {name for name, ways in uses.items() if items.issuperset(use for _, use in ways)}
+    candidates = {
+        write
+        for write in writes
+        if write.kind in ("checked", "item", "attribute", "global")
+        and (not write.target.endswith("]") or _container(write.target) in caches)
+    }
+    if candidates:
+        passes = _Passes(serial, codes, candidates)
+        with contextlib.suppress(Exception):  # a value of a user's class may raise anything when it is compared
+            for keys in (serial.loads.keys, serial.loads.keys[::-1]):
+                serial.snapshot.restore()
+                serial.alone(functools.partial(passes.load, keys))
+            shown = passes.shown()
+            found |= {write: "same-value" for write in candidates if (write.line, write.target) in shown}
         serial.snapshot.restore()
-    return {write for write in candidates if (write.line, write.target) in shown}
+    return found
 
 
 class _Passes:
@@ -75,23 +81,19 @@ class _Passes:
     def __init__(self, serial: Serial, codes: set[types.CodeType], candidates: set[Write]) -> None:
         self._serial = serial
         self._names = {(write.line, write.target) for write in candidates}
+        wanted = {(line.filename, target) for line, target in self._names}
         self._stores: dict[types.CodeType, dict[int, Store]] = {}
         self._next: dict[types.CodeType, set[int]] = {}  # offsets of the instructions that follow a store
         for code in codes:
-            stores = {offset: store for offset, store in stores_in(code).items() if self._is_candidate(code, store)}
+            stores = {at: store for at, store in stores_in(code).items() if (code.co_filename, store.target) in wanted}
             if stores:
                 offsets = [instruction.offset for instruction in dis.get_instructions(code)]
                 self._stores[code] = stores
                 self._next[code] = {after for before, after in zip(offsets, offsets[1:]) if before in stores}
         self._written: dict[tuple, list[tuple[Any, Store, Any, Frozen | None]]] = collections.defaultdict(list)
-        """(owner, store, key, copy of the value) of each write, by (line, target) and the owner's and key's identity"""
-        self._unknown: set[tuple[Line, str]] = set()
-        """(line, target) of writes that could not be recorded"""
+        """(owner, store, key, copy of the value) of each write, by (line, target), id(owner) and a copy of the key"""
         self._pending: tuple | None = None
         self._thread = 0
-
-    def _is_candidate(self, code: types.CodeType, store: Store) -> bool:
-        return any(line.filename == code.co_filename and target == store.target for line, target in self._names)
 
     def load(self, keys: list) -> None:
         """Load *keys* and copy each written value twice: after its write, and at the end of the pass."""
@@ -107,7 +109,7 @@ class _Passes:
 
     def shown(self) -> set[tuple[Line, str]]:
         """Return (line, target) of each write whose copies are all equal and that ran in both passes."""
-        bad, good = set(self._unknown), set()
+        bad, good = set(), set()
         for (name, *_), values in self._written.items():
             copies = [copy for *_, copy in values]
             if copies[0] is None or any(copy != copies[0] for copy in copies):
@@ -122,12 +124,8 @@ class _Passes:
         frame = sys._getframe(1)
         if self._pending and self._pending[0] is frame:
             _, name, owner, store, key = self._pending
-            copy = _copy(_value(owner, store, key))
-            try:
-                identity = key if is_a(key, collections.abc.Hashable) else id(key)
-                self._written[name, id(owner), identity].append((owner, store, key, copy))
-            except Exception:  # of the __hash__ or __eq__ of a user's class
-                self._unknown.add(name)
+            # Keys that cannot be compared are in one group.
+            self._written[name, id(owner), _copy(key)].append((owner, store, key, _copy(_value(owner, store, key))))
         self._pending = None
         store = self._stores[code].get(offset)
         if store is None:
@@ -175,39 +173,55 @@ def _is_comparable(copy: Frozen) -> bool:
 
 
 def _container(target: str) -> str:
-    """Return the container part of a target: "self.cache" for "self.cache[key]"."""
+    """Return the name of the container in a target: ".cache" for "self.cache[key]"; "" of another target."""
     tree = ast.parse(target, mode="eval").body
-    return ast.unparse(tree.value) if isinstance(tree, ast.Subscript) else target
+    return _name(tree.value) if isinstance(tree, ast.Subscript) else ""
 
 
-def _other_uses(codes: set[types.CodeType]) -> set[str]:
-    """Return the expressions in *codes* that are used as a whole, not only by ``x[key]``, ``in`` or ``get``."""
-    firsts = collections.defaultdict(set)
-    for code in codes:
-        firsts[code.co_filename].add(code.co_firstlineno)
-    found: set[str] = set()
-    for file, lines in firsts.items():
-        try:
-            tree = ast.parse("".join(linecache.getlines(file)))
-        except (SyntaxError, ValueError):
-            continue
-        for function in ast.walk(tree):
-            if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
+def _name(node: ast.AST) -> str:
+    return f".{node.attr}" if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+def _uses(codes: set[types.CodeType]) -> dict[str, list[tuple[str, str]]]:
+    """Return how functions use each attribute (".name") and variable, as (function, use), in the order of the lines.
+
+    The use is the name of a method that is called, "[]", "in", or "" for all others. ``__init__`` is left out.
+    """
+    firsts = {(code.co_filename, code.co_firstlineno) for code in codes}
+    found: dict[str, list[tuple[str, str]]] = collections.defaultdict(list)
+    for file in {file for file, _ in firsts}:
+        for function in ast.walk(tree_of(file)):
+            if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)) and function.name != "__init__":
                 first = min([function.lineno, *(each.lineno for each in function.decorator_list)])
-                if first in lines and function.name != "__init__":
-                    found.update(_uses_in(function))
+                for name, use in _uses_in(function) if (file, first) in firsts else ():
+                    found[name].append((function.name, use))
     return found
 
 
-def _uses_in(function: ast.AST) -> set[str]:
-    single, all_uses = set(), {}
+def _uses_in(function: ast.AST) -> list[tuple[str, str]]:
+    """Return (name, use) of each attribute and variable in *function*."""
+    uses: dict[int, str] = {}
+    loads: list[tuple[int, int, str, str]] = []
     for node in ast.walk(function):
         if isinstance(node, ast.Subscript):
-            single.add(id(node.value))
+            uses[id(node.value)] = "[]"
         elif isinstance(node, ast.Compare) and isinstance(node.ops[-1], _MEMBERSHIP) and len(node.ops) == 1:
-            single.add(id(node.comparators[0]))
-        elif isinstance(node, ast.Attribute) and node.attr in ("get", "setdefault"):
-            single.add(id(node.value))
+            uses[id(node.comparators[0])] = "in"
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            uses[id(node.func.value)] = node.func.attr
         if isinstance(node, (ast.Attribute, ast.Name)) and isinstance(node.ctx, ast.Load):
-            all_uses[id(node)] = ast.unparse(node)
-    return {text for identity, text in all_uses.items() if identity not in single}
+            loads.append((node.lineno, node.end_col_offset or 0, _name(node), uses.get(id(node), "")))
+    return [(name, use) for *_, name, use in sorted(loads)]
+
+
+def _is_atomic(write: Write, uses: dict[str, list[tuple[str, str]]], lends_buffers: bool) -> bool:
+    """True if *write* calls a method of a container that is only added to, or that is a pool of objects."""
+    method = write.target.rpartition(".")[2].rstrip("()")
+    names = re.findall(rf"(\.\w+)\.{method}\(", linecache.getline(*write.line))
+    if write.kind != "call" or len(names) != 1 or not uses[names[0]]:
+        return False
+    functions, ways = zip(*uses[names[0]])
+    if {"append", "appendleft", "add"}.issuperset(ways):
+        return True
+    # In one function, which takes before it puts: else it may be a stack, from which threads take what others put.
+    return POOL.issuperset(ways) and len({*functions}) == 1 and ways[0].startswith("pop") and not lends_buffers

@@ -137,9 +137,9 @@ def attempt(load: Any) -> tuple[Frozen, Any]:
         return raised(error), None
 
 
-def raised(error: BaseException) -> Raised:
-    """Return a copy of *error*. Two copies are equal if the exceptions have the same type."""
-    frames = traceback.extract_tb(error.__traceback__)
+def raised(error: BaseException, stack: Iterable[traceback.FrameSummary] = ()) -> Raised:
+    """Return a copy of *error*. Two copies are equal if the exceptions have the same type. *stack*: where it ended."""
+    frames = [*stack, *traceback.extract_tb(error.__traceback__)]
     users = [frame for frame in frames if is_user_code(frame.filename)]
     frame = (users or frames)[-1] if frames else None
     line = f"{frame.filename}:{frame.lineno}  {frame.line}" if frame else ""

@@ -10,7 +10,7 @@ from typing import Any
 from ftsafety.audit import aliases, kinds, reachable
 from ftsafety.audit.comparison import Frozen, Raised, difference, freeze
 from ftsafety.audit.monitoring import discovering
-from ftsafety.audit.observer import Observed, Observer
+from ftsafety.audit.observer import Observed, Observer, definition
 from ftsafety.audit.report import Finding
 from ftsafety.audit.samples import IndexedLoads, Loads, attempt, outcome, raised, stuck, thread
 
@@ -47,10 +47,10 @@ class Serial:
         self.reference: dict[Any, Frozen] = {}
         self.unequal: set = set()
         """Keys whose sample differs from call to call."""
+        self.ignored: set[Raised] = set()
+        """Exceptions that Python ignored although only one thread loaded."""
         self.shared_memory: list = []
         """Keys whose sample is overwritten by the next one."""
-        self.changes: set[tuple[str, str]] = set()
-        """Attributes that change in every pass, as (path, change)."""
         self.overwritten_arrays: set[str] = set()
         """Paths of arrays whose values change in every pass."""
         self.slowest = 0.0
@@ -150,7 +150,7 @@ class Serial:
             for key in keys:
                 self.reference[key] = self.one(key)[0]
         self.decoded_late = [node.path for node in images if not reachable.is_undecoded(node.value)]
-        self.changes, arrays = set(self.snapshot.changes()), set(self.snapshot.overwritten())
+        arrays = set(self.snapshot.overwritten())
         # The second pass is in reverse order and finds the dataset warm; the third is like the first. An array that is
         # written once, for the first sample, is a cache. Only one written for every sample is scratch memory.
         before = reachable.Snapshot(reachable.walk(self.loads.dataset))
@@ -160,7 +160,6 @@ class Serial:
         for key in keys:
             if difference(self.one(key)[0], self.reference[key]):
                 self.unequal.add(key)
-        self.changes &= set(self.snapshot.changes())
         return codes
 
     def _overwritten(self, keys: list) -> list:
@@ -191,8 +190,8 @@ class Serial:
                 raise AuditError(f"no sample can be loaded, not even by one thread:\n{first.traceback}")
         return kinds.make("bound-to-thread", first.line, error=first)
 
-    def other_in_makers_thread(self, keys: list) -> dict[Any, str]:
-        """Return, by key, how samples differ if loaded in the thread that made the dataset, as in forked workers."""
+    def other_in_makers_thread(self, keys: list) -> list[Finding]:
+        """Return a finding if samples differ in the thread that made the dataset, as in forked workers."""
         other = dict.fromkeys(keys, "")
         for _ in range(2):
             self.snapshot.restore()
@@ -200,7 +199,9 @@ class Serial:
             # Load in another thread again: samples may change with time, not with the thread.
             elsewhere = self.alone(lambda: {key for key in other if self.differs(key)})
             other = {key: how for key, how in other.items() if key not in elsewhere}
-        return other
+        where, shown = definition(self.loads.dataset), self.loads.shown(other)
+        examples = [f"{self.loads.unit} {key}: {how}" for key, how in other.items()]
+        return [kinds.make("other-in-makers-thread", where, keys=shown, how=how) for how in examples[:1]]
 
     def aliases(self) -> list[Finding]:
         """Return findings of samples that share memory with the dataset."""

@@ -4,6 +4,7 @@
 """
 
 import ast
+import contextlib
 import dis
 import linecache
 import types
@@ -73,13 +74,17 @@ def _global_store(code: types.CodeType, name: str, line: int | None) -> Store:
 
 
 @cache
+def tree_of(filename: str) -> ast.Module:
+    """Return the syntax tree of a file; an empty one if its source cannot be read."""
+    with contextlib.suppress(SyntaxError, ValueError):
+        return ast.parse("".join(linecache.getlines(filename)))
+    return ast.Module([], [])
+
+
+@cache
 def _targets(filename: str) -> list[tuple[ast.expr, Store]]:
-    try:
-        tree = ast.parse("".join(linecache.getlines(filename)))
-    except (SyntaxError, ValueError):
-        return []
     visitor = _Visitor()
-    visitor.visit(tree)
+    visitor.visit(tree_of(filename))
     return visitor.found
 
 

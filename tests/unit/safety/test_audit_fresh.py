@@ -99,7 +99,7 @@ def test_what_is_made_again_and_what_cannot_be(make, words):
 class FailsCold:
     """Bursts that fail if the dataset is cold: as at first, or warm in the last burst of the first look."""
 
-    def __init__(self, serial, codes):
+    def __init__(self, serial, codes, ignored):
         self.number = 0
 
     def burst(self, way, seed, deadline):

@@ -2,6 +2,7 @@
 
 import itertools
 import tempfile
+import threading
 
 import numpy as np
 import pytest
@@ -13,6 +14,9 @@ from ftsafety.audit.samples import choose
 from ftsafety.audit.serial import Serial
 
 pytestmark = pytest.mark.thread_unsafe(reason="watches the whole process, and starts threads enough")
+
+
+ANY_LOCK = threading.Lock()
 
 
 class Sized:
@@ -144,7 +148,7 @@ def shown_as_harmless(dataset):
     serial = Serial(choose(dataset, None, 24, 2, 0), patience=20.0)
     codes = serial.alone(serial.passes)
     first, second, _ = serial.alone(lambda: serial.observe_twice(codes))
-    return {write.target for write in harmless(serial, codes, first.writes & second.writes)}
+    return {write.target for write in harmless(serial, codes, first, second)}
 
 
 class FlagOfItem(Sized):
@@ -158,6 +162,20 @@ class FlagOfItem(Sized):
             self.done[index] = self.raised
             self.buffers[index] = np.full(8, index)
         return self.buffers[index]
+
+
+class FlagUnderLock(Sized):
+    """A flag that is raised under a lock, before its value is there."""
+
+    def __init__(self, lock):
+        self.lock, self.ready, self.table = lock, False, None
+
+    def __getitem__(self, index):
+        if not self.ready:
+            with self.lock or ANY_LOCK:
+                self.ready = True
+            self.table = np.arange(24)
+        return self.table[index]
 
 
 class FlagOfRow(Sized):
@@ -212,7 +230,15 @@ def test_a_cache_is_harmless(value):
 
 
 @pytest.mark.parametrize(
-    "dataset", [FlagOfItem(True), FlagOfItem(()), FlagOfRow([False] * 24), FlagOfRow(np.zeros(24, bool))]
+    "dataset",
+    [
+        FlagOfItem(True),
+        FlagOfItem(()),
+        FlagOfRow([False] * 24),
+        FlagOfRow(np.zeros(24, bool)),
+        FlagUnderLock(threading.Lock()),
+        FlagUnderLock(None),
+    ],
 )
 def test_a_flag_before_its_value_is_not_harmless(dataset):
     assert not shown_as_harmless(dataset)
