@@ -1,7 +1,5 @@
 """Datasets and samplers that tests of several folders share. All of them can be pickled."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Container, Iterable, Iterator
 from typing import Any
@@ -121,7 +119,7 @@ class _Steps:
     def __init__(self, stream: FailingStream) -> None:
         self.stream, self.position = stream, -1
 
-    def __iter__(self) -> _Steps:
+    def __iter__(self) -> "_Steps":
         return self
 
     def __next__(self) -> int:

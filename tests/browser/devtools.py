@@ -5,8 +5,6 @@ zero byte, which the browser reads from descriptor 3 and writes to descriptor 4 
 Nothing but the standard library; one thread, which owns browser, pipes and everything read so far.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import os
@@ -17,7 +15,12 @@ import time
 from pathlib import Path
 
 # For everything that the browser does; a loaded machine takes its time.
-PATIENCE = 120.0
+PATIENCE = 900.0
+
+OPTIONS = """
+    --headless --remote-debugging-pipe --no-sandbox --disable-gpu --disable-dev-shm-usage
+    --disable-background-networking --no-first-run --hide-scrollbars --force-color-profile=srgb
+""".split()
 
 
 class BrowserError(Exception):
@@ -39,24 +42,7 @@ class Browser:
         script = f'exec "$@" 3<&{theirs[0]} 4>&{ours[1]}'
         self._log = open(profile.with_name(profile.name + ".log"), "w+")  # noqa: SIM115 (closed by close)
         self._process = subprocess.Popen(
-            [
-                "bash",
-                "-c",
-                script,
-                "bash",
-                executable,
-                "--headless",
-                "--remote-debugging-pipe",
-                "--no-sandbox",
-                "--disable-gpu",
-                "--disable-dev-shm-usage",
-                "--disable-background-networking",
-                "--no-first-run",
-                "--hide-scrollbars",
-                "--force-color-profile=srgb",
-                f"--user-data-dir={profile}",
-                "about:blank",
-            ],
+            ["bash", "-c", script, "bash", executable, *OPTIONS, f"--user-data-dir={profile}", "about:blank"],
             pass_fds=(theirs[0], ours[1]),
             stdin=subprocess.DEVNULL,
             stdout=self._log,
@@ -73,7 +59,7 @@ class Browser:
         self.events: list[tuple[str, dict]] = []
         """(method, parameters) of everything that the page reported so far."""
 
-    def __enter__(self) -> Browser:
+    def __enter__(self) -> "Browser":
         try:
             pages = [t for t in self.call("Target.getTargets")["targetInfos"] if t["type"] == "page"]
             target = pages[0]["targetId"] if pages else self.call("Target.createTarget", url="about:blank")["targetId"]
@@ -92,7 +78,7 @@ class Browser:
         """End the browser."""
         self._process.terminate()
         try:
-            self._process.wait(30)
+            self._process.wait()
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()

@@ -1,11 +1,8 @@
 """The report's page in a real browser, made from a real run and from documents grown from it."""
 
-from __future__ import annotations
-
 import math
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 from xml.etree import ElementTree
@@ -21,11 +18,10 @@ from ftbench.stats.analysis import Analysis, analyse
 from ftrun.configurations import this_twin
 from tests.browser import devtools
 from tests.checkout import importable
+from tests.programs import completed
 from tests.unit.bench import documents
 
 PHONE, DESK = 390, 1200
-
-pytestmark = [pytest.mark.timeout(600), pytest.mark.thread_unsafe(reason="there is one browser")]
 
 # Opens all that is folded but the tables.
 OPEN = "document.querySelectorAll('details.more').forEach((part) => { part.open = true; })"
@@ -84,38 +80,19 @@ def browser(tmp_path_factory: pytest.TempPathFactory):
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The directory of a run of two rounds of one configuration."""
+    """The directory of a run of one round of one configuration."""
     directory = tmp_path_factory.mktemp("run")
-    (directory / "photos").mkdir()
+    photos, results = directory / "photos", directory / "results"
+    photos.mkdir()
     for number in range(4):
-        synthesis.photograph(number).save(directory / f"photos/{number}.jpg", "JPEG", **synthesis.JPEG_SETTINGS)
-    twin = this_twin()
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "ftbench",
-            "pillow",
-            "--quick",
-            "--data",
-            directory / "photos",
-            "--out",
-            directory / "results",
-            "--configs",
-            twin,
-            "--workers",
-            "1",
-            "--batch-size",
-            "2",
-            "--rounds",
-            "2",
-        ],
+        synthesis.photograph(number).save(photos / f"{number}.jpg", "JPEG", **synthesis.JPEG_SETTINGS)
+    amount = ["--quick", "--rounds", "1", "--workers", "1", "--batch-size", "2", "--budget", "1"]
+    where = ["--configs", this_twin(), "--data", str(photos), "--out", str(results)]
+    completed(
+        [sys.executable, "-m", "ftbench", "pillow", *amount, *where],
         env={**os.environ, "PYTHONPATH": importable()},
-        text=True,
-        capture_output=True,
-        timeout=400,
+        status=0,
     )
-    assert done.returncode == 0, done.stderr
     return (directory / "results/latest").resolve()
 
 

@@ -8,6 +8,7 @@ import uuid
 from pathlib import Path
 
 from tests.checkout import CHECKOUT
+from tests.programs import completed
 
 CALLER = 12345  # a user id that exists neither in the image nor here
 
@@ -28,27 +29,11 @@ class Project:
                 os.chown(path, owner, owner)
 
     def command(self, *arguments: str) -> list[str]:
-        return [
-            "docker",
-            "compose",
-            "--project-name",
-            self.name,
-            "--project-directory",
-            str(self.directory),
-            "-f",
-            str(self.directory / "compose.yaml"),
-            *arguments,
-        ]
+        folder, file = str(self.directory), str(self.directory / "compose.yaml")
+        return ["docker", "compose", "--project-name", self.name, "--project-directory", folder, "-f", file, *arguments]
 
-    def run(self, *arguments: str, timeout: float = 600) -> subprocess.CompletedProcess:
-        return subprocess.run(
-            self.command("run", "--rm", "-T", *arguments),
-            env=self.environment,
-            text=True,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=timeout,
-        )
+    def run(self, *arguments: str, status: int | None = None) -> subprocess.CompletedProcess:
+        return completed(self.command("run", "--rm", "-T", *arguments), status, env=self.environment)
 
     def down(self) -> None:
         """Remove the project's containers, networks and volumes."""
@@ -61,8 +46,11 @@ class Project:
         return engine.containers.list(all=status is None, filters=filters, ignore_removed=True)
 
 
-def wait_until(condition, seconds: float) -> bool:
-    """Return True when `condition()` is true, False after `seconds`. The engine offers nothing to wait on for this."""
+def wait_until(condition, seconds: float = 240) -> bool:
+    """Return True when `condition()` is true, False after `seconds`. The engine offers nothing to wait on for this.
+
+    The default is less than servers wait for another client (--idle in compose.yaml).
+    """
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if condition():

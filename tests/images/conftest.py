@@ -8,6 +8,7 @@ import pytest
 import docker
 from tests.checkout import CHECKOUT
 from tests.images.compose_project import Project
+from tests.programs import completed
 
 TWINS = ("ft", "gil")
 
@@ -30,14 +31,9 @@ def compose_configuration(engine, shell_environment):
 
     def compose_configuration(*more):
         files = [part for name in ("compose.yaml", *more) for part in ("-f", name)]
-        answer = subprocess.run(
-            ["docker", "compose", *files, "config", "--format", "json"],
-            cwd=CHECKOUT,
-            env=shell_environment,
-            capture_output=True,
-            text=True,
+        answer = completed(
+            ["docker", "compose", *files, "config", "--format", "json"], cwd=CHECKOUT, env=shell_environment, status=0
         )
-        assert answer.returncode == 0, answer.stderr
         return json.loads(answer.stdout)
 
     return compose_configuration

@@ -12,7 +12,7 @@ from tests.images.compose_project import wait_until
 
 pytestmark = pytest.mark.timeout(3600)  # the first test builds the images
 
-SHORT_BENCH = ("pillow", "--quick", "--rounds", "1", "--workers", "1", "--batch-size", "16", "--configs")
+SHORT_BENCH = "pillow --quick --rounds 1 --workers 1 --batch-size 16 --budget 1 --configs".split()
 # Each client with arguments that make its servers work.
 CLIENTS = {
     "ft-bench": (*SHORT_BENCH, "gil"),
@@ -67,17 +67,17 @@ def start(cold):
     for process in processes:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
+            process.communicate()
 
 
-@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("client", ["ft-bench", "ft-repro"])
 def test_both_images_are_built_before_anything_starts(engine, cold, start, client):
     process = start(client)
-    assert wait_until(lambda: cold.containers(engine, status=None), 300)
+    assert wait_until(lambda: cold.containers(engine, status=None), 3000)
     assert [twin for twin, name in cold.images.items() if not engine.images.list(name=name)] == []
-    shown = process.communicate(timeout=600)[0]
+    shown = process.communicate()[0]
     assert process.returncode == 0, shown
-    assert wait_until(lambda: not cold.containers(engine), 15)
+    assert wait_until(lambda: not cold.containers(engine))
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_a_client_that_ends_while_images_are_built_leaves_nothing(engine, cold, 
         if len(building) == 2:
             break
     os.killpg(process.pid, number)
-    process.communicate(timeout=60)
+    process.communicate()
     assert process.returncode != 0
     time.sleep(10)  # longer than the builds would have gone on
     assert not cold.containers(engine, status=None)
@@ -100,7 +100,7 @@ def test_a_client_that_ends_while_images_are_built_leaves_nothing(engine, cold, 
 def test_servers_wait_for_late_clients(engine, project):
     command = project.command("up", "--detach", *SERVERS)
     subprocess.run(command, env=project.environment, capture_output=True, check=True)
-    time.sleep(90)
+    time.sleep(45)  # servers that gave up after 30 seconds would have gone
 
     def started():
         containers = project.containers(engine, status=None)
@@ -110,8 +110,7 @@ def test_servers_wait_for_late_clients(engine, project):
     waiting = started()
     assert len(waiting) == len(project.containers(engine)) == len(SERVERS)
     for client, arguments in CLIENTS.items():
-        done = project.run(client, *arguments)
-        assert done.returncode == 0, done.stdout + done.stderr
+        project.run(client, *arguments, status=0)
     # Each server ended with its client, and no server was started again.
-    assert wait_until(lambda: not project.containers(engine), 15)
+    assert wait_until(lambda: not project.containers(engine))
     assert started() == waiting

@@ -16,6 +16,7 @@ from PIL import Image
 
 from tests.checkout import CHECKOUT
 from tests.markdown_files import code_blocks
+from tests.programs import completed, copy_checkout, make_environment
 
 # The same command may stand in several texts: it runs once, where it stands first.
 DOCUMENTS = [
@@ -54,9 +55,8 @@ NOT_RUN = {
     ),
 }
 
-# Arguments that are added to a line, so that nothing is measured in full here (test_compose.py measures
-# `docker compose run --rm ft-bench --quick` in full).
-ONE_ROUND = " --rounds 1 --workers 1 --batch-size 16"
+# Arguments that are added to a line, so that as little as possible is measured.
+ONE_ROUND = " --rounds 1 --workers 1 --batch-size 16 --budget 1"
 ADDED = {
     "docker compose run --rm ft-bench": " --quick" + ONE_ROUND + " --configs gil",
     "./twins bench --quick": ONE_ROUND + " --configs ft",
@@ -69,7 +69,8 @@ ADDED = {
     "./twins bench pillow --workers 1,2 --rounds 3 --batch-size 64 --out /tmp/results": " --quick"
     + ONE_ROUND
     + " --configs ft",
-    "./twins bench peers --workers 2 --budget 1500": " --quick" + ONE_ROUND + " --configs ft",
+    # Six minutes of measuring otherwise; tests/unit/bench measures one of these scenarios.
+    "./twins bench peers --workers 2 --budget 1500": " --list",
     "./twins audit docs/audit/zip_members.py:per_thread": " --seconds 1",
     "./twins exec gil python tests/libraries/run.py": " webdataset",
 }
@@ -104,21 +105,7 @@ def of_kind(name):
 @pytest.fixture
 def clone(tmp_path):
     """A copy of the checkout's files."""
-    listed = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-        cwd=CHECKOUT,
-        capture_output=True,
-        text=True,
-    )
-    if listed.returncode:
-        pytest.skip("not a git checkout")
-    directory = tmp_path / "ft-env"
-    for name in filter(None, listed.stdout.split("\0")):
-        if (CHECKOUT / name).exists():
-            target = directory / name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            # A link stays one; else Docker would not find the layers that were built from the checkout.
-            shutil.copy(CHECKOUT / name, target, follow_symlinks=False)
+    directory = copy_checkout(tmp_path / "ft-env")
     # What docker/revision reads: the images that are built from here are those of the other tests.
     for name in ("HEAD", "packed-refs", "refs/heads"):
         source, target = CHECKOUT / ".git" / name, directory / ".git" / name
@@ -151,15 +138,7 @@ def shell(clone, home, shell_environment):
     shutil.copy(home / "project/train.py", clone)
 
     def run(block, **more):
-        return subprocess.run(
-            ["bash", "-ec", block],
-            cwd=clone,
-            env={**variables, **more},
-            capture_output=True,
-            text=True,
-            stdin=subprocess.DEVNULL,
-            timeout=900,
-        )
+        return completed(["bash", "-ec", block], cwd=clone, env={**variables, **more})
 
     return run
 
@@ -213,8 +192,10 @@ def test_a_command_runs_once():
 
 @pytest.mark.parametrize("block", of_kind("bench"))
 def test_bench_blocks(run_block, clone, block):
-    check(run_block(block))
-    if "--out" not in block:
+    shown = check(run_block(block))
+    if "--list" in adapted(block):
+        assert "peers-memory" in shown
+    elif "--out" not in block:
         assert json.loads((clone / "results" / "latest" / "results.json").read_text())["status"] == "complete"
 
 
@@ -277,31 +258,14 @@ def test_closed_network_block(shell, images, shell_environment):
 
 def test_install_blocks(shell, tmp_path):
     loader, everything = of_kind("install")
-    # An environment that has the dependencies already, so that no gigabytes are downloaded.
     own = tmp_path / "own"
-    subprocess.run([sys.executable, "-m", "venv", own], check=True)
+    make_environment(own, sys.executable, sysconfig.get_path("purelib"))
     path = f"{own / 'bin'}{os.pathsep}{os.environ['PATH']}"
-    site = subprocess.run(
-        [own / "bin" / "python", "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"],
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout.strip()
-    packages = Path(sysconfig.get_path("purelib"))
-    names = [str(packages), *(packages / "cuda-libraries.pth").read_text().split()]
-    (Path(site) / "dependencies.pth").write_text("\n".join(names) + "\n")
     check(shell(loader, PATH=path))
-    done = subprocess.run(
-        [own / "bin" / "python", "-c", "import ftloader; print(ftloader.__file__)"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        env={"PATH": path},
-    )
+    code = "import ftloader; print(ftloader.__file__)"
+    done = completed([own / "bin" / "python", "-c", code], cwd=tmp_path, env={"PATH": path})
     assert str(own) in check(done)
     assert not (own / "bin" / "ft-bench").exists()
     check(shell(everything, PATH=path))
-    listed = subprocess.run(
-        [own / "bin" / "ft-bench", "--list"], cwd=tmp_path, capture_output=True, text=True, env={"PATH": path}
-    )
+    listed = completed([own / "bin" / "ft-bench", "--list"], cwd=tmp_path, env={"PATH": path})
     assert "pillow" in check(listed)

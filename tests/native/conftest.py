@@ -10,25 +10,25 @@ import pytest
 
 from native.build import NEEDED_GB, TWINS
 from tests.checkout import CHECKOUT
+from tests.programs import completed
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ft-twins"
 
 
 @pytest.fixture
 def twins(shell_environment):
-    """Run `./twins ARGUMENT ...` to its end."""
+    """Run `./twins ARGUMENT ...` to its end, which has to have the exit status *status* if that is given."""
 
-    def run(*arguments, timeout=120, **variables):
-        return subprocess.run(
-            [CHECKOUT / "twins", *arguments],
-            env={**shell_environment, **variables},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-        )
+    def run(*arguments, status=None, **variables):
+        return completed([CHECKOUT / "twins", *arguments], status, env={**shell_environment, **variables})
 
     return run
+
+
+@pytest.fixture
+def output_of(twins):
+    """Run Python code in a twin; return what it prints."""
+    return lambda twin, code: twins("exec", twin, "python", "-c", code, status=0).stdout.strip()
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def start_twins(shell_environment):
     for process in processes:
         if process.poll() is None:
             process.terminate()
-        process.communicate(timeout=30)
+            process.communicate()
 
 
 @pytest.fixture

@@ -2,16 +2,13 @@
 
 import json
 import re
-import shutil
-import subprocess
 import sys
 import tomllib
 
 import pytest
 
 from tests.checkout import CHECKOUT
-
-pytestmark = pytest.mark.thread_unsafe(reason="starts programs enough")
+from tests.programs import completed, copy_checkout
 
 PAGE = (CHECKOUT / "CONTRIBUTING.md").read_text()
 FENCED = re.compile(r"^```(\w+)\n(.*?)^```$", re.M | re.S)
@@ -26,21 +23,7 @@ def section(title):
 @pytest.fixture
 def copy(tmp_path):
     """The checkout's files in another folder, without what git ignores."""
-    if not (CHECKOUT / ".git").exists():
-        pytest.skip("this is no clone: git does not say which files belong to it")
-    listed = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-        cwd=CHECKOUT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    folder = tmp_path / "copy"
-    for name in filter(None, listed.stdout.split("\0")):
-        if (CHECKOUT / name).is_file():  # one that was deleted is listed still
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(CHECKOUT / name, folder / name)
-    return folder
+    return copy_checkout(tmp_path / "copy")
 
 
 def changed(text, difference):
@@ -79,17 +62,7 @@ def run(copy, shell_environment):
     """Run one of the page's commands in the copy; return its output."""
 
     def run(command):
-        done = subprocess.run(
-            command,
-            shell=True,
-            cwd=copy,
-            env=shell_environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=240,
-        )
-        assert done.returncode == 0, f"{command}: exit status {done.returncode}\n{done.stdout}{done.stderr}"
+        done = completed(command, shell=True, cwd=copy, env=shell_environment, status=0)
         return done.stdout
 
     return run
@@ -112,11 +85,8 @@ def test_a_note_of_the_audit(cache, copy, run):
 
 
 def test_a_locked_package(copy, run, tmp_path):
-    asked = subprocess.run(
-        [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", tmp_path / "asked", "einops"],
-        capture_output=True,
-        text=True,
-        timeout=120,
+    asked = completed(
+        [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", tmp_path / "asked", "einops"]
     )
     if asked.returncode:
         pytest.skip(f"no package index can be reached: {(asked.stderr.strip().splitlines() or ['?'])[-1]}")

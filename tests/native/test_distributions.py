@@ -2,11 +2,11 @@
 
 import hashlib
 import subprocess
-from pathlib import Path
 
 import pytest
 
 from tests.checkout import CHECKOUT
+from tests.programs import completed, make_environment
 
 JOB = """
 import bench.speed, loader  # the job's own
@@ -25,9 +25,7 @@ def build(tmp_path_factory, shell_environment):
 
     def build():
         out = tmp_path_factory.mktemp("distributions")
-        subprocess.run(
-            [CHECKOUT / "docker" / "build-distributions", out], env=shell_environment, check=True, timeout=250
-        )
+        subprocess.run([CHECKOUT / "docker" / "build-distributions", out], env=shell_environment, check=True)
         return out
 
     return build
@@ -56,44 +54,25 @@ def test_both_carry_the_licence():
     assert (CHECKOUT / "loader" / "LICENSE").read_bytes() == (CHECKOUT / "LICENSE").read_bytes()
 
 
-@pytest.mark.parametrize("kind", ["*.whl", "*.tar.gz"])
-@pytest.mark.parametrize("twin", ["ft", "gil"])
+@pytest.mark.parametrize("twin, kind", [("ft", "*.whl"), ("gil", "*.tar.gz")])
 def test_they_work_beside_a_job_with_a_loader_and_a_bench_of_its_own(
-    twins, shell_environment, distributions, twin, kind, tmp_path
+    output_of, shell_environment, distributions, twin, kind, tmp_path
 ):
-    asked = twins(
-        "exec", twin, "python", "-c", "import sys, sysconfig; print(sys.executable, sysconfig.get_path('purelib'))"
-    )
-    python, packages = asked.stdout.split()
-    subprocess.run([python, "-m", "venv", tmp_path / "env"], env=shell_environment, check=True)
+    code = "import sys, sysconfig; print(sys.executable, sysconfig.get_path('purelib'))"
+    python, packages = output_of(twin, code).split()
+    site = make_environment(tmp_path / "env", python, packages, shell_environment)
     own = tmp_path / "env" / "bin" / "python"
-    # Their dependencies, without installing some gigabytes again, and without the twin's path to the checkout.
-    site = Path(
-        subprocess.check_output(
-            [own, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], text=True
-        ).strip()
+    options = ["--quiet", "--no-deps", "--disable-pip-version-check"]
+    done = completed(
+        [own, "-m", "pip", "install", *options, *distributions.glob(kind)], env=shell_environment, status=0
     )
-    folders = [packages, *(Path(packages) / "cuda-libraries.pth").read_text().split()]
-    (site / "dependencies.pth").write_text("\n".join(folders) + "\n")
-    files = sorted(distributions.glob(kind))
-    done = subprocess.run(
-        [own, "-m", "pip", "install", "--quiet", "--no-deps", "--disable-pip-version-check", *files],
-        env=shell_environment,
-        capture_output=True,
-        text=True,
-        timeout=250,
-    )
-    assert done.returncode == 0, done.stderr
 
     job = tmp_path / "job"
     (job / "bench").mkdir(parents=True)
     (job / "loader.py").write_text("MINE = True\n")
     (job / "bench" / "speed.py").write_text("MINE = True\n")
     (job / "train.py").write_text(JOB)
-    done = subprocess.run(
-        [own, "train.py"], cwd=job, env=shell_environment, capture_output=True, text=True, timeout=250
-    )
-    assert done.returncode == 0, done.stderr
+    done = completed([own, "train.py"], cwd=job, env=shell_environment, status=0)
     batches, where, findings = done.stdout.splitlines()
     assert batches == "[0, 1, 2, 3] [4, 5, 6, 7]" and findings == "0 findings"
     assert where == str(site / "ftloader" / "__init__.py")

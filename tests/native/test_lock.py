@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from tests.checkout import CHECKOUT, locked
+from tests.programs import completed
 
 DOCKER = CHECKOUT / "docker"
 
@@ -35,34 +36,11 @@ def test_every_pin_has_a_hash():
 @pytest.mark.parametrize("platform", ["x86_64-manylinux_2_28", "aarch64-manylinux_2_28"])
 @pytest.mark.parametrize("version", ["3.13", "3.14"])
 @pytest.mark.parametrize("twin", ["ft", "gil"])
-def test_wheels_exist_for_every_pin(twins, uv, twin, version, platform, tmp_path):
+def test_wheels_exist_for_every_pin(output_of, uv, twin, version, platform, tmp_path):
     # uv takes the ABI, free-threaded or not, from the interpreter, and the version from the option. So two interpreters
     # stand for four. Only metadata is downloaded.
-    python = twins("exec", twin, "python", "-c", "import sys; print(sys.executable)").stdout.strip()
-    done = subprocess.run(
-        [
-            uv,
-            "pip",
-            "install",
-            "--dry-run",
-            "--no-config",
-            "--python",
-            python,
-            "--python-version",
-            version,
-            "--python-platform",
-            platform,
-            "--no-deps",
-            "--require-hashes",
-            "--no-build",
-            "--target",
-            tmp_path,
-            "-r",
-            DOCKER / "requirements.lock",
-        ],
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode == 0, f"{twin} {version} on {platform}: {done.stderr}"
+    python = output_of(twin, "import sys; print(sys.executable)")
+    which = ["--python", python, "--python-version", version, "--python-platform", platform]
+    how = ["--dry-run", "--no-config", "--no-deps", "--require-hashes", "--no-build", "--target", tmp_path]
+    done = completed([uv, "pip", "install", *which, *how, "-r", DOCKER / "requirements.lock"], status=0)
     assert f"torch=={locked('torch')}" in done.stderr + done.stdout

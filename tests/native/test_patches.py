@@ -2,11 +2,11 @@
 
 import re
 import shutil
-import subprocess
 
 import pytest
 
 from tests.checkout import CHECKOUT
+from tests.programs import completed
 
 DOCKER = CHECKOUT / "docker"
 OWN = sorted((DOCKER / "patches").rglob("*.patch"))
@@ -32,12 +32,8 @@ def source(tmp_path, shell_environment):
         for folder, patches in ((tmp_path / "debian", debian), (tmp_path / "patches" / "9.9.9", own)):
             for name, number in patches:
                 (folder / name).write_text(f"{name.partition('.')[0]}: why\n\n{patch(number)}")
-        done = subprocess.run(
-            [tmp_path / "patch-cpython", tmp_path / "cpython", tmp_path / "debian", VERSION],
-            env=shell_environment,
-            capture_output=True,
-            text=True,
-            timeout=60,
+        done = completed(
+            [tmp_path / "patch-cpython", tmp_path / "cpython", tmp_path / "debian", VERSION], env=shell_environment
         )
         return done, [int(number) for number in re.findall(r"FIXED (\d+)", (tmp_path / "cpython" / "file").read_text())]
 

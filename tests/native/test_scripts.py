@@ -9,6 +9,7 @@ import pytest
 from ftbench.report import commands
 from native import build
 from tests.checkout import CHECKOUT
+from tests.programs import completed
 
 USAGE_ON_ERROR = [
     ".ci/base-image",
@@ -22,28 +23,19 @@ USAGE_ON_ERROR = [
 SCRIPTS = [*USAGE_ON_ERROR, "docker/apt-install", "docker/lock"]
 
 
-def run(environment, script, *arguments, **variables):
-    return subprocess.run(
-        [CHECKOUT / script, *arguments],
-        env={**environment, **variables},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+def run(environment, script, *arguments, status=None, **variables):
+    return completed([CHECKOUT / script, *arguments], status, env={**environment, **variables})
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_help(shell_environment, script):
-    done = run(shell_environment, script, "--help")
-    assert done.returncode == 0
+    done = run(shell_environment, script, "--help", status=0)
     assert done.stdout.startswith(f"usage: {script}")
 
 
 @pytest.mark.parametrize("script", USAGE_ON_ERROR)
 def test_wrong_usage(shell_environment, script):
-    done = run(shell_environment, script, "--frobnicate")
-    assert done.returncode == 2
+    done = run(shell_environment, script, "--frobnicate", status=2)
     assert "usage:" in done.stderr
 
 
@@ -76,8 +68,7 @@ def test_twins_are_configured_alike(shell_environment):
 def test_base_image_without_an_engine_says_what_to_do(shell_environment):
     if shutil.which("docker", path=shell_environment["PATH"]) is None:
         pytest.skip("the docker command is not installed")
-    done = run(shell_environment, ".ci/base-image", DOCKER_HOST="unix:///nonexistent.sock")
-    assert done.returncode == 1
+    done = run(shell_environment, ".ci/base-image", DOCKER_HOST="unix:///nonexistent.sock", status=1)
     assert ".ci/engine start" in done.stderr
 
 
@@ -92,7 +83,7 @@ def test_engine_that_does_not_run(shell_environment, tmp_path):
 def test_engine_prints_settings_that_a_shell_may_evaluate(shell_environment, tmp_path):
     home = f"{tmp_path}/it's $(touch {tmp_path}/touched)"
     said = run(shell_environment, ".ci/engine", "env", ENGINE_HOME=home).stdout
-    done = subprocess.run(["bash", "-c", f'{said}\necho "$DOCKER_CONFIG"'], capture_output=True, text=True)
+    done = completed(["bash", "-c", f'{said}\necho "$DOCKER_CONFIG"'])
     assert done.stdout == f"{home}/config\n" and not (tmp_path / "touched").exists()
 
 

@@ -13,8 +13,7 @@ from tests.checkout import CHECKOUT, locked
 
 @pytest.mark.parametrize("verb", ["", "setup", "info", "exec", "bench", "repro", "test", "audit", "clean"])
 def test_help_teaches(twins, verb):
-    done = twins(*verb.split(), "--help")
-    assert done.returncode == 0
+    done = twins(*verb.split(), "--help", status=0)
     assert "usage:" in done.stdout.lower()
 
 
@@ -23,35 +22,25 @@ def test_a_reader_may_have_had_enough(shell_environment):
     os.close(read)
     with open(write, "wb") as pipe:
         line = [CHECKOUT / "twins", "bench", "--list"]
-        done = subprocess.run(line, env=shell_environment, stdout=pipe, stderr=subprocess.PIPE, timeout=120)
+        done = subprocess.run(line, env=shell_environment, stdout=pipe, stderr=subprocess.PIPE)
     assert (done.returncode, done.stderr) == (141, b"")
 
 
 def test_closed_standard_streams_are_empty_ones(shell_environment):
     code = "import sys; sys.exit(None in (sys.stdin, sys.stdout, sys.stderr) or len(sys.stdin.read()))"
     line = ["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", CHECKOUT / "twins", "exec", "ft", "python", "-c", code]
-    assert subprocess.run(line, env=shell_environment, timeout=120).returncode == 0
+    assert subprocess.run(line, env=shell_environment).returncode == 0
 
 
 def test_unknown_verb_is_a_usage_error(twins):
-    done = twins("frobnicate")
-    assert done.returncode == 2
+    done = twins("frobnicate", status=2)
     assert "frobnicate" in done.stderr and "bench" in done.stderr
 
 
 @pytest.mark.parametrize(("twin", "disabled", "enabled"), [("ft", "1", "False"), ("gil", "0", "True")])
-def test_exec_runs_in_the_twin(twins, twin, disabled, enabled):
-    done = twins(
-        "exec",
-        twin,
-        "python",
-        "-c",
-        (
-            "import sys, sysconfig, loader, bench;"
-            "print(sysconfig.get_config_var('Py_GIL_DISABLED'), sys._is_gil_enabled())"
-        ),
-    )
-    assert done.stdout.split() == [disabled, enabled], done.stderr
+def test_exec_runs_in_the_twin(twins, output_of, twin, disabled, enabled):
+    code = "print(sysconfig.get_config_var('Py_GIL_DISABLED'), sys._is_gil_enabled())"
+    assert output_of(twin, f"import sys, sysconfig, loader, bench; {code}").split() == [disabled, enabled]
     # The environment is complete, except for triton (docker/requirements.in says why).
     done = twins("exec", twin, "pip", "check")
     assert done.stdout.strip() == f"torch {locked('torch')} requires triton, which is not installed."
@@ -59,8 +48,7 @@ def test_exec_runs_in_the_twin(twins, twin, disabled, enabled):
 
 def test_a_notebooks_backend_of_matplotlib_stays_in_its_environment(twins):
     backend = "module://matplotlib_inline.backend_inline"  # what ipykernel sets, and the twins have no such module
-    done = twins("exec", "ft", "python", "-c", "import matplotlib.figure", MPLBACKEND=backend)
-    assert done.returncode == 0, done.stderr
+    twins("exec", "ft", "python", "-c", "import matplotlib.figure", MPLBACKEND=backend, status=0)
 
 
 def test_exec_passes_the_exit_code_on(twins):
@@ -90,10 +78,8 @@ def test_second_use_starts_at_once(twins):
     assert cpu_seconds(lambda: twins("exec", "ft", "true")) < 15 * python
 
 
-@pytest.mark.timeout(180)
 def test_info_tells_what_the_twins_are(twins):
-    done = twins("info", "--json", timeout=170)
-    assert done.returncode == 0, done.stderr
+    done = twins("info", "--json", status=0)
     info = json.loads(done.stdout)
     assert set(info) == {"ft", "gil"}
     for twin in ("ft", "gil"):
@@ -105,8 +91,7 @@ def test_info_tells_what_the_twins_are(twins):
 
 
 def test_wrong_series_is_named(twins):
-    done = twins("info", PYTHON_SERIES="3.12")
-    assert done.returncode == 2
+    done = twins("info", PYTHON_SERIES="3.12", status=2)
     assert "3.12" in done.stderr and "3.13" in done.stderr
 
 
@@ -157,6 +142,5 @@ def test_audit_refuses_wrong_usage_before_it_builds_anything(twins, tmp_path, ta
 
 def test_audit_of_a_dataset_of_the_callers_folder(twins, tmp_path):
     (tmp_path / "numbers.py").write_text("data = list(range(10))\n")
-    done = twins("audit", f"{tmp_path / 'numbers.py'}:data", "--seconds", "1", timeout=280)
-    assert done.returncode == 0, done.stderr
+    done = twins("audit", f"{tmp_path / 'numbers.py'}:data", "--seconds", "1", status=0)
     assert "verdict: nothing was found" in done.stdout

@@ -1,7 +1,5 @@
 """Fixtures that run programs of the packages as a user would."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -9,7 +7,8 @@ import sys
 import pytest
 
 from ftrun.configurations import this_twin
-from tests.checkout import importable
+from tests.checkout import CHECKOUT, importable
+from tests.programs import completed
 
 
 @pytest.fixture(scope="session")
@@ -21,7 +20,7 @@ def twin() -> str:
 @pytest.fixture(scope="session")
 def environment() -> dict[str, str]:
     """Return the tests' environment with the checkout importable."""
-    return {**os.environ, "PYTHONPATH": importable()}
+    return {**os.environ, "PYTHONPATH": importable(CHECKOUT)}
 
 
 @pytest.fixture(scope="session")
@@ -39,8 +38,7 @@ def run_bench(command, environment):
     """Return a function that runs `python -m ftbench ...` to its end."""
 
     def run(*arguments: object, module: str = "ftbench", **options) -> subprocess.CompletedProcess:
-        options = {"env": environment, "text": True, "capture_output": True, "timeout": 280, **options}
-        return subprocess.run(command(*arguments, module=module), **options)
+        return completed(command(*arguments, module=module), **{"env": environment, **options})
 
     return run
 
@@ -54,7 +52,7 @@ def disk(tmp_path):
         path = tmp_path / f"disk{len(mounted)}"
         path.mkdir()
         command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(path)]
-        done = subprocess.run(command, capture_output=True, text=True)
+        done = completed(command)
         if done.returncode:
             pytest.skip(f"no file system can be mounted here: {done.stderr.strip()}")
         mounted.append(path)

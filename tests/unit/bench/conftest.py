@@ -1,56 +1,28 @@
 """Real images and real runs of the command, made once for all tests that look at them."""
 
-from __future__ import annotations
-
 import os
 import sys
 import uuid
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
 
-from ftbench import cli
 from ftbench.data import synthesis
 from ftbench.document.model import Results, Scenario
 from ftbench.document.store import load
-from ftbench.plan.candidates import Candidate, Pair
-from ftbench.plan.case import Case
-from ftbench.plan.comparisons import ComparisonPlan
+from ftbench.measure import gpu
 from ftbench.plan.scenario import Task
 from ftbench.report import page as pages
 from ftbench.scenarios import SCENARIOS
 from ftbench.stats.analysis import Analysis, analyse
 from ftbench.trial.process import TrialProcess
+from tests.processes import assert_gone
+from tests.programs import completed
 from tests.unit.bench import documents
 from tests.unit.bench.reports import Page
 from tests.unit.bench.turns import to_its_end
-
-
-@pytest.fixture(scope="session")
-def tiny(photos: Path, twin: str):
-    """Builds the arguments of the smallest real run: one configuration, one worker, batches of two."""
-
-    def build(out: Path, *more: object) -> list[object]:
-        return [
-            "pillow",
-            "--quick",
-            "--data",
-            photos,
-            "--out",
-            out,
-            "--configs",
-            twin,
-            "--workers",
-            1,
-            "--batch-size",
-            2,
-            *more,
-        ]
-
-    return build
 
 
 @pytest.fixture(scope="session")
@@ -63,11 +35,17 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def finished_run(run_bench, tiny, tmp_path_factory: pytest.TempPathFactory):
-    """(CompletedProcess, the run's directory) of a complete run of two rounds."""
+def paths(photos: Path) -> list[str]:
+    """The paths of these JPEGs."""
+    return sorted(map(str, photos.iterdir()))
+
+
+@pytest.fixture(scope="session")
+def finished_run(run_bench, photos: Path, twin: str, tmp_path_factory: pytest.TempPathFactory):
+    """(CompletedProcess, the run's directory) of a complete run: one configuration, one worker, two rounds."""
     out = tmp_path_factory.mktemp("results")
-    done = run_bench(*tiny(out, "--rounds", 2))
-    assert done.returncode == 0, done.stderr
+    amount = ["--quick", "--rounds", 2, "--workers", 1, "--batch-size", 2, "--budget", 1]
+    done = run_bench("pillow", *amount, "--data", photos, "--out", out, "--configs", twin, status=0)
     return done, (out / "latest").resolve()
 
 
@@ -88,49 +66,73 @@ def page(many) -> Page:
     return Page(pages.page(many).decode())
 
 
-@dataclass(frozen=True)
-class Few:
-    """Some candidates of a plan, and its comparisons of them."""
+@pytest.fixture(scope="session")
+def few(command, photos: Path, twin: str):
+    """Builds the command of a short run: ``few(out, "pillow=loader-process/1", ...)`` (tests.unit.bench.few)."""
 
-    plan: ComparisonPlan
-    candidates: tuple[Candidate, ...]
+    def build(out: Path, plan: str, *more: object, workers: int = 1) -> list[str]:
+        name = plan.partition("=")[0]
+        which = [] if name == "dataset" else [name, "--data", photos, "--batch-size", 2]
+        usual = ["--quick", "--out", out, "--configs", twin, "--workers", workers, "--budget", 1]
+        return command(plan, "--", *which, *usual, *more, module="tests.unit.bench.few")
 
-    @property
-    def cases(self) -> tuple[Case, ...]:
-        return self.plan.cases
+    return build
 
-    def ranked(self, configs: Iterable[str], workers: Iterable[int], quick: bool) -> list[tuple[int, Candidate]]:
-        real = {c for _, c in self.plan.ranked(configs, workers, quick)}
-        assert real >= set(self.candidates), "they have to be of the plan"
-        return [(0, c) for c in self.candidates]
 
-    def pairs(self, candidates: Iterable[Candidate]) -> list[Pair]:
-        return self.plan.pairs(candidates)
+@pytest.fixture(scope="session")
+def special_plans(twin: str) -> dict[str, list[str]]:
+    """Scenarios that measure in their own way, each with a few candidates, which have to agree."""
+    workers = "loader-thread/2" if twin == "ft" else "loader-process/2"
+    others = ["spdl/2", "loop/2"] if twin == "ft" else ["torch-process/2", "loader-thread/2"]
+    return {
+        "overlap": ["loader-thread/2@1", "serial/1@1"],
+        "contention": ["bare-thread/2@pages", "bare-process/2@pages"],
+        "interference": ["loader-thread/2@full", "loader-thread/2@idle"],
+        "cache": ["loader-thread/2"],
+        "training": [workers, "serial/1"],
+        "augment-heavy": [workers, "serial/0"],
+        "nvimgcodec-decode": ["loader-thread/2", "loader-process/2"],
+        "latency": ["loader-thread/2@5-ms", "loader-process/2@5-ms"],
+        "raw-cache": ["loader-thread/2@cold", "loader-process/2@cold"],
+        "peers-pillow-128": [workers, "nodes-thread/2", *others],
+    }
+
+
+@pytest.fixture(scope="session")
+def special_run(special_plans, command, environment, photos: Path, twin: str, tmp_path_factory):
+    """A run of the special scenarios, of one round: its record, what was printed, its directory. Nothing runs on."""
+    out, mark = tmp_path_factory.mktemp("special"), uuid.uuid4().hex
+    plans = [f"{name}={','.join(names)}" for name, names in special_plans.items()]
+    usual = ["--quick", "--rounds", 1, "--workers", 2, "--batch-size", 2, "--budget", 1, "--configs", twin]
+    more = [*special_plans, *(["nvimgcodec-memory"] if gpu.why_none() else [])]
+    done = completed(
+        command(*plans, "--", *more, *usual, "--data", photos, "--out", out, module="tests.unit.bench.few"),
+        env={**environment, "FT_BENCH_TEST_RUN": mark},
+        status=0,
+    )
+    assert_gone(marked(mark))  # what outlives its trial is killed by the kernel, which takes a moment
+    record = load(out / "latest/results.json")
+    assert record.status == "complete"
+    return SimpleNamespace(record=record, printed=done.stdout, directory=out / "latest")
 
 
 @pytest.fixture
-def run_few(monkeypatch, tmp_path, twin, photos, capsys):
-    """Runs the command, in this process, with some candidates of a scenario, once each; nothing is left running.
+def special(special_run, special_plans):
+    """Returns a special scenario's record, whose candidates gave the same samples; skips what this machine cannot."""
 
-    Returns the scenario's record and what was printed.
-    """
+    def of(name: str) -> Scenario:
+        for each in special_run.record.skipped:
+            if each.what == name:
+                pytest.skip(each.why)
+        (entry,) = [each for each in special_run.record.scenarios if each.name == name]
+        (only,) = entry.rounds
+        assert len(entry.candidates) == len(only.trials) == len(special_plans[name])
+        # A trial with fewer workers loads fewer batches.
+        sums = {(t.candidate.partition("@")[2], len(t.rows)): (t.first_batch, t.rows) for t in only.trials}
+        assert all(sums[t.candidate.partition("@")[2], len(t.rows)] == (t.first_batch, t.rows) for t in only.trials)
+        return entry
 
-    def run(name: str, candidates: Iterable[Candidate], *more: object) -> tuple[Scenario, str]:
-        scenario, mark = SCENARIOS[name], uuid.uuid4().hex
-        monkeypatch.setitem(SCENARIOS, name, replace(scenario, plan=Few(scenario.plan, tuple(candidates))))
-        monkeypatch.setenv("FT_BENCH_TEST_RUN", mark)
-        data = ["--data", photos] if scenario.source == "images" else []
-        arguments = [name, "--quick", "--out", tmp_path / "out", "--configs", twin, "--rounds", 1, *data, *more]
-        assert cli.main([str(argument) for argument in arguments]) == 0
-        # What outlives its trial is killed by the kernel, which takes a moment.
-        _, left = psutil.wait_procs(marked(mark), timeout=60)
-        assert not left
-        document = load(tmp_path / "out/latest/results.json")
-        assert document.status == "complete" and document.skipped == []
-        (entry,) = document.scenarios
-        return entry, capsys.readouterr().out
-
-    return run
+    return of
 
 
 @pytest.fixture

@@ -3,25 +3,12 @@
 The figures are drawn from known distributions; plan.comparisons and stats.statistics choose and compare, as in a run.
 """
 
-from __future__ import annotations
-
 import copy
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 
-from ftbench.document.model import (
-    Failure,
-    FailureKind,
-    Load,
-    MeasuredCase,
-    Results,
-    Round,
-    Scenario,
-    Skipped,
-    Stress,
-    StressResult,
-)
+from ftbench.document import model
 from ftbench.measure import epochs
 from ftbench.plan.candidates import CONFIGS, Candidate
 from ftbench.plan.case import Case
@@ -44,7 +31,7 @@ def throughput(candidate: Candidate) -> float:
 
 
 def scenario(
-    like: Scenario,
+    like: model.Scenario,
     name: str,
     cases: Sequence[Case] = (),
     axis: str = "",
@@ -56,12 +43,12 @@ def scenario(
     value: Callable[[Candidate], float] = throughput,
     noise: float = 0.01,
     plan: ComparisonPlan | None = None,
-) -> Scenario:
+) -> model.Scenario:
     """A scenario of all candidates; the metrics beyond the first are about memory."""
     draw = random.Random(name)
     plan = plan or grid(tuple(cases))
     candidates = [c for _, c in plan.ranked(CONFIGS, workers, quick=False)]
-    load = {each.name: getattr(like, each.name) for each in fields(Load)}
+    load = {each.name: getattr(like, each.name) for each in fields(model.Load)}
     rounds = []
     for number in range(1, ROUNDS + 1):
         trials = []
@@ -78,7 +65,7 @@ def scenario(
                 else {}
             )
             trials.append(simulated.trial(c, found, distributions=inside))
-        rounds.append(Round(number, 10.0, trials, simulated.quiet()))
+        rounds.append(model.Round(number, 10.0, trials, simulated.quiet()))
     return replace(
         like,
         name=name,
@@ -86,14 +73,14 @@ def scenario(
         case_axis=axis,
         case_unit=unit,
         metrics=list(metrics),
-        cases=[MeasuredCase(name=c.name, title=c.title, parameters={}, value=c.value, **load) for c in cases],
+        cases=[model.MeasuredCase(name=c.name, title=c.title, parameters={}, value=c.value, **load) for c in cases],
         candidates=candidates,
         pairs=plan.pairs(candidates),
         rounds=rounds,
     )
 
 
-def many(document: Results) -> Results:
+def many(document: model.Results) -> model.Results:
     """The run's document with a scenario of each kind: cases on an axis or by name, workers, distributions, a chain."""
     grown = copy.deepcopy(document)
     like = grown.scenarios[0]
@@ -130,7 +117,7 @@ def inside(candidate: Candidate, draw: random.Random) -> dict:
     }
 
 
-def with_inside(document: Results) -> Results:
+def with_inside(document: model.Results) -> model.Results:
     """The document with one more scenario, whose trials kept all that."""
     grown = copy.deepcopy(document)
     first = grown.scenarios[0]
@@ -143,7 +130,7 @@ def with_inside(document: Results) -> Results:
 HOSTILE = " ".join(HOSTILE_TEXTS).encode(errors="ignore").decode()
 
 
-def hostile(document: Results) -> Results:
+def hostile(document: model.Results) -> model.Results:
     """The run with every string that is free to choose ending in HOSTILE."""
     spoilt = with_stress(document, failing=True)
     part = spoilt.stress
@@ -154,7 +141,7 @@ def hostile(document: Results) -> Results:
         result.known = HOSTILE
         result.failures = [text + HOSTILE for text in result.failures]
     spoilt.reason = spoilt.started = HOSTILE
-    spoilt.status, spoilt.warnings, spoilt.skipped = "incomplete", [HOSTILE], [Skipped(HOSTILE, HOSTILE)]
+    spoilt.status, spoilt.warnings, spoilt.skipped = "incomplete", [HOSTILE], [model.Skipped(HOSTILE, HOSTILE)]
     spoilt.options = replace(spoilt.options, data=HOSTILE, out=HOSTILE, scenarios=[HOSTILE])
     spoilt.environment.revision.commit = spoilt.environment.source = HOSTILE
     for twin in spoilt.environment.twins.values():
@@ -171,7 +158,7 @@ def hostile(document: Results) -> Results:
         for name in ("name", "description", "sample", "question", "note", "case_axis", "case_unit"):
             setattr(entry, name, getattr(entry, name) + HOSTILE)
         entry.dataset = replace(entry.dataset, source="own", directory=HOSTILE)
-        entry.failures = [Failure(FailureKind.FAILED, entry.candidates[0].key, HOSTILE)]
+        entry.failures = [model.Failure(model.FailureKind.FAILED, entry.candidates[0].key, HOSTILE)]
         entry.pairs = [replace(pair, why=HOSTILE) for pair in entry.pairs]
         for case in entry.cases:
             case.title += HOSTILE
@@ -182,11 +169,11 @@ def hostile(document: Results) -> Results:
     return spoilt
 
 
-def with_stress(document: Results, failing: bool = False) -> Results:
+def with_stress(document: model.Results, failing: bool = False) -> model.Results:
     """The run with an outcome of the thread-safety suite in every configuration, `failing` in the last of them."""
     grown = copy.deepcopy(document)
     results = [
-        StressResult(scenario, config, 4, 0, known, 1234, 0.5, [], "passed")
+        model.StressResult(scenario, config, 4, 0, known, 1234, 0.5, [], "passed")
         for config in grown.options.configs
         for scenario, known in (
             ("containers.Slots", ""),
@@ -199,6 +186,6 @@ def with_stress(document: Results, failing: bool = False) -> Results:
         crashed = {"failures": ["crashed: SIGSEGV\nin step"], "outcome": "crashed", "iterations": None}
         results[-1] = replace(results[-1], **crashed)
     names = ["containers.Slots", "files.SharedZip", "loaders.Left"]
-    grown.stress = Stress("complete", None, None, 0, "0" * 64, names, results)
+    grown.stress = model.Stress("complete", None, None, 0, "0" * 64, names, results)
     grown.options.stress = True
     return grown

@@ -1,7 +1,5 @@
 """Runs to report, changed in one thing, and what a browser finds in their page."""
 
-from __future__ import annotations
-
 import base64
 import copy
 import json

@@ -1,7 +1,5 @@
 """Endpoints without processes behind them, for the tests of the controller, and what else a measurement is given."""
 
-from __future__ import annotations
-
 import itertools
 from abc import ABC, abstractmethod
 from types import SimpleNamespace
@@ -42,7 +40,7 @@ class Script(ABC):
         """(what a trial did, which in the order of imports): "import", "begin" (its warm-up), "turn" or "close"."""
         self.imported = itertools.count()
 
-    def start(self, request: dict) -> ScriptedTrial:
+    def start(self, request: dict) -> "ScriptedTrial":
         return ScriptedTrial(self, request)
 
     @abstractmethod

@@ -1,7 +1,5 @@
 """Runs whose true speeds are known: records as a run makes them, with simulated figures."""
 
-from __future__ import annotations
-
 import copy
 import functools
 import math

@@ -1,7 +1,5 @@
 """How many turns a process has: what is best of all, by trying all, and what it depends on."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Scenarios with cases: who is measured under which, what trials are asked for, what is left out."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import replace
 
@@ -46,18 +44,6 @@ def rounds(endpoint: Endpoint, ranked: list) -> list:
 def test_keys_name_the_case():
     c = Candidate("ft", "loader-thread", 2, case="4-MiB")
     assert (c.key, c.title) == ("ft/loader-thread/2@4-MiB", "ft loader threads x2 (4-MiB)")
-
-
-def test_a_grid_has_every_case_and_compares_within_them():
-    ranked = SCENARIO.plan.ranked(CONFIGS, [1, 2], quick=False)
-    candidates = [c for _, c in ranked]
-    assert len({c.key for c in candidates}) == len(candidates) == 2 * 12
-    # What stays whatever happens is the first case's headline.
-    assert {c.case for rank, c in ranked if rank == 0} == {"64-KiB"}
-    pairs = SCENARIO.plan.pairs(candidates)
-    assert len(pairs) == 2 * len(grid().pairs(c for _, c in grid().ranked(CONFIGS, [1, 2], quick=False)))
-    for pair in pairs:
-        assert pair.numerator.partition("@")[2] == pair.denominator.partition("@")[2] != ""
 
 
 def test_entries_with_cases_and_workers_of_their_own():

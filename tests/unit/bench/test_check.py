@@ -1,7 +1,5 @@
 """A results.json that was cut short, breaks the schema or refers to nothing is refused, and the message says where."""
 
-from __future__ import annotations
-
 import copy
 import json
 import os

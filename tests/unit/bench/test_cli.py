@@ -1,83 +1,85 @@
 """What the command refuses, how it says so, and that it leaves nothing behind."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
 
 import pytest
 
+from ftbench import cli
 from ftbench.arguments import parse
 from ftbench.scenarios import SCENARIOS
+from tests.programs import completed
 
 
-def assert_refused(done: subprocess.CompletedProcess, status: int, *words: str) -> None:
-    assert done.returncode == status, done.stderr
-    for word in words:
-        assert word in done.stderr
-    assert "Traceback" not in done.stderr
-    assert done.stdout == ""
+@pytest.fixture
+def refused(capsys, tmp_path):
+    """Runs the command in this process, which refuses its arguments and leaves nothing; returns what it says."""
+
+    def run(*arguments: object, out: object = tmp_path / "out") -> str:
+        try:
+            status = cli.main([*map(str, arguments), *(["--out", str(out)] if out else [])])
+        except SystemExit as end:  # argparse's
+            status = end.code
+        said = capsys.readouterr()
+        assert status == 2 and said.out == "" and not (tmp_path / "out").exists()
+        return said.err
+
+    return run
 
 
-def test_unknown_scenario(run_bench, tmp_path):
+def test_a_refusal_is_an_exit_status_and_a_line(run_bench, tmp_path):
     done = run_bench("pilow", "--out", tmp_path / "out")
-    assert_refused(done, 2, "unknown scenario 'pilow'", "did you mean 'pillow'?", "known: pillow")
-    assert not (tmp_path / "out").exists()
+    assert done.returncode == 2 and done.stdout == "" and not (tmp_path / "out").exists()
+    (line,) = done.stderr.splitlines()
+    assert all(word in line for word in ("unknown scenario 'pilow'", "did you mean 'pillow'?", "known: pillow"))
 
 
-def test_missing_data(run_bench, tmp_path):
-    done = run_bench("--data", tmp_path / "none", "--out", tmp_path / "out")
-    assert_refused(done, 2, "does not exist")
-    assert not (tmp_path / "out").exists()
-
-
-def test_data_that_no_scenario_reads(run_bench, photos, tmp_path):
-    done = run_bench("peers-memory", "--data", photos, "--out", tmp_path / "out")
-    assert_refused(done, 2, "--data is for images, which none of peers-memory reads")
-
-
-def test_batch_size_that_means_nothing(run_bench, tmp_path):
-    done = run_bench("contention", "--batch-size", 8, "--out", tmp_path / "out")
-    assert_refused(done, 2, "--batch-size is for what loads batches; contention loads nothing")
-
-
-def test_empty_data(run_bench, tmp_path):
+@pytest.mark.slow
+def test_data_that_cannot_be_used(refused, photos, tmp_path):
+    assert "does not exist" in refused("--data", tmp_path / "none")
+    assert "--data is for images, which none of peers-memory reads" in refused("peers-memory", "--data", photos)
     (tmp_path / "data").mkdir()
     (tmp_path / "data/readme.txt").write_text("no image")
-    assert_refused(run_bench("--data", tmp_path / "data", "--out", tmp_path / "out"), 2, "holds no images", ".jpg")
+    said = refused("--data", tmp_path / "data")
+    assert "holds no images" in said and ".jpg" in said
+    (tmp_path / "locked").mkdir(mode=0o000)
+    if not os.access(tmp_path / "locked", os.R_OK):  # root reads every directory
+        assert "cannot read" in refused("--data", tmp_path / "locked")
 
 
-def test_unreadable_data(run_bench, tmp_path):
-    (tmp_path / "data").mkdir(mode=0o000)
-    if os.access(tmp_path / "data", os.R_OK):
-        pytest.skip("root reads every directory")
-    assert_refused(run_bench("--data", tmp_path / "data", "--out", tmp_path / "out"), 2, "cannot read")
-
-
-def test_corrupt_image(run_bench, photos, tmp_path):
+@pytest.mark.slow
+def test_corrupt_image(refused, photos, tmp_path):
     content = (photos / "0.jpg").read_bytes()
     (tmp_path / "data").mkdir()
     (tmp_path / "data/whole.jpg").write_bytes(content)
     (tmp_path / "data/cut.jpg").write_bytes(content[:-2000])
     (tmp_path / "data/noise.JPEG").write_bytes(b"\xff\xd8" + os.urandom(500))
-    done = run_bench("--data", tmp_path / "data", "--out", tmp_path / "out")
-    assert_refused(done, 2, "2 of 3 images cannot be decoded", "cut.jpg", "noise.JPEG", "Repair or remove")
-    assert "whole.jpg" not in done.stderr
-    assert not (tmp_path / "out").exists()
+    said = refused("--data", tmp_path / "data")
+    for word in ("2 of 3 images cannot be decoded", "cut.jpg", "noise.JPEG", "Repair or remove"):
+        assert word in said
+    assert "whole.jpg" not in said
 
 
 @pytest.mark.parametrize("out", ["/proc/no/such", "/dev/null"])
-def test_out_that_cannot_be_written(run_bench, out):
-    assert_refused(run_bench("--out", out), 2, f"cannot write results to {out}", "--out DIR")
+def test_out_that_cannot_be_written(refused, out):
+    said = refused(out=out)
+    assert f"cannot write results to {out}" in said and "--out DIR" in said
 
 
-def test_the_wrong_twin(run_bench, twin, tmp_path):
-    other = {"ft": "gil", "gil": "ft"}[twin]
-    done = run_bench("--twin", f"{other}={sys.executable}", "--out", tmp_path)
-    assert_refused(done, 2, f"--twin {other}={sys.executable}", f"{twin!r} twin")
+@pytest.mark.slow
+def test_the_wrong_twin(refused, twin, other):
+    said = refused("--twin", f"{other}={sys.executable}")
+    assert f"--twin {other}={sys.executable}" in said and f"{twin!r} twin" in said
 
 
+@pytest.fixture
+def other(twin) -> str:
+    """The twin that does not run the tests."""
+    return {"ft": "gil", "gil": "ft"}[twin]
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "where, word",
     [
@@ -86,20 +88,20 @@ def test_the_wrong_twin(run_bench, twin, tmp_path):
         ("/bin/sh", "not a Python that can be a twin"),
     ],
 )
-def test_a_twin_that_is_no_python(run_bench, twin, tmp_path, where, word):
-    assert_refused(run_bench("--twin", f"{twin}={where}", "--out", tmp_path), 2, where, word)
-    assert list(tmp_path.iterdir()) == []
+def test_a_twin_that_is_no_python(refused, twin, where, word):
+    said = refused("--twin", f"{twin}={where}")
+    assert where in said and word in said
 
 
-def test_a_python_without_the_packages(run_bench, twin, tmp_path):
+def test_a_python_without_the_packages(refused, twin, tmp_path):
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "bare")], check=True)
-    done = run_bench("--twin", f"{twin}={tmp_path / 'bare/bin/python'}", "--out", tmp_path / "out")
-    assert_refused(done, 2, str(tmp_path / "bare/bin/python"))
+    assert str(tmp_path / "bare/bin/python") in refused("--twin", f"{twin}={tmp_path / 'bare/bin/python'}")
 
 
 @pytest.mark.parametrize(
     "arguments, word",
     [
+        (["contention", "--batch-size", "8"], "--batch-size is for what loads batches; contention loads nothing"),
         (["--workers", "0"], "'0' is not a positive whole number"),
         (["--workers", "2,x"], "'x'"),
         (["--batch-size", "-1"], "positive whole number"),
@@ -112,25 +114,31 @@ def test_a_python_without_the_packages(run_bench, twin, tmp_path):
         (["--twin", "ft=a", "--twin", "ft=b"], "twice"),
     ],
 )
-def test_bad_values(run_bench, arguments, word):
-    assert_refused(run_bench(*arguments), 2, word)
+def test_bad_values(refused, arguments, word):
+    assert word in refused(*arguments)
 
 
-def test_configurations_that_cannot_be_measured(run_bench, twin):
-    other = {"ft": "gil", "gil": "ft"}[twin]
-    assert_refused(run_bench("--configs", other), 2, "nothing to measure", f"--twin {other}=")
+def test_configurations_that_cannot_be_measured(refused, other):
+    said = refused("--configs", other)
+    assert "nothing to measure" in said and f"--twin {other}=" in said
 
 
-def test_list(run_bench):
-    done = run_bench("--list")
-    assert done.returncode == 0
-    heads, first = done.stdout.splitlines()[:2]
+def test_list(capsys):
+    with pytest.raises(SystemExit, match="^0$"):
+        cli.main(["--list"])
+    printed = capsys.readouterr().out.splitlines()
+    heads, first = printed[:2]
     assert heads.split() == ["full", "quick"]
     name, full, unit, quick, *_ = first.split()
-    (whole,) = [line.split() for line in done.stdout.splitlines() if line.startswith("all ")]
+    (whole,) = [line.split() for line in printed if line.startswith("all ")]
     assert int(whole[1]) > 60 and int(whole[3]) < int(whole[1])
     assert [s.name for s in parse(["all"]).scenarios] == list(SCENARIOS)
     assert name == "pillow" and unit == "min" and 0 < int(quick) < int(full) and "threads or processes?" in first
+    # A group with its members.
+    peers = [scenario.name for scenario in SCENARIOS.values() if scenario.group == "peers"]
+    at = next(number for number, line in enumerate(printed) if line.startswith("peers "))
+    listed = printed[at + 1 : printed.index("", at)]
+    assert [line.split()[0] for line in listed] == peers and all(line.startswith("  ") for line in listed)
 
 
 @pytest.mark.parametrize(
@@ -142,8 +150,7 @@ def test_list(run_bench):
     ],
 )
 def test_help_teaches(run_bench, module, words):
-    done = run_bench("--help", module=module)
-    assert done.returncode == 0
+    done = run_bench("--help", module=module, status=0)
     assert all(word in done.stdout for word in words)
 
 
@@ -160,11 +167,7 @@ def test_importing_bench_and_its_help_load_no_library():
         "import sys, ftbench.cli; ftbench.cli.parse([]); "
         "print(sorted({'torch', 'matplotlib', 'scipy'} & set(sys.modules)))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        text=True,
-        capture_output=True,
-        cwd=os.getcwd(),
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    done = completed(
+        [sys.executable, "-c", code], cwd=os.getcwd(), env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     )
     assert done.stdout == "[]\n", done.stderr

@@ -1,7 +1,5 @@
 """Rounds: their order, their number, and the check that all did the same work."""
 
-from __future__ import annotations
-
 import itertools
 import time
 from typing import ClassVar

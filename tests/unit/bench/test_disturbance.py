@@ -1,7 +1,5 @@
 """What else the machine did: read from real and from written counters, and marked only beyond the thresholds."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Pictures of values that are awkward to draw: none, alone, equal, far apart, or long in words."""
 
-from __future__ import annotations
-
 import re
 from xml.etree import ElementTree
 
@@ -17,10 +15,7 @@ from ftbench.report.tables import Table
 from ftrun.escape import one_line
 from tests.hostile_text import HOSTILE_TEXTS
 
-pytestmark = [
-    pytest.mark.thread_unsafe(reason="matplotlib's settings are the process's"),
-    pytest.mark.filterwarnings("error"),
-]
+pytestmark = pytest.mark.filterwarnings("error")
 TEXT = "{http://www.w3.org/2000/svg}text"
 
 

@@ -1,7 +1,5 @@
 """The measurement of most scenarios: its steady middle, its figures, its time stamps."""
 
-from __future__ import annotations
-
 import contextlib
 import time
 from statistics import median
@@ -15,10 +13,6 @@ from ftbench.measure.epochs import typical
 from ftbench.plan.scenario import Task
 from tests.unit.bench.turns import without_pause
 
-pytestmark = [
-    pytest.mark.thread_unsafe(reason="starts processes"),
-    pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning"),
-]
 WORKERS, BATCH_SIZE, BATCHES = 2, 2, 8
 SLEEP = 0.002
 

@@ -1,7 +1,5 @@
 """Every variant gives the same samples in the same order, epoch after epoch."""
 
-from __future__ import annotations
-
 import importlib.util
 import pickle
 import threading
@@ -21,10 +19,6 @@ from ftbench.scenarios.pillow import PillowDataset
 
 MODULES = {"torchdata": "torchdata.nodes", "spdl-core": "spdl.pipeline"}
 # Its worker processes are children of the test's process, and some peers end their threads late.
-pytestmark = [
-    pytest.mark.thread_unsafe(reason="starts processes and other libraries' threads"),
-    pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning"),
-]
 
 
 def task_of(
@@ -84,10 +78,10 @@ def test_batches_are_those_of_a_plain_loop(variant):
 
 
 @pytest.mark.parametrize("variant", FROM_HERE)
-def test_pixels_are_the_same(variant, photos):
+def test_pixels_are_the_same(variant, paths):
     """Decoded by whoever loads, beginning again after the six photos."""
     available(variant)
-    task = task_of(variant, batch_size=4, paths=sorted(map(str, photos.iterdir())))
+    task = task_of(variant, batch_size=4, paths=paths)
     plain = PillowDataset(task.paths)
     batches = [numpy.stack([plain[i % 6] for i in range(start, start + 4)]) for start in (0, 4)]
     with open_loader(task, task.dataset(), persistent=False) as loader:
@@ -132,7 +126,7 @@ def test_the_loop_keeps_the_first_batch_whole_and_rows_of_the_others():
 
 
 def test_the_loops_threads_work_at_once_and_hand_over_in_order():
-    both = threading.Barrier(2, timeout=60)
+    both = threading.Barrier(2)
 
     class Meeting:
         """Two samples at a time, or none: they wait for each other."""
@@ -178,8 +172,7 @@ def test_checksums_of_samples_are_those_of_their_batch():
     ]
     + ["pillow"],
 )
-def test_datasets_can_be_pickled(name, photos):
+def test_datasets_can_be_pickled(name, paths):
     """For start methods of processes other than fork."""
-    paths = sorted(map(str, photos.iterdir()))
     dataset = task_of("torch-process", scenario=name, paths=paths).dataset()
     assert len(pickle.loads(pickle.dumps(dataset))) == len(dataset)

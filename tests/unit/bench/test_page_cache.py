@@ -1,7 +1,5 @@
 """Files are dropped from the page cache, and what is left of them is known."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

@@ -1,7 +1,5 @@
 """The group of peers: who takes part and is compared, what is left out, and a real run of some of it."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
@@ -11,7 +9,6 @@ import pytest
 
 from ftbench.arguments import choose_scenarios
 from ftbench.document.model import Verdict
-from ftbench.document.store import load
 from ftbench.plan.candidates import CONFIGS, VARIANTS
 from ftbench.plan.comparisons import Comparison, ComparisonPlan, Side, at_least, at_most
 from ftbench.plan.scenario import Task
@@ -23,7 +20,7 @@ from ftbench.scenarios import GROUPS, SCENARIOS, members
 from ftbench.stats.analysis import analyse
 from ftbench.stats.statistics import Reached
 from tests.unit.bench.scripted import Noted, options
-from tests.unit.bench.turns import first_line
+from tests.unit.bench.turns import first_line, without_pause
 
 PEERS = [scenario for scenario in SCENARIOS.values() if scenario.group == "peers"]
 
@@ -78,14 +75,6 @@ def test_groups_and_all():
     assert members("nothing") == [] and {"peers", "raw"} <= set(GROUPS)
 
 
-def test_list_shows_the_groups(run_bench):
-    lines = run_bench("--list").stdout.splitlines()
-    at = next(number for number, line in enumerate(lines) if line.startswith("peers "))
-    members_of_it = lines[at + 1 : lines.index("", at)]
-    assert [line.split()[0] for line in members_of_it] == [s.name for s in PEERS]
-    assert all(line.startswith("  ") for line in members_of_it)
-
-
 def test_a_peer_that_is_not_installed_is_left_out_and_said():
     display, scenario = Noted(), SCENARIOS["peers-pillow-128"]
     everything = {"torch": "2", "torchdata": "0.11.0", "spdl-core": "0.8.0"}
@@ -107,79 +96,32 @@ def test_a_peer_that_is_not_installed_is_left_out_and_said():
     assert len(pairs) == len(SCENARIOS["peers-pillow-128"].plan.comparisons) - 1
 
 
-@pytest.fixture(scope="module")
-def peers_run(run_bench, photos, twin, tmp_path_factory):
-    """(CompletedProcess, document) of one round of the first scenario of peers in this twin."""
-    out = tmp_path_factory.mktemp("peers")
-    done = run_bench(
-        "peers-pillow-128",
-        "--quick",
-        "--data",
-        photos,
-        "--out",
-        out,
-        "--configs",
-        twin,
-        "--workers",
-        2,
-        "--batch-size",
-        2,
-        "--rounds",
-        1,
-        timeout=280,
-    )
-    assert done.returncode == 0, done.stderr
-    return done, load(out / "latest/results.json"), out / "latest"
-
-
-@pytest.mark.timeout(400)
-def test_a_run_of_peers(peers_run, twin):
-    done, document, directory = peers_run
-    (scenario,) = document.scenarios
+def test_a_run_of_peers(special, special_run):
+    """All decoded the same pixels, the loop without a loader included."""
+    scenario = special("peers-pillow-128")
     assert (scenario.group, scenario.metrics[0]) == ("peers", "throughput")
-    (only,) = scenario.rounds
-    wanted = {c.key for _, c in SCENARIOS["peers-pillow-128"].plan.ranked((twin,), [2], quick=True)}
-    lacking = {
-        c
-        for c in wanted
-        for each in document.skipped
-        if "not installed" in each.why and VARIANTS[c.split("/")[1]].title in each.what
-    }
-    assert {trial.candidate for trial in only.trials} == wanted - lacking
-    # All decoded the same pixels, the loop without a loader included.
-    assert len({(t.first_batch, tuple(t.rows)) for t in only.trials}) == 1
-    assert all(t.metrics["throughput"] > 0 for t in only.trials)
-    titles = {c.variant: c.title for c in scenario.candidates}
-    for variant, title in titles.items():
-        assert VARIANTS[variant].title in title and VARIANTS[variant].title in done.stdout
-    assert (directory / "peers-pillow-128.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+    assert all(t.metrics["throughput"] > 0 for t in scenario.rounds[0].trials)
+    for c in scenario.candidates:
+        assert VARIANTS[c.variant].title in c.title and VARIANTS[c.variant].title in special_run.printed
+    assert (special_run.directory / "peers-pillow-128.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
 
 
-@pytest.mark.timeout(400)
-def test_targets_are_printed_with_what_came_of_them(peers_run):
-    done, document, directory = peers_run
-    (scenario,) = analyse(document).scenarios
+@pytest.fixture
+def analysed(special_run):
+    """The scenario of peers of a real run."""
+    return next(each for each in analyse(special_run.record).scenarios if each.group == "peers")
+
+
+def test_targets_are_printed_with_what_came_of_them(analysed, special_run):
+    scenario = analysed
     wanted = [c for c in scenario.comparisons if c.target]
     assert wanted and all(c.reached == Reached.UNCLEAR for c in wanted)  # one round shows nothing
-    page = (directory / "report.html").read_text()
+    page = (special_run.directory / "report.html").read_text()
     for c in wanted:
-        assert verdict_words.target(c) in done.stdout and verdict_words.target(c).replace(">", "&gt;") in page
+        assert verdict_words.target(c) in special_run.printed and verdict_words.target(c).replace(">", "&gt;") in page
     assert all(c.metric == "throughput" for c in wanted)
     # Told without a target too: memory and the first batch.
     assert {c.metric for c in scenario.comparisons} == {"throughput", "time_to_first_batch", "pss_mib"}
-
-
-def trial(command, environment, twin: str, **task: object) -> dict:
-    """One trial's result, as an endpoint gets it."""
-    done = subprocess.run(
-        command(module="ftbench.trial.child"),
-        input=first_line(Task(config=twin, prefetch_factor=2, **task)) + b"\n\n",
-        capture_output=True,
-        timeout=200,
-        env={**environment, "PYTHON_GIL": "0"} if twin == "ft" else environment,
-    )
-    assert done.returncode == 0, done.stderr.decode()
-    return json.loads(done.stdout.splitlines()[-1])
 
 
 @pytest.mark.parametrize(
@@ -189,32 +131,21 @@ def trial(command, environment, twin: str, **task: object) -> dict:
         ("peers-overhead-int", {"overhead_us", "time_to_first_batch", "pss_mib"}),
     ],
 )
-def test_trials_of_the_other_measurements(command, environment, twin, photos, name, metrics):
-    paths = sorted(map(str, photos.iterdir())) if SCENARIOS[name].source == "images" else []
+def test_the_other_measurements(paths, name, metrics):
+    scenario = SCENARIOS[name]
+    paths = paths if scenario.source == "images" else []
     found = [
-        trial(
-            command,
-            environment,
-            twin,
-            scenario=SCENARIOS[name],
-            paths=paths,
-            variant=variant,
-            workers=2,
-            batch_size=3,
-            warmup_batches=2,
-            batches=4,
-        )
+        without_pause(scenario.measure(Task(scenario, paths, variant, 2, 3, 2, 4, 2)))
         for variant in ("loader-thread", "torch-process")
     ]
     for result in found:
-        assert set(result["metrics"]) == metrics and all(value > 0 for value in result["metrics"].values())
+        assert set(scenario.metrics) == metrics <= set(result["metrics"]) and min(result["metrics"].values()) > 0
         assert result["batches"] == 4 <= len(result["rows"])
     assert [found[0][part] for part in ("first_batch", "rows")] == [found[1][part] for part in ("first_batch", "rows")]
 
 
-def test_words_for_targets(peers_run):
-    _, document, _ = peers_run
-    (scenario,) = analyse(document).scenarios
+def test_words_for_targets(analysed):
+    scenario = analysed
     one = next(c for c in scenario.comparisons if c.target)
     figures = {"ratio": 2.0, "low": 1.95, "high": 2.05, "n": 5, "verdict": Verdict.ABOVE}
     comparison = replace(one, **figures, target=at_least(1.9), reached=Reached.MET)
@@ -245,7 +176,6 @@ def test_a_trial_ends_well_whatever_threads_a_peer_leaves(environment, twin):
     done = subprocess.run(
         [sys.executable, "-P", "-c", WITH_DAEMON_THREADS],
         input=first_line(task) + b"\n\n",
-        timeout=200,
         capture_output=True,
         env={**environment, "PYTHON_GIL": "0"} if twin == "ft" else environment,
     )

@@ -1,7 +1,5 @@
 """The commands that repeat a run, or make it longer."""
 
-from __future__ import annotations
-
 import fnmatch
 import math
 import shlex
@@ -16,8 +14,6 @@ from ftbench.stats.analysis import Analysis, analyse
 from ftbench.stats.comparisons import more_minutes
 from tests.unit.bench.reports import decided, renamed
 from tests.unit.bench.simulated import blank
-
-pytestmark = pytest.mark.thread_unsafe(reason="matplotlib's settings are the process's")
 
 
 def test_commands_ask_for_the_same(document):

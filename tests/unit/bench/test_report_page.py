@@ -1,21 +1,18 @@
 """The page and the summary: complete, without a script, and with hostile text as text."""
 
-from __future__ import annotations
-
 import re
 from xml.etree import ElementTree
 
 import pytest
 
+from ftbench import cli
 from ftbench.document.convert import as_json
 from ftbench.report import advice, charts, markdown, run_words, style, terminal, verdict_words, waterfalls
 from ftbench.report import page as pages
-from ftbench.stats.analysis import analyse
+from ftbench.stats.analysis import Analysis, analyse
 from ftrun import escape
 from tests.unit.bench import documents
 from tests.unit.bench.reports import Page, alone, held
-
-pytestmark = pytest.mark.thread_unsafe(reason="matplotlib's settings are the process's")
 
 
 def test_page_holds_everything_and_names_no_address(many, page):
@@ -110,17 +107,21 @@ def test_summary_in_markdown(many):
     assert all(row[0] in text and row[3] in text for row in waterfalls.chart(many, many.waterfalls[1]).table.rows)
 
 
-def test_report_prints_the_summary_and_writes_nothing(finished_run, run_bench, tmp_path):
+def test_report_prints_the_summary_and_writes_nothing(finished_run, capsys, tmp_path):
     (tmp_path / "results.json").write_bytes((finished_run[1] / "results.json").read_bytes())
-    done = run_bench("report", tmp_path, "--markdown")
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == (finished_run[1] / "summary.md").read_text()
+    assert cli.main(["report", str(tmp_path), "--markdown"]) == 0
+    assert capsys.readouterr().out == (finished_run[1] / "summary.md").read_text()
     assert [p.name for p in tmp_path.iterdir()] == ["results.json"]
 
 
+@pytest.fixture(scope="module")
+def spoilt(many) -> Analysis:
+    """The run with every string that is free to choose ending in a hostile one."""
+    return analyse(documents.hostile(many.results))
+
+
 @pytest.mark.filterwarnings("ignore::UserWarning")  # glyphs that a font has not
-def test_hostile_text_stays_text_in_the_page(many):
-    spoilt = analyse(documents.hostile(many.results))
+def test_hostile_text_stays_text_in_the_page(spoilt):
     page = Page(pages.page(spoilt).decode())
     assert page.results() == as_json(spoilt.results)
     assert not [tag for tag, _ in page.elements if tag in ("img", "script", "iframe", "object", "foreignobject")]
@@ -137,8 +138,7 @@ def test_hostile_text_stays_text_in_the_page(many):
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")  # glyphs that a font has not
-def test_hostile_text_does_not_reach_the_terminal_or_leave_the_directory(many, tmp_path, capsys):
-    spoilt = analyse(documents.hostile(many.results))
+def test_hostile_text_does_not_reach_the_terminal_or_leave_the_directory(spoilt, tmp_path, capsys):
     terminal.show(spoilt, tmp_path / "report.html")
     out = capsys.readouterr().out
     assert "\x1b" not in out and "[bold red]" in out and ":boom:" in out
@@ -147,8 +147,8 @@ def test_hostile_text_does_not_reach_the_terminal_or_leave_the_directory(many, t
     assert len(names) == 4 and all(re.fullmatch(r"[a-z0-9.-]+", name) for name in names), names
 
 
-def test_hostile_text_stays_text_in_markdown(many):
-    text = markdown.summary(analyse(documents.hostile(many.results)))
+def test_hostile_text_stays_text_in_markdown(spoilt):
+    text = markdown.summary(spoilt)
     assert "\x1b" not in text
     # The commands, the advice and two failures of the suite are blocks of code, which nothing in them ends.
     block = re.compile(r"^(`{3,})(?:console|python)\n.*?\n\1$", re.DOTALL | re.MULTILINE)

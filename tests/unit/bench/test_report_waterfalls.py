@@ -1,7 +1,5 @@
 """Waterfalls in every output: sentences, steps, notes and the advice that follows."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from statistics import geometric_mean
@@ -14,9 +12,7 @@ from ftbench.plan.waterfall import WaterfallPlan
 from ftbench.report import advice, charts, commands, markdown, run_words, terminal, verdict_words, waterfalls
 from ftbench.report import page as pages
 from ftbench.stats.comparisons import more_minutes
-from tests.unit.bench.reports import Page, changed, decided, trials, with_other_samples, with_throughput
-
-pytestmark = pytest.mark.thread_unsafe(reason="matplotlib's settings are the process's")
+from tests.unit.bench.reports import Page, alone, changed, decided, trials, with_other_samples, with_throughput
 
 
 def test_the_waterfalls_sentence_comes_first(many):
@@ -124,10 +120,11 @@ def test_who_gave_other_samples_is_not_advised(many, wrong):
 
 @pytest.mark.parametrize("wrong", ["ft/loader-thread/2", "gil/loader-process/2"])
 def test_no_output_has_a_ratio_of_different_samples(many, capsys, wrong):
-    told = with_other_samples(many, wrong)
+    chain = alone(many, many.scenario("chain"))
+    told = with_other_samples(chain, wrong)
     # Neither the step that leads to them nor the one that leads on, in throughput as in CPU time.
     apart = {"ft/loader-thread/2": {4, 5}, "gil/loader-process/2": {1, 2}}[wrong]
-    fall = told.waterfalls[1]
+    (fall,) = told.waterfalls
     chart = waterfalls.chart(told, fall)
     for place, (row, cells) in enumerate(zip(chart.picture.rows, chart.table.rows, strict=True)):
         factor, _, throughput, cpu = cells[1:]
@@ -147,7 +144,7 @@ def test_no_output_has_a_ratio_of_different_samples(many, capsys, wrong):
     }
     before, after = (
         {row.hover for found in charts.charts(run.scenario("chain")) for row in getattr(found.picture, "rows", ())}
-        for run in (many, told)
+        for run in (chain, told)
     )
     assert any(hover.split("\n")[0] in titles for hover in before)
     assert not any(hover.split("\n")[0] in titles for hover in after)

@@ -1,7 +1,5 @@
 """What trials kept of their inside is drawn as what it is, with its own figures."""
 
-from __future__ import annotations
-
 import copy
 from statistics import median
 
@@ -15,8 +13,6 @@ from ftbench.trial import child
 from tests.unit.bench import documents
 
 KEY = "ft/loader-thread/2@decode"
-
-pytestmark = pytest.mark.thread_unsafe(reason="they share a document")
 
 
 @pytest.fixture(scope="module")

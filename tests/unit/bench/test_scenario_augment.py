@@ -1,7 +1,5 @@
 """Augmentation: the pictures change, and are the same in all kinds of workers; workers from none on."""
 
-from __future__ import annotations
-
 import time
 
 import numpy
@@ -9,7 +7,6 @@ import pytest
 import torch
 from PIL import Image
 
-from ftbench.document.store import load
 from ftbench.measure import augmentation
 from ftbench.measure.loaders import open_loader
 from ftbench.plan.candidates import CONFIGS, Candidate
@@ -27,11 +24,6 @@ LIGHT, HEAVY = SCENARIOS["augment-light"], SCENARIOS["augment-heavy"]
 both = pytest.mark.parametrize("scenario", [LIGHT, HEAVY], ids=lambda s: s.name)
 
 
-@pytest.fixture(scope="module")
-def paths(photos) -> list[str]:
-    return sorted(map(str, photos.iterdir()))
-
-
 def task_of(scenario: Scenario, paths: list[str], variant: str, workers: int) -> Task:
     return Task(scenario, paths, variant, workers, 3, 2, 4, 2)
 
@@ -46,8 +38,6 @@ def turns_of(task: Task) -> list[torch.Tensor]:
     return turns
 
 
-@pytest.mark.thread_unsafe(reason="starts processes")
-@pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
 @both
 @pytest.mark.slow(cases=1)
 def test_the_same_samples_whoever_loads_them(scenario, paths):
@@ -154,35 +144,15 @@ def test_a_full_run_repeats_everything_five_times():
     assert len(rounds) == 5
 
 
-@pytest.mark.timeout(400)
-def test_a_run(run_bench, photos, twin, tmp_path):
-    done = run_bench(
-        "augment-heavy",
-        "--quick",
-        "--data",
-        photos,
-        "--out",
-        tmp_path / "out",
-        "--configs",
-        twin,
-        "--workers",
-        "1,2",
-        "--batch-size",
-        2,
-        "--rounds",
-        1,
-        timeout=380,
-    )
-    assert done.returncode == 0, done.stderr
-    (scenario,) = load(tmp_path / "out/latest").scenarios
-    trials = [trial for one in scenario.rounds for trial in one.trials]
+def test_a_run(special, twin):
+    entry = special("augment-heavy")
+    serial, two = sorted(entry.rounds[0].trials, key=lambda trial: trial.batches)
     # Of a single configuration the curve of the headline.
     workers = "thread" if twin == "ft" else "process"
-    assert {t.candidate for t in trials} == {
-        f"{twin}/{variant}" for variant in ("serial/0", f"loader-{workers}/1", f"loader-{workers}/2")
-    }
-    # Who has two workers measures twice as many batches a turn; the turns have other random numbers.
-    batches = {t.batches for t in trials}
-    assert scenario.turns > 1 and max(batches) == 2 * min(batches)
-    for length in {len(t.rows) for t in trials}:
-        assert len({(t.first_batch, tuple(t.rows)) for t in trials if len(t.rows) == length}) == 1
+    assert (serial.candidate, two.candidate) == (f"{twin}/serial/0", f"{twin}/loader-{workers}/2")
+    # Two workers measure twice as many batches a turn; the turns have other random numbers.
+    assert entry.turns > 1 and two.batches == 2 * serial.batches
+    by_turn = [
+        [each.rows[turn * len(each.rows) // entry.turns] for turn in range(entry.turns)] for each in (serial, two)
+    ]
+    assert by_turn[0] == by_turn[1] and len({*by_turn[0]}) == entry.turns

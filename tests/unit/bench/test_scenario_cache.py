@@ -1,7 +1,5 @@
 """A growing cache: a source that keeps to its rate, the curves of real epochs, and nothing left behind."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import tempfile
@@ -10,16 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from ftbench.plan.candidates import Candidate
 from ftbench.plan.scenario import Task
 from ftbench.scenarios import SCENARIOS, cache
 
 SCENARIO = SCENARIOS["cache"]
-pytestmark = [
-    pytest.mark.thread_unsafe(reason="starts processes"),
-    pytest.mark.timeout(400),
-    pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning"),
-]
 
 
 @pytest.fixture(scope="module")
@@ -80,8 +72,7 @@ def test_what_a_killed_trial_left_is_removed(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_run(run_few, twin, tmp_path):
-    entry, _ = run_few("cache", [Candidate(twin, "loader-thread", 1)], "--workers", 1, "--batch-size", 4)
-    (trial,) = entry.rounds[0].trials
+def test_a_run(special, special_run):
+    (trial,) = special("cache").rounds[0].trials
     assert trial.distributions["samples-of-an-epoch"].over.values
-    assert "samples" in (tmp_path / "out/latest/report.html").read_text()
+    assert "samples" in (special_run.directory / "report.html").read_text()

@@ -1,18 +1,15 @@
 """`contention`: workers that are at it together, and operations that do what they are called."""
 
-from __future__ import annotations
-
 import multiprocessing
 import sys
 import threading
 
 import pytest
 
-from ftbench.plan.candidates import CONFIGS, Candidate
+from ftbench.plan.candidates import CONFIGS
 from ftbench.scenarios import SCENARIOS
 from ftbench.scenarios.contention import KINDS, RAISE, UNROLLED, Kind, seconds, started
 
-pytestmark = pytest.mark.thread_unsafe(reason="runs the command in this process, and forks")
 SCENARIO = SCENARIOS["contention"]
 
 
@@ -80,22 +77,15 @@ def test_what_a_worker_thread_raises_is_raised():
         run(UNROLLED, 2)
 
 
-@pytest.mark.timeout(500)
 @pytest.mark.slow
-def test_a_run(run_few, twin):
-    candidates = [
-        Candidate(twin, variant, 2, case=case)
-        for case in ("reference", "pages")
-        for variant in ("bare-thread", "bare-process")
-    ]
-    entry, printed = run_few("contention", candidates, "--workers", 2)
-    assert KINDS["pages"].title in printed
+def test_a_run(special, special_run):
+    entry = special("contention")
+    assert KINDS["pages"].title in special_run.printed
     for trial in entry.rounds[0].trials:
         assert len(trial.distributions["operation"].values) == 2 * len(trial.distributions["operation-alone"].values)
         assert trial.metrics["scaling"] > 0 and trial.metrics["operation_ns"] > 0
 
 
-@pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
 def test_processes_answer_and_end():
     before = multiprocessing.active_children()
     with started(KINDS["dict"], 2, processes=True) as run:

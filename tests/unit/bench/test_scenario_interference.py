@@ -1,18 +1,15 @@
 """`interference`: the rates are what they say, and a step's time is the step's alone."""
 
-from __future__ import annotations
-
 import itertools
 from statistics import median
 
 import pytest
 
-from ftbench.plan.candidates import CONFIGS, Candidate
+from ftbench.plan.candidates import CONFIGS
 from ftbench.rounds.controller import choose
 from ftbench.scenarios import SCENARIOS
-from ftbench.scenarios.interference import FULL, IDLE, STEPS_PER_BATCH, _with_batches, note
+from ftbench.scenarios.interference import IDLE, STEPS_PER_BATCH, _with_batches, note
 
-pytestmark = pytest.mark.thread_unsafe(reason="runs the command in this process")
 SCENARIO = SCENARIOS["interference"]
 
 
@@ -72,13 +69,11 @@ def test_as_many_workers_as_cpus_are_told():
     assert note(1, 2) == "" and "2 workers and the loop share 2 CPUs" in note(2, 2)
 
 
-@pytest.mark.timeout(500)
 @pytest.mark.slow
-def test_a_run(run_few, twin):
-    candidates = [Candidate(twin, "loader-thread", 1, case=case.name) for case in (FULL, IDLE)]
-    entry, printed = run_few("interference", candidates, "--workers", 1, "--batch-size", 4)
-    assert SCENARIO.plan.cases[0].title in printed and entry.case_axis == "loading rate"
-    steps = STEPS_PER_BATCH * SCENARIO.quick.batches_per_worker
+def test_a_run(special, special_run):
+    entry = special("interference")
+    assert SCENARIO.plan.cases[0].title in special_run.printed and entry.case_axis == "loading rate"
+    steps = STEPS_PER_BATCH * entry.batches_per_worker
     for trial in entry.rounds[0].trials:
         found = {name: of.values for name, of in trial.distributions.items()}
         assert len(found["step"]) == len(found["step-alone"]) == steps

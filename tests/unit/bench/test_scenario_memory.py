@@ -1,7 +1,5 @@
 """Memory of a million names: the same names however they are kept, and what worker processes make of them."""
 
-from __future__ import annotations
-
 import contextlib
 import subprocess
 import sys
@@ -17,7 +15,6 @@ from ftbench.scenarios import SCENARIOS
 from ftbench.scenarios.memory import LOOKS, NAMES, FileNames
 
 SCENARIO = SCENARIOS["memory"]
-pytestmark = [pytest.mark.thread_unsafe(reason="looks at the memory of processes"), pytest.mark.timeout(400)]
 
 
 @pytest.mark.slow
@@ -29,6 +26,7 @@ def test_both_ways_of_keeping_names_give_the_same_samples():
     assert min(found) == 56 and max(found) == 87
 
 
+@pytest.mark.slow
 def test_a_series_over_the_epoch():
     task = Task(SCENARIO, [], "loader-thread", 2, 5, 2, 60, 2, "list", {"kept": "list"})
     result = SCENARIO.measure(task)

@@ -1,7 +1,5 @@
 """nvImageCodec: its pixels, both decoders in one chart, a real run; on a GPU where there is one."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy
@@ -9,7 +7,6 @@ import pytest
 import torch
 from PIL import Image
 
-from ftbench.document.store import load
 from ftbench.measure import checksums, gpu
 from ftbench.plan.candidates import CONFIGS
 from ftbench.plan.scenario import Task, TrialError
@@ -25,11 +22,6 @@ off_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="is about machine
 def task_of(name: str, case: str, paths: list[str], variant: str = "loader-thread") -> Task:
     scenario = SCENARIOS[name]
     return Task(scenario, paths, variant, 2, 3, 2, 4, 2, case, scenario.case(case).parameters)
-
-
-@pytest.fixture(scope="module")
-def paths(photos) -> list[str]:
-    return sorted(map(str, photos.iterdir()))
 
 
 def test_pixels_are_pillows(paths, tmp_path):
@@ -90,8 +82,6 @@ def test_without_a_gpu_the_reason_is_told():
 
 
 @off_gpu
-@pytest.mark.thread_unsafe(reason="starts processes")
-@pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
 def test_both_decoders_give_the_same_bits_to_threads_and_processes(paths):
     found = [
         without_pause(nvimgcodec.measure(task_of("combined", case, paths, variant)))
@@ -122,47 +112,21 @@ def test_pictures_on_a_gpu_are_held_against_pillows(paths, monkeypatch):
 
 
 @off_gpu
-@pytest.mark.timeout(400)
-def test_a_run_says_what_it_measured_and_what_it_could_not(run_bench, photos, twin, tmp_path):
-    done = run_bench(
-        "nvimgcodec",
-        "--quick",
-        "--data",
-        photos,
-        "--out",
-        tmp_path / "out",
-        "--configs",
-        twin,
-        "--workers",
-        1,
-        "--batch-size",
-        2,
-        "--rounds",
-        1,
-        timeout=380,
-    )
-    assert done.returncode == 0, done.stderr
-    document = load(tmp_path / "out/latest/results.json")
-    (scenario,) = document.scenarios
-    assert scenario.name == "nvimgcodec-decode" and document.status == "complete"
-    trials = [trial for one in scenario.rounds for trial in one.trials]
-    assert len({(t.first_batch, tuple(t.rows)) for t in trials}) == 1
-    assert {t.candidate for t in trials} == {f"{twin}/loader-{method}/1" for method in ("thread", "process")}
-    assert all(t.gil_enabled == (twin == "gil") for t in trials)
+def test_a_run_says_what_it_measured_and_what_it_could_not(special, special_run, twin):
+    entry = special("nvimgcodec-decode")
+    assert all(t.gil_enabled == (twin == "gil") for t in entry.rounds[0].trials)
     # Labelled in every output, and what needs a GPU is named with the reason.
-    page = (tmp_path / "out/latest/report.html").read_text()
-    for output in (scenario.note, " ".join(done.stdout.split()), page.replace("&#39;", "'")):
+    page, printed = (special_run.directory / "report.html").read_text(), special_run.printed
+    for output in (entry.note, " ".join(printed.split()), page.replace("&#39;", "'")):
         assert "nvImageCodec's CPU backend" in output
-    (left_out,) = [each for each in document.skipped if each.what == "nvimgcodec-memory"]
-    assert left_out.why == gpu.why_none()
-    assert "nvimgcodec-memory" in done.stdout
+    (left_out,) = [each for each in special_run.record.skipped if each.what == "nvimgcodec-memory"]
+    assert left_out.why == gpu.why_none() and "nvimgcodec-memory" in printed
 
 
 TRIAL = {"workers": 2, "batch_size": 3, "warmup_batches": 2, "batches": 4}
 
 
 @on_gpu
-@pytest.mark.timeout(600)
 def test_threads_and_processes_on_the_gpu(run_trial, paths):
     found = {
         variant: run_trial("nvimgcodec-memory", variant, paths=paths, **TRIAL)
@@ -178,7 +142,6 @@ def test_threads_and_processes_on_the_gpu(run_trial, paths):
 
 
 @on_gpu
-@pytest.mark.timeout(600)
 def test_both_decoders_end_on_the_gpu(run_trial, paths):
     found = [
         run_trial("combined", variant, case, paths=paths, **TRIAL)

@@ -1,16 +1,13 @@
 """`overlap`: both bounds, and the training that is measured against loading."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 
-from ftbench.plan.candidates import CONFIGS, Candidate
+from ftbench.plan.candidates import CONFIGS
 from ftbench.rounds.controller import choose
 from ftbench.scenarios import SCENARIOS
 from ftbench.scenarios.overlap import EQUAL, TorchStep, _mean_step, note
 
-pytestmark = pytest.mark.thread_unsafe(reason="runs the command in this process")
 SCENARIO = SCENARIOS["overlap"]
 
 
@@ -77,14 +74,10 @@ def test_where_it_trained_is_told():
     assert note("cpu", 2, 2).endswith("2 workers share 2 CPUs with it")
 
 
-@pytest.mark.timeout(500)
 @pytest.mark.slow
-def test_a_run(run_few, twin):
-    candidates = [
-        Candidate(twin, variant, 1, case=EQUAL.name) for variant in ("loader-thread", "loader-process", "serial")
-    ]
-    entry, printed = run_few("overlap", candidates, "--workers", 1, "--batch-size", 2)
-    assert "serial loading" in printed and entry.note in printed
+def test_a_run(special, special_run):
+    entry = special("overlap")
+    assert "serial loading" in special_run.printed and entry.note in special_run.printed
     assert entry.note.startswith("trained on the GPU" if torch.cuda.is_available() else "trained on one CPU core")
     for trial in entry.rounds[0].trials:
         step, load, train = (trial.distributions[name].values for name in ("step", "load", "train"))
@@ -92,4 +85,3 @@ def test_a_run(run_few, twin):
         least = sorted(s / (a + b) for s, a, b in zip(step, load, train, strict=True))
         assert trial.metrics["step_over_max"] == pytest.approx(most[1], rel=1e-3)
         assert trial.metrics["step_over_sum"] == pytest.approx(least[1], rel=1e-3)
-    assert len({tuple(trial.rows) for trial in entry.rounds[0].trials}) == 1

@@ -1,33 +1,34 @@
 """--dataset: the waterfall of a user's own dataset from real runs, and what is said where there can be none."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import os
 import shlex
+import sys
 import textwrap
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
 
+from ftbench import cli
 from ftbench.arguments import UsageError, parse
 from ftbench.document.model import FailureKind, Skipped
 from ftbench.document.store import load
 from ftbench.measure import checksums
 from ftbench.plan.scenario import Task, TrialError
 from ftbench.plan.waterfall import cells
-from ftbench.report import commands
+from ftbench.report import advice, commands
 from ftbench.rounds.measurement import Measurement
 from ftbench.rounds.twins import Twins
 from ftbench.scenarios import own
 from ftbench.stats.analysis import analyse
-from ftbench.trial.process import TrialFailed
+from ftbench.trial.process import TrialFailed, TrialProcess
+from tests.programs import completed
 from tests.unit.bench.scripted import Noted, options
-
-pytestmark = pytest.mark.thread_unsafe(reason="starts processes, and imports users' files")
+from tests.unit.bench.turns import to_its_end
 
 # What nobody can pickle, and batches of their own.
 FINE = """
@@ -55,39 +56,37 @@ FINE = """
     def pairs(samples):
         return [(s["number"], s["squares"]) for s in samples], "as they are"
 """
-# Each sample is what was asked for last: of two threads at once, one is given the other's.
-RACING = """
-    import time
-    import torch
-    from torch.utils.data import Dataset
-
-    class Racing(Dataset):
-        def __len__(self):
-            return 500
-
-        def __getitem__(self, index):
-            self.wanted = index
-            time.sleep(0.001)
-            return torch.tensor([self.wanted])
-
-    train_set = Racing()
-"""
-# Wants a package that the twins lack, and ones that they have.
-NEEDY = """
+# Wants a package that the twins lack, and ones that they have. Each sample is what was asked for last: of two threads
+# at once, one is given the other's. The first process with threads is killed.
+DIFFICULT = """
     # /// script
     # dependencies = ["torch", "xmltodict==1.0.4", "pywin32; sys_platform == 'win32'"]
     # ///
+    import os
+    import signal
+    import threading
+    import time
     import torch
     import xmltodict
+    from torch.utils.data import Dataset
 
-    class Parsed(torch.utils.data.Dataset):
+    class Difficult(Dataset):
         def __len__(self):
             return 500
 
         def __getitem__(self, index):
-            return torch.tensor(int(xmltodict.parse(f"<a>{index}</a>")["a"]))
+            if threading.current_thread() is not threading.main_thread():
+                try:
+                    os.mkdir(__file__ + "-killed")
+                except FileExistsError:
+                    pass
+                else:
+                    os.kill(os.getpid(), signal.SIGKILL)
+            self.wanted = index
+            time.sleep(0.001)
+            return torch.tensor(int(xmltodict.parse(f"<a>{self.wanted}</a>")["a"]))
 
-    train_set = Parsed()
+    train_set = Difficult()
 """
 BAD = """
     import os
@@ -118,17 +117,6 @@ BAD = """
                 raise RuntimeError("not thread-safe")
             return super().__getitem__(index)
 
-    class Killed(Numbers):
-        def __getitem__(self, index):
-            if threading.current_thread() is not threading.main_thread():
-                try:
-                    os.mkdir(__file__ + "-killed")
-                except FileExistsError:
-                    pass
-                else:
-                    os.kill(os.getpid(), signal.SIGKILL)
-            return super().__getitem__(index)
-
     class Drawn(Numbers):
         def __getitem__(self, index):
             return torch.tensor([random.random()])
@@ -150,7 +138,7 @@ BAD = """
             raise SystemExit("enough")
 
     fine, empty, raises, drawn, stream, endless = Numbers(), Numbers(0), Raises(), Drawn(), Stream(), Endless()
-    unsafe, killed, negative, varying, ends = Unsafe(), Killed(), Numbers(-3), Varying(), Ends()
+    unsafe, negative, varying, ends = Unsafe(), Numbers(-3), Varying(), Ends()
 
     def needy():
         import no_such_package
@@ -164,97 +152,111 @@ BAD = """
 """
 
 
+EVERYBODY = ("torch-process", "loader-process", "loader-thread")
+
+
 @pytest.fixture(scope="module")
 def files(tmp_path_factory) -> dict[str, Path]:
     directory = tmp_path_factory.mktemp("code")
     found = {}
-    for name, code in {"fine_data": FINE, "racing_data": RACING, "needy_data": NEEDY, "bad_data": BAD}.items():
+    for name, code in {"fine_data": FINE, "difficult_data": DIFFICULT, "bad_data": BAD}.items():
         found[name] = directory / f"{name}.py"
         found[name].write_text(textwrap.dedent(code))
     return found
 
 
 @pytest.fixture(scope="module")
-def run_own(run_bench, twin, tmp_path_factory):
-    """Runs the command for a target with this twin; returns what it did, and where its results would be."""
+def run_own(few, environment, tmp_path_factory):
+    """Runs the command for a target with two candidates; returns what it did, and where its results would be."""
 
-    def run(target: str, *more: object, workers: int = 2):
+    def run(target: str, *more: object, variants: tuple[str, ...] = ("torch-process", "loader-thread")):
         out = tmp_path_factory.mktemp("own")
-        arguments = ["--dataset", target, "--quick", "--configs", twin, "--workers", workers, "--budget", 10]
-        return run_bench(*arguments, "--out", out, *more), out / "latest"
+        plan = "dataset=" + ",".join(f"{variant}/2" for variant in variants)
+        given = ["--dataset", target, "--rounds", 1, "--batch-size", 8, *more]
+        command = few(out, plan, *given, workers=2)
+        done = completed(command, env=environment)
+        return done, out / "latest"
 
     return run
 
 
 @pytest.fixture(scope="module")
 def finished(run_own, files):
-    """(CompletedProcess, the directory, its document) of a run of three rounds."""
-    done, directory = run_own(f"{files['fine_data']}:train_set", "--rounds", 3, "--batch-size", 8)
+    """(CompletedProcess, the directory, its document) of a run of all candidates."""
+    done, directory = run_own(f"{files['fine_data']}:train_set", variants=EVERYBODY)
     assert done.returncode == 0, done.stderr
     return done, directory, load(directory / "results.json")
 
 
-@pytest.mark.timeout(400)
 def test_a_waterfall_of_the_users_own_dataset(finished, files, twin):
     done, directory, document = finished
     (fall,) = document.waterfalls
     chain = [f"{cell.config}/{cell.variant}/2" for cell in cells((twin,))]
     assert [fall.start.candidate, *(step.candidate for step in fall.steps)] == chain
-    assert all(step.n == 3 and step.low < step.ratio < step.high for step in fall.steps)
     (scenario,) = document.scenarios
-    assert (scenario.name, scenario.batch_size, len(scenario.rounds)) == ("dataset", 8, 3)
+    assert (scenario.name, scenario.batch_size, len(scenario.rounds)) == ("dataset", 8, 1)
     # What a sample takes in a batch was found out by a look: a number and three squares, int64.
     assert scenario.sample_bytes == 8 + 3 * 8
     # All loaded the same, and nothing is held against the dataset.
     assert len({(t.first_batch, tuple(t.rows)) for one in scenario.rounds for t in one.trials}) == 1
     assert not any("audit" in warning for warning in document.warnings) and document.skipped == []
     assert scenario.description == f"samples of {files['fine_data']}:train_set, which has 5000"
-    # In every output, with the advice and its line of code.
+    # In every output; of three rounds with the advice and its line of code.
     assert str(files["fine_data"]) in done.stdout.replace("\n", "") and "in all" in done.stdout
-    assert "DataLoader(dataset, ..., num_workers=2" in done.stdout
+    assert "Too little was measured to advise for dataset" in " ".join(done.stdout.split())
+    (only,) = scenario.rounds
+    three = replace(document, scenarios=[replace(scenario, rounds=[replace(only, number=n) for n in (1, 2, 3)])])
+    run = analyse(three)
+    assert "DataLoader(dataset, ..., num_workers=2" in advice.advice(run, run.waterfalls[0])[1]
     assert {p.name for p in directory.iterdir()} >= {"waterfall.png", "report.html", "summary.md"}
     assert (directory / "waterfall.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
     # And what the page says to repeat it asks for the same.
     line = shlex.split(dict(commands.commands(analyse(document)))["The same measurement"])
     again = parse(line[line.index("./twins") + 2 :])
     assert again.scenarios[0].case("").parameters["target"] == f"{files['fine_data']}:train_set"
-    assert (again.rounds, again.batch_size, again.workers, again.quick) == (3, 8, [2], True)
+    assert (again.rounds, again.batch_size, again.workers, again.quick) == (1, 8, [2], True)
 
 
-@pytest.mark.timeout(400)
-def test_a_dataset_that_is_not_safe_under_threads_is_told_and_measured(run_own, files):
-    done, directory = run_own(f"{files['racing_data']}:train_set", "--rounds", 1, "--batch-size", 8)
+@pytest.fixture(scope="module")
+def difficult(run_own, files):
+    """(CompletedProcess, its document) of a run with the difficult dataset."""
+    done, directory = run_own(f"{files['difficult_data']}:train_set")
     assert done.returncode == 0, done.stderr
-    document = load(directory / "results.json")
+    return done, load(directory / "results.json")
+
+
+def test_a_dataset_that_is_not_safe_under_threads_is_told_and_measured(difficult, files):
+    done, document = difficult
     assert len(document.waterfalls) == 1
     (warning,) = [warning for warning in document.warnings if "not all candidates gave the same samples" in warning]
-    assert f"./twins audit {files['racing_data']}:train_set" in warning
+    assert f"./twins audit {files['difficult_data']}:train_set" in warning
     said = " ".join(done.stdout.split())
     assert "not safe under threads" in said and "gave other samples than torch's DataLoader with processes" in said
 
 
-@pytest.mark.timeout(400)
-def test_packages_of_the_files_inline_metadata_are_installed(run_own, files, tmp_path):
-    done, directory = run_own(f"{files['needy_data']}:train_set", "--rounds", 1, "--batch-size", 8)
-    assert done.returncode == 0, done.stderr
-    document = load(directory / "results.json")
+def test_packages_of_the_files_inline_metadata_are_installed(difficult, files, tmp_path, capsys):
+    _, document = difficult
     assert document.options.requirements[:2] == ["torch", "xmltodict==1.0.4"]
-    assert len(document.waterfalls) == 1
     # A file of requirements comes in their place.
-    (tmp_path / "none.txt").write_text("# nothing\n")
-    done, _ = run_own(f"{files['needy_data']}:train_set", "--requirements", tmp_path / "none.txt")
-    assert done.returncode == 1 and "No module named 'xmltodict'" in done.stderr
-    files["needy_data"].with_name("malformed.py").write_text(
-        "# /// script\n# dependencies = {\n# ///\ntrain_set = [1]\n"
-    )
-    done, _ = run_own(f"{files['needy_data'].with_name('malformed.py')}:train_set")
-    assert done.returncode == 2 and "malformed.py: the inline metadata is no TOML" in done.stderr
+    (tmp_path / "some.txt").write_text("# one\nlxml  # another\n")
+    given = ["--dataset", f"{files['difficult_data']}:train_set", "--requirements", str(tmp_path / "some.txt")]
+    assert cli._record(parse(given)).options.requirements == ["lxml"]
+    malformed = tmp_path / "malformed.py"
+    malformed.write_text("# /// script\n# dependencies = {\n# ///\ntrain_set = [1]\n")
+    assert cli.main(["--dataset", f"{malformed}:train_set"]) == 2
+    assert "malformed.py: the inline metadata is no TOML" in capsys.readouterr().err
 
 
-@pytest.mark.timeout(400)
+def test_who_is_killed_once_keeps_its_place_and_it_is_told(difficult, twin):
+    _, document = difficult
+    (fall,) = document.waterfalls
+    assert fall.steps[-1].candidate == f"{twin}/loader-thread/2" and document.skipped == []
+    (warning,) = [warning for warning in document.warnings if "a second one took its place" in warning]
+    assert f"the trial of {twin} loader threads x2 failed: killed by signal 9" in warning
+
+
 def test_batches_that_cannot_be_sent_leave_threads(run_own, files):
-    more = ("--rounds", 1, "--batch-size", 8, "--collate-fn", "handles")
-    done, directory = run_own(f"{files['fine_data']}:train_set", *more)
+    done, directory = run_own(f"{files['fine_data']}:train_set", "--collate-fn", "handles")
     assert done.returncode == 0, done.stderr
     document = load(directory / "results.json")
     (left_out,) = [each for each in document.skipped if each.what == "dataset: worker processes"]
@@ -264,16 +266,15 @@ def test_batches_that_cannot_be_sent_leave_threads(run_own, files):
 
 
 def test_what_the_users_code_raises_is_shown_as_they_know_it(run_own, files):
-    done, directory = run_own(f"{files['bad_data']}:raises", "--rounds", 1)
+    done, directory = run_own(f"{files['bad_data']}:raises")
     assert done.returncode == 1 and not directory.exists()
     assert "bench: OSError: picture 0 cannot be read\n" in done.stderr
     # Once, whatever twins said it.
     assert done.stderr.count(f'{files["bad_data"]}", line') == 1
 
 
-@pytest.mark.timeout(400)
 def test_a_dataset_that_raises_in_threads_is_told_once_and_the_rest_stands(run_own, files):
-    done, directory = run_own(f"{files['bad_data']}:unsafe", "--rounds", 1, "--batch-size", 8)
+    done, directory = run_own(f"{files['bad_data']}:unsafe", variants=EVERYBODY)
     assert done.returncode == 1
     document = load(directory / "results.json")
     (scenario,) = document.scenarios
@@ -286,20 +287,11 @@ def test_a_dataset_that_raises_in_threads_is_told_once_and_the_rest_stands(run_o
     assert "bad_data.py:unsafe looks for what is not safe under threads" in said
 
 
-@pytest.mark.timeout(400)
-def test_who_is_killed_once_keeps_its_place_and_it_is_told(run_own, files, twin):
-    done, directory = run_own(f"{files['bad_data']}:killed", "--rounds", 1, "--batch-size", 8)
-    assert done.returncode == 0, done.stderr
-    document = load(directory / "results.json")
-    (fall,) = document.waterfalls
-    assert fall.steps[-1].candidate == f"{twin}/loader-thread/2" and document.skipped == []
-    (warning,) = [warning for warning in document.warnings if "a second one took its place" in warning]
-    assert f"the trial of {twin} loader threads x2 failed: killed by signal 9" in warning
-
-
-def test_sys_exit_of_a_dataset_is_told(run_own, files):
-    done, _ = run_own(f"{files['bad_data']}:ends", "--rounds", 1)
-    assert done.returncode == 1 and "bench: SystemExit: enough\n" in done.stderr
+def test_sys_exit_of_a_dataset_is_told(files, twin):
+    parameters = {"target": f"{files['bad_data']}:ends"}
+    task = Task(own.LOOK, [], "serial", 0, 1, 2, 1, 2, parameters=parameters, config=twin)
+    with pytest.raises(TrialFailed, match="^SystemExit: enough"):
+        to_its_end(TrialProcess(sys.executable, task.request(), {}))
 
 
 class Here:

@@ -1,7 +1,5 @@
 """The three cases of `pillow`: their pixels, who takes part, and that threads and processes do the same work."""
 
-from __future__ import annotations
-
 import numpy
 import pytest
 from PIL import Image
@@ -32,8 +30,8 @@ def odd(tmp_path_factory, photos):
 
 
 @pytest.mark.parametrize("own", [False, True])
-def test_pixels_of_every_case(own, photos, odd):
-    paths = odd if own else sorted(map(str, photos.iterdir()))
+def test_pixels_of_every_case(own, paths, odd):
+    paths = odd if own else paths
     whole, some, resized = (task_of(case.name, paths).dataset() for case in SCENARIO.plan.cases)
     for index, path in enumerate(paths):
         with Image.open(path) as file:
@@ -50,8 +48,8 @@ def test_pixels_of_every_case(own, photos, odd):
 
 
 @pytest.mark.parametrize("case", [case.name for case in SCENARIO.plan.cases])
-def test_a_sample_has_the_bytes_that_batches_are_sized_by(case, photos):
-    dataset = task_of(case, sorted(map(str, photos.iterdir()))).dataset()
+def test_a_sample_has_the_bytes_that_batches_are_sized_by(case, paths):
+    dataset = task_of(case, paths).dataset()
     assert dataset[0].nbytes == (SCENARIO.case(case).sample_bytes or SCENARIO.sample_bytes)
 
 
@@ -63,11 +61,8 @@ def test_a_truncated_image_is_an_error_in_every_case(photos, tmp_path):
             task_of(case.name, [str(path)]).dataset()[0]
 
 
-@pytest.mark.thread_unsafe(reason="starts processes")
-@pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
 @pytest.mark.parametrize("case", [case.name for case in SCENARIO.plan.cases])
-def test_threads_and_processes_do_the_same_work(case, photos):
-    paths = sorted(map(str, photos.iterdir()))
+def test_threads_and_processes_do_the_same_work(case, paths):
     a, b = (
         without_pause(epochs.measure(task_of(case, paths, variant))) for variant in ("loader-thread", "loader-process")
     )

@@ -1,7 +1,5 @@
 """Raw samples: the right bytes whatever the way, candidates that agree, a page cache that is cold."""
 
-from __future__ import annotations
-
 import pickle
 import zlib
 from dataclasses import replace
@@ -23,10 +21,6 @@ from ftrun import environment
 from tests.unit.bench.turns import without_pause
 
 KIB, MIB = 1024, 1024 * 1024
-pytestmark = [
-    pytest.mark.thread_unsafe(reason="starts processes and drops files from the page cache"),
-    pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning"),
-]
 
 
 @pytest.fixture(scope="module")

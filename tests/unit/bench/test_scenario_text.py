@@ -1,7 +1,5 @@
 """`text`: pieces of a vocabulary by the longest match, and the same texts for everybody."""
 
-from __future__ import annotations
-
 import json
 import pickle
 

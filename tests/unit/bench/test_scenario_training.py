@@ -1,26 +1,22 @@
 """`training`: the same samples and the same losses, whoever loads; and it learns."""
 
-from __future__ import annotations
-
 import time
-from pathlib import Path
 
 import pytest
 import torch
 from torch.utils.data import DataLoader as TorchDataLoader
 
-from ftbench.plan.candidates import CONFIGS, Candidate
+from ftbench.plan.candidates import CONFIGS
 from ftbench.plan.scenario import Task
 from ftbench.scenarios import SCENARIOS
 from ftbench.scenarios.training import EPOCHS, SIDE, Accelerator, Quadrants, cpus_busy, network, steps_per_epoch, train
 
-pytestmark = pytest.mark.thread_unsafe(reason="runs the command in this process")
 SCENARIO = SCENARIOS["training"]
 
 
 @pytest.fixture
-def dataset(photos: Path) -> Quadrants:
-    return Quadrants(sorted(map(str, photos.iterdir())), per_epoch=12, epochs=2, seed=5)
+def dataset(paths) -> Quadrants:
+    return Quadrants(paths, per_epoch=12, epochs=2, seed=5)
 
 
 def test_who_is_compared():
@@ -46,9 +42,9 @@ def test_samples_are_crops_with_their_brightest_quadrant(dataset):
         assert quadrants[label] == max(quadrants)
 
 
-def test_a_sample_is_always_the_same_and_every_epoch_another(dataset, photos):
-    again = Quadrants(sorted(map(str, photos.iterdir())), per_epoch=12, epochs=2, seed=5)
-    other = Quadrants(sorted(map(str, photos.iterdir())), per_epoch=12, epochs=2, seed=6)
+def test_a_sample_is_always_the_same_and_every_epoch_another(dataset, paths):
+    again = Quadrants(paths, per_epoch=12, epochs=2, seed=5)
+    other = Quadrants(paths, per_epoch=12, epochs=2, seed=6)
     assert all(torch.equal(dataset[i][0], again[i][0]) for i in (3, 0, 17))
     assert not all(torch.equal(dataset[i][0], other[i][0]) for i in range(12))
     # Every image as often as the others, in another order.
@@ -83,9 +79,8 @@ def test_use_of_the_gpu():
 
 
 @pytest.mark.slow
-def test_the_loss_is_part_of_what_must_be_equal(photos, monkeypatch):
+def test_the_loss_is_part_of_what_must_be_equal(paths, monkeypatch):
     """A training that goes otherwise has other checksums, with the same samples."""
-    paths = sorted(map(str, photos.iterdir()))
     task = Task(SCENARIO, paths, "serial", 1, 2, 1, 3, 2)
     before = torch.are_deterministic_algorithms_enabled(), torch.utils.deterministic.fill_uninitialized_memory
     monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # taken back at the end
@@ -101,17 +96,14 @@ def test_the_loss_is_part_of_what_must_be_equal(photos, monkeypatch):
     assert other[:steps] == same[0][:steps] and other[steps:] != same[0][steps:]
 
 
-@pytest.mark.timeout(500)
 @pytest.mark.slow
-def test_a_run(run_few, twin):
-    variants = {"gil": ["loader-thread", "loader-process", "torch-process"], "ft": ["loader-thread"]}[twin]
-    candidates = [Candidate(twin, variant, 2) for variant in variants] + [Candidate(twin, "serial", 1)]
-    entry, printed = run_few("training", candidates, "--workers", 2, "--batch-size", 2)
+def test_a_run(special, special_run):
+    entry = special("training")
     trials = entry.rounds[0].trials
     assert len({tuple(trial.rows) for trial in trials}) == 1
-    steps = EPOCHS * SCENARIO.quick.batches_per_worker
     for trial in trials:
-        assert len(trial.distributions["loss"].values) == trial.batches == steps
+        assert len(trial.distributions["loss"].values) == trial.batches == EPOCHS * entry.batches_per_worker
         assert len(trial.distributions["epoch"].values) == EPOCHS
         assert trial.distributions["loss"] == trials[0].distributions["loss"]
-    assert entry.note.startswith("trained on ") and "equal bit for bit" in entry.note and entry.note in printed
+    assert entry.note.startswith("trained on ") and "equal bit for bit" in entry.note
+    assert entry.note in special_run.printed

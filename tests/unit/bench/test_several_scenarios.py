@@ -1,7 +1,5 @@
 """A run of several scenarios: what it says of those it did not come to, of options, and of its time."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 

@@ -1,22 +1,19 @@
 """The server of remote samples: what it answers, when, and that it goes with whoever started it."""
 
-from __future__ import annotations
-
 import http.client
 import signal
 import socket
 import subprocess
 import sys
-import time
 import zlib
 
 import psutil
 import pytest
 
 from ftbench.data.slow_server import content, slow_server
+from tests.processes import assert_gone
 
 SIZE = 5000
-pytestmark = pytest.mark.thread_unsafe(reason="starts processes")
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +23,7 @@ def server():
 
 
 def ask(server, target: str, method: str = "GET") -> tuple[int, bytes, http.client.HTTPMessage]:
-    connection = http.client.HTTPConnection(server.removeprefix("http://"), timeout=60)
+    connection = http.client.HTTPConnection(server.removeprefix("http://"))
     connection.request(method, target)
     answer = connection.getresponse()
     found = answer.status, answer.read(), answer.headers
@@ -49,7 +46,7 @@ def test_what_is_there_and_what_is_not(server):
 
 def test_a_connection_serves_requests_in_their_order(server):
     """Two at once (pipelined), then what is no request."""
-    with socket.create_connection(("127.0.0.1", int(server.rpartition(":")[2])), timeout=60) as connection:
+    with socket.create_connection(("127.0.0.1", int(server.rpartition(":")[2]))) as connection:
         connection.sendall(b"GET /samples/1 HTTP/1.1\r\n\r\nGET /samples/2 HTTP/1.1\r\n\r\nnonsense\r\n\r\n")
         received = b""
         while b"404 Not Found" not in received:
@@ -57,40 +54,12 @@ def test_a_connection_serves_requests_in_their_order(server):
         assert received.index(content(1, SIZE)) < received.index(content(2, SIZE))
 
 
-def test_no_answer_comes_early():
-    with slow_server(0.25, SIZE) as late:
-        begin = time.monotonic()
-        assert ask(late, "/samples/1")[0] == 200
-        assert time.monotonic() - begin >= 0.24
-
-
-def test_fsspec_reads_from_it(server):
-    fsspec = pytest.importorskip("fsspec", reason="fsspec is not installed here; it is in docker/requirements.lock")
-    pytest.importorskip("aiohttp", reason="aiohttp is not installed here; it is in docker/requirements.lock")
-    store = fsspec.filesystem("http")
-    assert store.cat_file(server + "/samples/5") == content(5, SIZE)
-    with pytest.raises(FileNotFoundError):
-        store.cat_file(server + "/none")
-
-
-def ended(pid: int) -> bool:
-    """Whether a process ends within half a minute."""
-    try:
-        process = psutil.Process(pid)
-        process.wait(30)
-    except psutil.NoSuchProcess:
-        return True
-    except psutil.TimeoutExpired:
-        return process.status() == psutil.STATUS_ZOMBIE
-    return True
-
-
 def test_it_ends_with_the_context_and_with_an_exception():
     before = psutil.Process().children()
     with pytest.raises(LookupError), slow_server(0.0, SIZE):
         (process,) = (each for each in psutil.Process().children() if each not in before)
         raise LookupError
-    assert ended(process.pid)
+    assert_gone([process])
 
 
 KILLED = """
@@ -109,5 +78,5 @@ def test_it_ends_with_a_parent_that_is_killed(environment):
         assert parent.stdout.readline()
         (process,) = psutil.Process(parent.pid).children()
         parent.send_signal(signal.SIGKILL)
-        parent.wait(30)
-        assert ended(process.pid)
+        parent.wait()
+        assert_gone([process])

@@ -1,7 +1,5 @@
 """The statistics: known values, coverage on simulated noise, and what verdicts need."""
 
-from __future__ import annotations
-
 import math
 import random
 

@@ -1,7 +1,5 @@
 """The thread-safety suite as part of a run: real runs of it, what is kept of them, and what the report says."""
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess
@@ -9,7 +7,6 @@ import sys
 import time
 from dataclasses import fields, replace
 
-import psutil
 import pytest
 
 from ftbench import arguments
@@ -28,9 +25,8 @@ from ftrun.configurations import child_environment, command
 from ftrun.interruption import Interruption
 from ftrun.supervise import supervise
 from tests.checkout import CHECKOUT
+from tests.processes import assert_gone, descendants
 from tests.unit.bench import documents, simulated
-
-pytestmark = pytest.mark.thread_unsafe(reason="starts processes, and looks at what is left of them")
 
 
 @pytest.fixture(scope="module")
@@ -66,15 +62,6 @@ def test_its_lines_become_results(twin):
         assert result.iterations >= 1 and result.threads == 4 and result.seed == 5
 
 
-def descendants(pid: int) -> list[psutil.Process]:
-    return psutil.Process(pid).children(recursive=True)
-
-
-def assert_gone(processes: list[psutil.Process]) -> None:
-    _, alive = psutil.wait_procs(processes, timeout=30)
-    assert [p for p in alive if p.status() != psutil.STATUS_ZOMBIE] == []
-
-
 def test_a_peer_tells_as_it_runs_and_leaves_nothing_when_its_client_goes(command, environment, twin, tmp_path):
     server = subprocess.Popen(command("--socket", tmp_path / "s", module="ftbench.trial.server"), env=environment)
     part = begun()
@@ -84,10 +71,9 @@ def test_a_peer_tells_as_it_runs_and_leaves_nothing_when_its_client_goes(command
             suite = endpoint.start(stress.request(part, twin))
             results = stress.take(part, twin, iter(suite.go_on, None))
             next(results), next(results)
-            running = descendants(server.pid)
+            running = descendants(server.pid, at_least=2)  # pytest, and the process that runs the scenarios
             endpoint.close()
-        assert server.wait(timeout=60) == 0
-        assert len(running) >= 2  # pytest, and the process that runs the scenarios
+        assert server.wait() == 0
         assert_gone(running)
     finally:
         server.kill()
@@ -95,26 +81,18 @@ def test_a_peer_tells_as_it_runs_and_leaves_nothing_when_its_client_goes(command
     assert len(part.results) == 2 and len(part.scenarios) > 32
 
 
-def test_interrupted_suite_leaves_what_was_measured_whole(command, environment, tiny, twin, tmp_path):
-    log = tmp_path / "log"
+def test_interrupted_suite_leaves_what_was_measured_whole(environment, few, twin, tmp_path):
+    log, command = tmp_path / "log", few(tmp_path / "out", "pillow=loader-thread/1", "--rounds", 1, "--stress")
     with open(log, "w") as file:
-        run = subprocess.Popen(
-            command(*tiny(tmp_path / "out", "--rounds", 1, "--stress")),
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=file,
-            text=True,
-        )
+        run = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=file, text=True)
     try:
-        deadline = time.monotonic() + 240
+        deadline = time.monotonic() + 1500
         while not any('"stress": {' in path.read_text() for path in tmp_path.glob("out/*/results.json")):
             assert run.poll() is None and time.monotonic() < deadline, log.read_text()
             time.sleep(0.05)
-        while not (processes := descendants(run.pid)):
-            assert run.poll() is None and time.monotonic() < deadline, log.read_text()
-            time.sleep(0.05)
+        processes = descendants(run.pid)
         run.send_signal(signal.SIGINT)
-        output, _ = run.communicate(timeout=120)
+        output, _ = run.communicate()
     finally:
         run.kill()
         run.wait()

@@ -1,13 +1,10 @@
 """Real trials that stand still between their turns: what they do then, what is counted, and how they end."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal
 import sys
 import time
-from multiprocessing import resource_tracker
 
 import psutil
 import pytest
@@ -15,19 +12,17 @@ import pytest
 from ftbench.plan.scenario import Task
 from ftbench.scenarios import SCENARIOS
 from ftbench.trial.process import TrialFailed, TrialProcess
-from ftrun.supervise import Stopped
-from tests.unit.bench.turns import to_its_end
+from tests.processes import assert_gone
 
-pytestmark = [pytest.mark.thread_unsafe(reason="starts processes")]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def start(photos, twin):
+def start(paths, twin):
     """Starts trials of two batches a turn; what is left of them ends with the test."""
     with contextlib.ExitStack() as stack:
 
         def build(turns: int, variant: str = "loader-process", watch=None, **more: object) -> TrialProcess:
-            paths = sorted(map(str, photos.iterdir()))
             task = Task(SCENARIOS["pillow"], paths, variant, 1, 2, 1, 2, 2, turns=turns, config=twin)
             trial = TrialProcess(sys.executable, {**task.request(), **more}, watch or {})
             return stack.enter_context(contextlib.closing(trial))
@@ -47,17 +42,6 @@ def trials(started: list[psutil.Process]) -> list[psutil.Process]:
     return [each for each in started if "ftbench.trial.child" in each.cmdline()]
 
 
-@pytest.mark.slow
-def test_helpers_of_earlier_tests_are_nothing_to_these(start, children):
-    resource_tracker.ensure_running()
-    assert trials(children()) == []
-    trial = start(1, "loader-thread")
-    assert trial.go_on() is None
-    (process,) = trials(children())
-    assert process.ppid() == os.getpid()
-
-
-@pytest.mark.slow
 def test_the_turns_of_two_trials_alternate(start, children):
     a, b = start(2), start(2, "loader-thread")
     # Imports, warm-ups, then all turns but the last.
@@ -76,7 +60,6 @@ def test_the_turns_of_two_trials_alternate(start, children):
     assert b1 < a1 < a2 < b2
 
 
-@pytest.mark.slow
 def test_what_others_do_meanwhile_is_not_counted(start, children):
     trial = start(1, "loader-thread")
     assert trial.go_on() is None
@@ -96,7 +79,6 @@ def test_what_others_do_meanwhile_is_not_counted(start, children):
     assert found["own_cpus"] < os.cpu_count() + 0.5
 
 
-@pytest.mark.slow
 def test_a_trial_that_dies_while_it_waits_says_how(start, children):
     trial = start(2)
     assert [trial.go_on(), trial.go_on()] == [None] * 2
@@ -107,35 +89,8 @@ def test_a_trial_that_dies_while_it_waits_says_how(start, children):
         trial.go_on()
 
 
-@pytest.mark.slow
-def test_closing_a_trial_that_waits_leaves_nothing(start, children):
-    trial = start(2)
-    assert [trial.go_on(), trial.go_on()] == [None] * 2
-    found = children()
-    assert len(trials(found)) == 1  # a turn's workers begin and end with it
-    trial.close()
-    _, alive = psutil.wait_procs(found, timeout=60)
-    assert [p for p in alive if p.status() != psutil.STATUS_ZOMBIE] == []
-
-
-def test_whoever_no_longer_wants_it_ends_it(start):
-    reader, writer = os.pipe()
-    trial = start(2, watch={reader: lambda: True})
-    os.write(writer, b"!")
-    with pytest.raises(Stopped):
-        trial.go_on()
-    os.close(reader)
-    os.close(writer)
-
-
-def test_a_trial_that_fails_says_why(start):
-    with pytest.raises(TrialFailed, match="^FileNotFoundError: .*\\n    "):
-        to_its_end(start(1, paths=["/no/such.jpg"]))
-
-
 def test_a_trial_that_hangs_is_ended(start, children):
     trial = start(1, patience=0.05)  # its imports take longer
     with pytest.raises(TrialFailed, match="it hangs, or did not end within 0 s"):
         trial.go_on()
-    _, alive = psutil.wait_procs(children(), timeout=30)
-    assert not alive
+    assert_gone(children())

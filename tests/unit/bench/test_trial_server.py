@@ -1,7 +1,5 @@
 """A real server on a real socket: its clients, its trials, and its end."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket
@@ -20,6 +18,8 @@ from ftbench.trial.process import TrialFailed
 from ftrun.interruption import Interruption
 from ftrun.protocol import Channel
 from ftrun.twin import TwinError
+from tests.processes import assert_gone, descendants
+from tests.programs import completed
 from tests.unit.bench.turns import to_its_end
 
 
@@ -44,7 +44,7 @@ def server(command, environment, tmp_path):
     for process in started:
         if process.poll() is None:
             process.kill()
-        process.communicate()
+            process.communicate()
 
 
 @pytest.fixture
@@ -54,11 +54,10 @@ def interruption():
 
 
 @pytest.fixture
-def request_of(photos, twin):
+def request_of(paths, twin):
     """Builds a trial's request."""
 
     def build(batches: int = 2, scenario: str = "pillow", variant: str = "loader-process", turns: int = 1) -> dict:
-        paths = sorted(map(str, photos.iterdir()))
         return Task(SCENARIOS[scenario], paths, variant, 1, 2, 1, batches, 2, turns=turns, config=twin).request()
 
     return build
@@ -74,25 +73,16 @@ def test_describes_and_runs_trials_until_its_client_leaves(server, interruption,
     assert endpoint.describe()["interpreter"]["twin"] == twin
     result = run(endpoint, request_of())
     assert result["samples"] == 4 and result["metrics"]["throughput"] > 0
-    endpoint.close()
-    assert process.wait(timeout=60) == 0
-    assert not (tmp_path / "s").exists()
-
-
-@pytest.mark.parametrize(
-    "scenario, variant, metric",
-    [
+    # Peers too.
+    for scenario, variant, metric in (
         ("peers-pillow-128", "loop", "throughput"),
         ("peers-overhead-tensor", "torch-process", "overhead_us"),
-        ("peers-startup", "loader-thread", "time_to_first_batch"),
-    ],
-)
-def test_runs_the_trials_of_peers(server, interruption, request_of, twin, tmp_path, scenario, variant, metric):
-    server()
-    endpoint = RemoteEndpoint(tmp_path / "s", interruption)
-    result = run(endpoint, request_of(3, scenario, variant))
-    assert result["batches"] == 3 and result["metrics"][metric] > 0
+    ):
+        result = run(endpoint, request_of(3, scenario, variant))
+        assert result["batches"] == 3 and result["metrics"][metric] > 0
     endpoint.close()
+    assert process.wait() == 0
+    assert not (tmp_path / "s").exists()
 
 
 def test_trials_take_turns_and_can_be_given_up(server, interruption, request_of, twin, tmp_path):
@@ -100,7 +90,7 @@ def test_trials_take_turns_and_can_be_given_up(server, interruption, request_of,
     endpoint = RemoteEndpoint(tmp_path / "s", interruption)
     first, second, third = (endpoint.start(request_of(turns=turns)) for turns in (2, 1, 9))
     # All three are started at once, and import at the same time.
-    assert len(wait_for_children(process.pid, at_least=3)) == 3
+    assert len(descendants(process.pid, at_least=3)) == 3
     assert [trial.go_on() for trial in 2 * [first, second, third]] == [None] * 6
     # A turn's workers begin and end with it.
     assert len(psutil.Process(process.pid).children(recursive=True)) == 3
@@ -113,19 +103,7 @@ def test_trials_take_turns_and_can_be_given_up(server, interruption, request_of,
     with pytest.raises(TrialFailed, match="no trial .* is waiting"):
         third.go_on()
     endpoint.close()
-    assert process.wait(timeout=60) == 0
-
-
-def test_trials_that_wait_end_with_their_client(server, interruption, request_of, twin, tmp_path):
-    process = server()
-    endpoint = RemoteEndpoint(tmp_path / "s", interruption)
-    trial = endpoint.start(request_of(turns=2))
-    assert [trial.go_on(), trial.go_on()] == [None] * 2
-    trials = wait_for_children(process.pid, at_least=1)
-    endpoint.close()
-    assert process.wait(timeout=60) == 0
-    _, alive = psutil.wait_procs(trials, timeout=60)
-    assert [p for p in alive if p.status() != psutil.STATUS_ZOMBIE] == []
+    assert process.wait() == 0
 
 
 def test_failed_trials_and_bad_requests_are_answered(server, interruption, request_of, twin, tmp_path):
@@ -137,16 +115,10 @@ def test_failed_trials_and_bad_requests_are_answered(server, interruption, reque
         run(endpoint, {"patience": 1.0})
     with pytest.raises(TrialFailed, match="unknown configuration 'nogil'"):
         run(endpoint, {**request_of(), "config": "nogil"})
-    assert endpoint.describe()["cpu"]["usable"] >= 1
-    endpoint.close()
-
-
-def test_the_wrong_configuration_fails_the_trial(server, interruption, request_of, twin, tmp_path):
-    server()
-    endpoint = RemoteEndpoint(tmp_path / "s", interruption)
     other = "gil" if twin == "ft" else "ft-gil"
     with pytest.raises(TrialFailed, match=f"not the configuration '{other}'"):
         run(endpoint, {**request_of(), "config": other})
+    assert endpoint.describe()["cpu"]["usable"] >= 1
     endpoint.close()
 
 
@@ -158,27 +130,19 @@ def test_a_second_client_is_told_even_while_a_trial_runs(server, interruption, r
     trial = first.start(request_of(50_000))
     assert [trial.go_on(), trial.go_on()] == [None] * 2
     first._channel.send({"op": "go on", "process": 1})
-    wait_for_children(process.pid, at_least=2)
+    descendants(process.pid, at_least=2)
     with pytest.raises(TwinError, match="it serves another client"):
         RemoteEndpoint(tmp_path / "s", interruption)
     assert psutil.Process(process.pid).children()
     first.close()
-    assert process.wait(timeout=60) == 0
-
-
-def wait_for_children(pid: int, at_least: int = 1) -> list[psutil.Process]:
-    deadline = time.monotonic() + 60
-    while len(found := psutil.Process(pid).children(recursive=True)) < at_least:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    return found
+    assert process.wait() == 0
 
 
 @pytest.mark.parametrize("how", ["vanish", "SIGTERM"])
 def test_nothing_runs_on(server, request_of, twin, tmp_path, how):
     """Neither when the client vanishes during a trial nor when the server is told to stop."""
     process = server()
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 1500
     while not (tmp_path / "s").exists():
         assert time.monotonic() < deadline
         time.sleep(0.02)
@@ -189,20 +153,19 @@ def test_nothing_runs_on(server, request_of, twin, tmp_path, how):
     for request in ({"op": "start", "request": request_of(50_000)}, *[{"op": "go on", "process": 1}] * 3):
         assert "error" not in channel.receive({})
         channel.send(request)
-    trial_and_worker = wait_for_children(process.pid, at_least=2)
+    trial_and_worker = descendants(process.pid, at_least=2)
     if how == "vanish":
         client.close()
     else:
         process.send_signal(signal.SIGTERM)
-    assert process.wait(timeout=60) == 0  # the turn takes minutes
-    _, alive = psutil.wait_procs(trial_and_worker, timeout=60)
-    assert [p for p in alive if p.status() != psutil.STATUS_ZOMBIE] == []
+    assert process.wait() == 0  # the turn takes minutes
+    assert_gone(trial_and_worker)
     client.close()
 
 
 def test_idle_server_ends_by_itself(server, tmp_path):
     process = server("--idle", "0.2")
-    assert process.wait(timeout=60) == 0
+    assert process.wait() == 0
     assert not (tmp_path / "s").exists()
 
 
@@ -213,7 +176,7 @@ def test_socket_that_a_killed_server_left_is_replaced_and_a_living_ones_is_not(s
     server()
     endpoint = RemoteEndpoint(tmp_path / "s", interruption)
     second = server()
-    assert second.wait(timeout=60) == 1
+    assert second.wait() == 1
     assert "listens on" in second.stderr.read()
     assert endpoint.describe()
     endpoint.close()
@@ -222,7 +185,7 @@ def test_socket_that_a_killed_server_left_is_replaced_and_a_living_ones_is_not(s
 @pytest.mark.parametrize("path", ["/proc/s", "/no/such/directory/s", "/tmp/" + "x" * 200])
 def test_socket_that_cannot_be_made(server, path):
     process = server(path=Path(path))
-    assert process.wait(timeout=60) == 1
+    assert process.wait() == 1
     assert "name a path in a writable directory" in process.stderr.read()
 
 
@@ -232,29 +195,23 @@ def test_no_server_answers(interruption, tmp_path, monkeypatch):
         RemoteEndpoint(tmp_path / "none", interruption)
 
 
-def test_a_run_through_a_server(server, run_bench, tiny, twin, tmp_path):
-    process = server()
-    done = run_bench(*tiny(tmp_path / "out", "--rounds", 1, "--twin", f"{twin}=unix:{tmp_path / 's'}"))
-    assert done.returncode == 0, done.stderr
+def test_a_run_through_a_server(server, few, environment, twin, tmp_path):
+    process, plan = server(), "pillow=torch-process/1,loader-thread/1"
+    command = few(tmp_path / "out", plan, "--rounds", 1, "--twin", f"{twin}=unix:{tmp_path / 's'}")
+    done = completed(command, env=environment, status=0)
     saved = load(tmp_path / "out/latest/results.json")
     assert saved.environment.twins[twin].endpoint == f"unix:{tmp_path / 's'}"
     assert "too few rounds" in " ".join(done.stdout.split())
-    assert process.wait(timeout=60) == 0
+    assert process.wait() == 0
 
 
-def test_a_run_whose_server_dies(server, command, environment, tiny, twin, tmp_path):
+def test_a_run_whose_server_dies(server, few, environment, twin, tmp_path):
     process = server()
-    run = subprocess.Popen(
-        command(*tiny(tmp_path / "out", "--rounds", 9, "--twin", f"{twin}=unix:{tmp_path / 's'}")),
-        env=environment,
-        text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-    trial = wait_for_children(process.pid)
+    command = few(tmp_path / "out", "pillow=loader-process/1", "--twin", f"{twin}=unix:{tmp_path / 's'}")
+    run = subprocess.Popen(command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    trial = descendants(process.pid)
     os.kill(process.pid, signal.SIGKILL)
-    _, errors = run.communicate(timeout=120)
+    _, errors = run.communicate()
     assert run.returncode == 1
     assert "the server has gone" in errors and "Traceback" not in errors
-    _, alive = psutil.wait_procs(trial, timeout=60)
-    assert [p for p in alive if p.status() != psutil.STATUS_ZOMBIE] == []
+    assert_gone(trial)

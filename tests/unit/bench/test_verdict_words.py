@@ -1,7 +1,5 @@
 """The wording of verdicts: of ratios, scenarios and what would settle them."""
 
-from __future__ import annotations
-
 import math
 import re
 from dataclasses import replace
@@ -14,8 +12,6 @@ from ftbench.machine.disturbance import State
 from ftbench.plan.metrics import METRICS
 from ftbench.report import run_words, verdict_words
 from tests.unit.bench.reports import alone, rounds_of
-
-pytestmark = pytest.mark.thread_unsafe(reason="matplotlib's settings are the process's")
 
 THROUGHPUT, MEMORY = METRICS["throughput"], METRICS["pss_mib"]
 

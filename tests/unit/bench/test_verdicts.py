@@ -3,8 +3,6 @@
 The same with real trials: `python -m evaluation.trust.measure`, whose figures are in docs/method.md.
 """
 
-from __future__ import annotations
-
 import math
 import random
 

@@ -1,7 +1,5 @@
 """Waterfalls: a chain's figures as results.json has them, and when a run knows enough of them."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from statistics import geometric_mean, median

@@ -1,7 +1,5 @@
 """The chain: its places in every configuration, one change a step, and a whole that its steps multiply to."""
 
-from __future__ import annotations
-
 import math
 import random
 

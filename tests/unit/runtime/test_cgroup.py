@@ -1,7 +1,5 @@
 """Limits of control groups, from trees of files as the kernel lays them out."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

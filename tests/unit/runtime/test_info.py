@@ -1,11 +1,8 @@
 """The description of the environment, and what --verify refuses."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import json
 import os
-import subprocess
 import sys
 import sysconfig
 from unittest import mock
@@ -15,6 +12,7 @@ import pytest
 from ftrun import environment as env
 from ftrun import imports
 from ftrun import info as environment_info
+from tests.programs import completed
 
 
 def lock_of(path, **versions: str):
@@ -30,24 +28,36 @@ def installed(*names: str) -> dict[str, str]:
     return {name: importlib.metadata.version(name) for name in names}
 
 
-def test_verified(run_bench, twin, tmp_path):
+@pytest.fixture
+def run_info(monkeypatch, capsys):
+    """Runs the program in this process, without asking torch for GPUs; returns its exit status and its output."""
+    monkeypatch.setattr(environment_info, "TORCH_CUDA", "raise SystemExit(1)")
+
+    def run(*arguments: object) -> tuple[int, str, str]:
+        return environment_info.main([*map(str, arguments)]), *capsys.readouterr()
+
+    return run
+
+
+@pytest.mark.slow
+def test_verified(run_info, twin, tmp_path):
     if sys._is_gil_enabled() and twin == "ft":
         pytest.skip("PYTHON_GIL=1: this is not the environment that --expect ft verifies")
     lock = lock_of(tmp_path / "lock", **installed("pillow", "numpy", "psutil"))
-    done = run_bench("--verify", "--expect", twin, "--lock", lock, module="ftrun.info")
-    assert done.returncode == 0, done.stderr
-    assert f"verified: {twin} twin, 3 locked packages" in done.stdout
+    status, said, errors = run_info("--verify", "--expect", twin, "--lock", lock)
+    assert status == 0 and f"verified: {twin} twin, 3 locked packages" in said, errors
 
 
-def test_everything_wrong_is_listed(run_bench, twin, tmp_path):
+@pytest.mark.slow
+def test_everything_wrong_is_listed(run_info, twin, tmp_path):
     other = {"ft": "gil", "gil": "ft"}[twin]
     lock = lock_of(tmp_path / "lock", numpy="1.0", no_such_package="2.0", **installed("psutil"))
-    assert run_bench("--lock", lock, module="ftrun.info").returncode == 1
-    done = run_bench("--verify", "--expect", other, "--lock", lock, module="ftrun.info")
-    assert done.returncode == 1
-    assert f"this interpreter is the {twin!r} twin" in done.stderr
-    assert "the lock says 1.0" in done.stderr
-    assert "no-such-package 2.0 is locked but not installed" in done.stderr
+    assert run_info("--lock", lock)[0] == 1
+    status, _, errors = run_info("--verify", "--expect", other, "--lock", lock)
+    assert status == 1
+    assert f"this interpreter is the {twin!r} twin" in errors
+    assert "the lock says 1.0" in errors
+    assert "no-such-package 2.0 is locked but not installed" in errors
 
 
 def test_gil_forced_on_is_not_the_ft_twin(run_bench, environment, twin, tmp_path):
@@ -61,8 +71,9 @@ def test_gil_forced_on_is_not_the_ft_twin(run_bench, environment, twin, tmp_path
 
 
 def test_json(run_bench, twin, tmp_path):
-    done = run_bench("--json", "--lock", lock_of(tmp_path / "lock", **installed("pillow")), module="ftrun.info")
-    assert done.returncode == 0, done.stderr
+    done = run_bench(
+        "--json", "--lock", lock_of(tmp_path / "lock", **installed("pillow")), module="ftrun.info", status=0
+    )
     info = json.loads(done.stdout)
     assert info["interpreter"]["free_threaded"] == (twin == "ft")
     assert info["interpreter"]["build"] in ("PGO build", "plain build (no PGO)")
@@ -73,25 +84,24 @@ def test_json(run_bench, twin, tmp_path):
     assert info["packages"]["numpy"] == importlib.metadata.version("numpy")
 
 
-@pytest.mark.parametrize("columns", ["10", "60"])
-def test_a_narrow_terminal_of_another_locale(run_bench, environment, tmp_path, columns):
-    narrow = {**environment, "COLUMNS": columns, "PYTHONIOENCODING": "ascii"}
+def test_a_narrow_terminal_of_another_locale(run_bench, run_info, environment, monkeypatch, tmp_path):
     lock = lock_of(tmp_path / "lock", **installed("charset-normalizer"))
-    done = run_bench("--lock", lock, module="ftrun.info", env=narrow)
-    assert done.returncode == 0, done.stderr
-    if columns == "60":
-        assert "charset-normalizer " in done.stdout
+    narrow = {**environment, "COLUMNS": "10", "PYTHONIOENCODING": "ascii"}
+    run_bench("--lock", lock, module="ftrun.info", env=narrow, status=0)
+    monkeypatch.setenv("COLUMNS", "60")
+    status, said, errors = run_info("--lock", lock)
+    assert status == 0 and "charset-normalizer " in said, errors
 
 
 @pytest.mark.parametrize(
     "content, word",
     [(None, "cannot read"), ("numpy>=2\n", "not a pinned requirement"), ("==1\n", "not a pinned requirement")],
 )
-def test_bad_lock(run_bench, tmp_path, content, word):
+def test_bad_lock(run_info, tmp_path, content, word):
     if content is not None:
         (tmp_path / "lock").write_text(content)
-    done = run_bench("--verify", "--lock", tmp_path / "lock", module="ftrun.info")
-    assert done.returncode == 2 and word in done.stderr and "Traceback" not in done.stderr
+    status, _, errors = run_info("--verify", "--lock", tmp_path / "lock")
+    assert status == 2 and word in errors
 
 
 def test_interrupted(monkeypatch):
@@ -140,7 +150,7 @@ def test_every_package_is_judged_whatever_those_before_it_do(packages):
     assert not found["fine"].errors and found["fine"].modules == 1
 
 
-def test_an_offender_is_found_and_does_not_hide_the_next(run_bench, twin, tmp_path):
+def test_an_offender_is_found_and_does_not_hide_the_next(run_info, twin, tmp_path):
     """triton up to 3.6 turns the GIL on (the lock leaves it out); packages after it are judged afresh."""
     if twin != "ft":
         pytest.skip("a GIL build has no GIL to turn on")
@@ -153,8 +163,8 @@ def test_an_offender_is_found_and_does_not_hide_the_next(run_bench, twin, tmp_pa
     if not triton.turned_gil_on:
         pytest.skip(f"triton {triton.installed} leaves the GIL off")
     assert any("global interpreter lock" in line for line in triton.warnings)
-    done = run_bench("--verify", "--lock", lock_of(tmp_path / "lock", **versions), module="ftrun.info")
-    assert done.returncode == 1 and f"importing triton {triton.installed} turns the GIL on" in done.stderr
+    status, _, errors = run_info("--verify", "--lock", lock_of(tmp_path / "lock", **versions))
+    assert status == 1 and f"importing triton {triton.installed} turns the GIL on" in errors
 
 
 @pytest.mark.slow
@@ -174,11 +184,8 @@ def test_pgo_is_read_from_the_build(monkeypatch):
 
 
 def git(directory, *arguments: str) -> str:
-    return subprocess.run(
-        ["git", "-C", str(directory), "-c", "user.name=t", "-c", "user.email=t@example.org", *arguments],
-        check=True,
-        text=True,
-        capture_output=True,
+    return completed(
+        ["git", "-C", str(directory), "-c", "user.name=t", "-c", "user.email=t@example.org", *arguments], check=True
     ).stdout.strip()
 
 

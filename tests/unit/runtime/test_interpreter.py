@@ -33,7 +33,6 @@ def test_a_default_does_not_replace_a_concurrent_value():
     assert values == {"key": "concurrent"}
 
 
-@pytest.mark.thread_unsafe(reason="counts how often it is taken off a CPU")
 def test_closing_a_file_does_not_give_up_the_cpu(tmp_path):
     """gh-114203: with others busy, it took as long as 40 of their turns."""
     path = tmp_path / "file"

@@ -7,8 +7,6 @@ import pytest
 from ftrun.interruption import Interruption
 from ftrun.overlay import OverlayError, absent, install
 
-pytestmark = pytest.mark.thread_unsafe(reason="starts processes, handles signals")
-
 
 @pytest.fixture
 def add(tmp_path):

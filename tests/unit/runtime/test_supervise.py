@@ -1,17 +1,14 @@
 """A child and everything it started end with it, however it ends."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal
 import sys
-import time
 
-import psutil
 import pytest
 
 from ftrun.supervise import Child, Stopped, TimedOut, supervise
+from tests.processes import assert_gone
 
 # Starts a grandchild that would run for ten minutes, with all pipes, and tells its id.
 WITH_GRANDCHILD = """
@@ -22,17 +19,8 @@ print(child.pid, flush=True)
 """
 
 
-def run(code: str, stdin: bytes = b"", watch=None, timeout: float = 60):
+def run(code: str, stdin: bytes = b"", watch=None, timeout: float = 1500):
     return supervise([sys.executable, "-c", code], stdin, os.environ, watch or {}, timeout)
-
-
-def gone(pid: int) -> bool:
-    deadline = time.monotonic() + 60
-    while psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.02)
-    return True
 
 
 def test_outcome():
@@ -54,7 +42,7 @@ def test_child_that_does_not_read_its_stdin():
 def test_what_the_child_leaves_behind_is_killed():
     outcome = run(WITH_GRANDCHILD.format(end=""))  # within a minute
     assert outcome.returncode == 0
-    assert gone(int(outcome.stdout))
+    assert_gone([int(outcome.stdout)])
 
 
 def test_death_by_signal_is_reported():
@@ -63,11 +51,11 @@ def test_death_by_signal_is_reported():
 
 def test_a_stuck_child_is_killed_with_its_children(tmp_path):
     note = tmp_path / "pid"
-    # A shell, which starts in no time.
+    # A shell, which starts in no time, also on a busy machine.
     code = f"sleep 600 & echo $! >'{note}'; wait"
-    with pytest.raises(TimedOut, match="within 3 s"):
-        supervise(["sh", "-c", code], b"", os.environ, {}, 3)
-    assert gone(int(note.read_text()))
+    with pytest.raises(TimedOut, match="within 20 s"):
+        supervise(["sh", "-c", code], b"", os.environ, {}, 20)
+    assert_gone([int(note.read_text())])
 
 
 def test_a_child_that_never_stops_writing_meets_its_time_limit():
@@ -85,7 +73,7 @@ def test_a_watched_descriptor_stops_the_child(tmp_path):
     )
     with pytest.raises(Stopped):
         run(code, watch={reader: lambda: True})
-    assert gone(int(note.read_text()))
+    assert_gone([int(note.read_text())])
     os.close(reader)
     os.close(writer)
 
@@ -105,27 +93,27 @@ def asked(code: str) -> Child:
 
 def test_a_child_is_talked_to_line_by_line():
     with contextlib.closing(asked(ECHO.format(end="sys.exit(3)"))) as child:
-        assert [child.ask(line, {}, 30) for line in (b"abc\n", b"x" * 200_000 + b"y\n")] == [
+        assert [child.ask(line, {}, 1500) for line in (b"abc\n", b"x" * 200_000 + b"y\n")] == [
             b"cba",
             b"y" + b"x" * 200_000,
         ]
-        outcome = child.finish(b"last\n", {}, 30)
+        outcome = child.finish(b"last\n", {}, 1500)
     assert (outcome.returncode, outcome.stdout, outcome.stderr) == (3, b"tsal\n", b"late\n")
 
 
 def test_a_child_that_ends_instead_of_answering_says_how():
     with contextlib.closing(asked("import sys; sys.stdin.readline(); sys.exit('why')")) as child:
-        assert child.ask(b"\n", {}, 30) is None
-        outcome = child.finish(b"", {}, 30)
+        assert child.ask(b"\n", {}, 1500) is None
+        outcome = child.finish(b"", {}, 1500)
         assert (outcome.returncode, outcome.stderr) == (1, b"why\n")
 
 
 def test_a_child_that_dies_while_nobody_listens_is_met_dead():
     with contextlib.closing(asked(ECHO.format(end=""))) as child:
-        assert child.ask(b"a\n", {}, 30) == b"a"
+        assert child.ask(b"a\n", {}, 1500) == b"a"
         child.kill()
-        assert child.ask(b"b\n", {}, 30) is None
-        assert child.finish(b"", {}, 30).returncode == -signal.SIGKILL
+        assert child.ask(b"b\n", {}, 1500) is None
+        assert child.finish(b"", {}, 1500).returncode == -signal.SIGKILL
 
 
 def test_a_child_that_does_not_answer_is_killed_with_its_children(tmp_path):
@@ -133,17 +121,17 @@ def test_a_child_that_does_not_answer_is_killed_with_its_children(tmp_path):
     with contextlib.closing(
         asked(WITH_GRANDCHILD.format(end=f"open({str(note)!r}, 'w').write(str(child.pid)); time.sleep(600)"))
     ) as child:
-        assert int(child.ask(b"\n", {}, 30)) > 0
+        assert int(child.ask(b"\n", {}, 1500)) > 0
         with pytest.raises(TimedOut, match="within 2 s"):
             child.ask(b"\n", {}, 2)
-        assert gone(int(note.read_text()))
+        assert_gone([int(note.read_text())])
 
 
 def test_closing_a_child_kills_what_it_started():
     child = asked(WITH_GRANDCHILD.format(end="time.sleep(600)"))
-    grandchild = int(child.ask(b"", {}, 30))
+    grandchild = int(child.ask(b"", {}, 1500))
     child.close()
-    assert gone(grandchild)
+    assert_gone([grandchild])
 
 
 def test_a_callback_may_let_the_child_go_on():

@@ -1,21 +1,26 @@
 """Scripts run by this interpreter, each under a supervisor in a process of its own, as ``./twins repro`` is."""
 
-from __future__ import annotations
-
 import json
 import os
-import subprocess
 import sys
 
 import pytest
 
+import ftsafety.audit
 from ftrun.configurations import this_twin
 from ftsafety.repro import commands, outcome
 from ftsafety.repro.request import Limits, Request
 from ftsafety.repro.script import Script
 from tests.checkout import CHECKOUT, importable
+from tests.programs import completed
 
 TWIN = this_twin()
+
+
+def audit(dataset, **options):
+    """Audit a dataset with the patience that a busy machine needs."""
+    return ftsafety.audit.audit(dataset, **{"patience": 600.0, **options})
+
 
 SUPERVISOR = """
 import json, sys
@@ -32,20 +37,17 @@ def run_script(tmp_path):
     """Runs a script or its source once: `run_script(source, timeout=30)` gives its Outcome. Scratch is in tmp_path."""
 
     def run(script, config=TWIN, threads=2, force_off=False, overlay=None, **limits):
-        limits = Limits(**{"timeout": 120.0, **limits})
+        limits = Limits(**{"timeout": 1500.0, **limits})
         script = script if isinstance(script, Script) else Script("bug.py", script.encode())
         request = Request(config, script, threads, limits, force_off)
         variables = {name: value for name, value in os.environ.items() if name != "PYTHON_GIL"}
         variables |= {"TMPDIR": str(tmp_path), "PYTHONPATH": importable(), "A_SECRET": "hunter2"}
-        done = subprocess.run(
+        done = completed(
             [sys.executable, "-P", "-c", SUPERVISOR],
             input=json.dumps({**request.as_json(), "overlay": overlay}),
             env=variables,
-            capture_output=True,
-            text=True,
-            timeout=280,
+            status=0,
         )
-        assert done.returncode == 0, done.stderr
         return outcome.from_json(json.loads(done.stdout))
 
     return run

@@ -13,13 +13,11 @@ import torch
 
 from ftloader import DataLoader
 from ftsafety.audit import AuditError, Report
-from ftsafety.audit import audit as full_audit
 from ftsafety.audit.aliases import shared_part
 from ftsafety.audit.comparison import difference, freeze
 from ftsafety.audit.report import Finding
 from tests.thread_safe_generator import torch_has_thread_safe_generator  # noqa: F401  # a fixture
-
-pytestmark = pytest.mark.thread_unsafe(reason="watches the whole process, and starts threads enough")
+from tests.unit.safety.conftest import audit as patient_audit
 
 SUSPECTS = Path(__file__).with_name("suspects.py")
 
@@ -35,7 +33,7 @@ def suspects():
 
 
 def audit(dataset, **options):
-    return full_audit(dataset, **{"seconds": 1.0, "samples": 12, "threads": 6, **options})
+    return patient_audit(dataset, **{"seconds": 0.4, "samples": 12, "threads": 6, **options})
 
 
 def kinds(report):

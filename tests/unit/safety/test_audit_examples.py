@@ -5,15 +5,15 @@ import tempfile
 
 import pytest
 
-from ftsafety.audit import audit
 from tests.checkout import CHECKOUT
+from tests.unit.safety.conftest import audit
 
 EXAMPLES = CHECKOUT / "docs" / "audit"
 
 
 @pytest.fixture
 def report_on(monkeypatch, tmp_path):
-    """Audits one of the examples for a second; what is seen of its lines does not depend on the time."""
+    """Audits one of the examples; what is seen of its lines does not depend on the time."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
     def run(file, name):
@@ -21,7 +21,7 @@ def report_on(monkeypatch, tmp_path):
         module = importlib.util.module_from_spec(spec)
         # Not in sys.modules: the audit finds the user's code by its file.
         spec.loader.exec_module(module)
-        return audit(getattr(module, name)(), seconds=1.0, patience=60.0)
+        return audit(getattr(module, name)(), seconds=0.4)
 
     return run
 

@@ -7,13 +7,12 @@ import pytest
 import torch
 from PIL import Image
 
-from ftsafety.audit import at_once, audit
+from ftsafety.audit import at_once
 from ftsafety.audit.comparison import freeze
 from ftsafety.audit.concurrent_loads import WAYS, Burst, Mismatch
 from ftsafety.audit.samples import choose
 from ftsafety.audit.serial import Serial
-
-pytestmark = pytest.mark.thread_unsafe(reason="watches the whole process, and starts threads enough")
+from tests.unit.safety.conftest import audit
 
 
 class Opened:
@@ -110,7 +109,7 @@ class FailsCold:
 
 def test_the_second_look_tries_every_way_that_failed(monkeypatch):
     monkeypatch.setattr(at_once, "Burster", FailsCold)
-    serial = Serial(choose([5], None, 1, 2, 0), patience=20.0)
+    serial = Serial(choose([5], None, 1, 2, 0), patience=600.0)
     serial.alone(serial.passes)
     looks = at_once.AtOnce(serial, set(), seconds=0.0, seed=0, say=print)
     assert [finding.kind for finding in looks.run([])] == ["results-differ"] and not looks.unconfirmed

@@ -6,7 +6,6 @@ import logging
 import multiprocessing
 import os
 import re
-import subprocess
 import sys
 import threading
 from dataclasses import dataclass
@@ -18,12 +17,11 @@ import torch
 from PIL import Image
 
 from ftrun import target
-from ftsafety.audit import audit
 from ftsafety.audit.comparison import difference, freeze
 from ftsafety.audit.reachable import Node, Snapshot, attributes_of, is_held, is_lock, walk
 from tests.checkout import importable
-
-pytestmark = pytest.mark.thread_unsafe(reason="watches the whole process, and starts threads enough")
+from tests.programs import completed
+from tests.unit.safety.conftest import audit
 
 RECORD = 128
 
@@ -102,7 +100,7 @@ class Records:
 
 @pytest.mark.parametrize("name", ["multiprocessing.Lock", "multiprocessing.RLock", "another library's"])
 def test_a_handle_behind_a_lock_of_any_kind_is_safe(tmp_path, name):
-    report = audit(Records(tmp_path / "records", LOCKS[name]()), seconds=1, samples=8, threads=4)
+    report = audit(Records(tmp_path / "records", LOCKS[name]()), seconds=0.4, samples=8, threads=4)
     assert report.ok, str(report)
 
 
@@ -253,19 +251,12 @@ def test_a_length_that_raises(length):
     assert audit(Unknown(), indices=[1, 2], seconds=0.5, threads=2).ok
 
 
-@pytest.mark.timeout(300)
 def test_a_dataset_that_holds_an_object_of_every_type(tmp_path):
     """In a process of its own, since some of the standard library's constructors change the process."""
     file = Path(__file__).with_name("every_type.py")
     command = [sys.executable, "-m", "ftsafety.audit", f"{file}:dataset", "--samples", "2000", "--threads", "2"]
-    done = subprocess.run(
-        [*command, "--seconds", "0.5", "--json"],
-        env={**os.environ, "PYTHONPATH": importable()},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=280,
-        cwd=tmp_path,
+    done = completed(
+        [*command, "--seconds", "0.5", "--json"], env={**os.environ, "PYTHONPATH": importable()}, cwd=tmp_path
     )
     assert done.returncode in (0, 1), done.stderr[-2000:]
     report = json.loads(done.stdout)

@@ -7,57 +7,54 @@ import subprocess
 import sys
 from pathlib import Path
 
-import psutil
 import pytest
 
 from ftrun import target
 from ftsafety.audit import arguments, cli
 from ftsafety.audit.report import Finding, Report
 from tests.checkout import importable
+from tests.processes import assert_gone, descendants
+from tests.programs import completed
 
 # Each program imports torch; a busy machine takes its time.
-pytestmark = [pytest.mark.thread_unsafe(reason="starts programs enough"), pytest.mark.timeout(600)]
-
 SUSPECTS = Path(__file__).with_name("suspects.py")
-LIMIT = 500
 
 
 def command(name, *options):
-    return [sys.executable, "-m", "ftsafety.audit", f"{SUSPECTS}:{name}", "--samples", "8", *options]
+    patient = ["--samples", "8", "--patience", "600"]
+    return [sys.executable, "-m", "ftsafety.audit", f"{SUSPECTS}:{name}", *patient, *options]
 
 
 def environment():
     return {**os.environ, "PYTHONPATH": importable()}
 
 
-def run(name, *options):
-    return subprocess.run(
-        command(name, *options), capture_output=True, text=True, timeout=LIMIT, check=False, env=environment()
-    )
+def run(name, *options, status=None):
+    return completed(command(name, *options), status, env=environment())
 
 
 def test_a_safe_dataset():
-    answer = run("clean", "--seconds", "1", "--json")
-    assert answer.returncode == 0, answer.stderr
+    answer = run("clean", "--seconds", "1", "--json", status=0)
     report = json.loads(answer.stdout)
     assert report["ok"] is True
     assert report["tried"]
 
 
-@pytest.mark.parametrize(("name", "options", "status"), [("clean", (), 0), ("Failing", ("--json",), 3)])
-def test_a_reader_may_have_had_enough(name, options, status):
+@pytest.mark.parametrize(
+    ("name", "options", "status", "said"), [("clean", (), 0, ""), ("nothing_there", ("--json",), 2, "it has Clean")]
+)
+def test_a_reader_may_have_had_enough(name, options, status, said):
     read, write = os.pipe()
     os.close(read)
     with open(write, "wb") as pipe:
         line = command(name, "--seconds", "1", *options)
-        done = subprocess.run(line, stdout=pipe, stderr=subprocess.PIPE, text=True, timeout=LIMIT, env=environment())
-    assert done.returncode == status
+        done = subprocess.run(line, stdout=pipe, stderr=subprocess.PIPE, text=True, env=environment())
+    assert done.returncode == status and said in done.stderr
     assert "Traceback" not in done.stderr
 
 
 def test_a_crash_is_a_finding_with_signal_and_stack():
-    answer = run("Crash", "--seconds", "5")
-    assert answer.returncode == 1, answer.stderr
+    answer = run("Crash", "--seconds", "5", status=1)
     assert "SIGABRT" in answer.stdout
     assert "in __getitem__" in answer.stdout
     assert "in both of two processes" in answer.stdout
@@ -71,8 +68,7 @@ def test_a_crash_is_a_finding_with_signal_and_stack():
     ],
 )
 def test_what_ends_it_with_one_thread_is_no_race(name, words):
-    answer = run(name)
-    assert answer.returncode == 3, answer.stdout + answer.stderr
+    answer = run(name, status=3)
     assert words in answer.stderr and not answer.stdout
 
 
@@ -97,8 +93,7 @@ def test_what_a_dataset_writes_into_the_pipe_is_no_message():
 
 
 def test_a_deadlock_is_a_finding_with_stacks():
-    answer = run("Deadlock", "--patience", "4", "--seconds", "30")
-    assert answer.returncode == 1, answer.stderr
+    answer = run("Deadlock", "--patience", "4", "--seconds", "30", status=1)
     assert "threads are stuck" in answer.stdout
     assert "with second:" in answer.stdout
 
@@ -106,15 +101,13 @@ def test_a_deadlock_is_a_finding_with_stacks():
 def test_a_torch_that_cannot_be_imported_is_not_the_datasets_fault(tmp_path):
     (tmp_path / "torch.py").write_text("raise ImportError('no libcudart')\n")
     variables = {**environment(), "PYTHONPATH": f"{tmp_path}{os.pathsep}{importable()}"}
-    done = subprocess.run(command("clean"), capture_output=True, text=True, timeout=LIMIT, env=variables)
-    assert done.returncode == 3
+    done = completed(command("clean"), env=variables, status=3)
     assert "no libcudart" in done.stderr
     assert done.stderr.endswith("the audit's process ended before it loaded the dataset; what it said is above\n")
 
 
 def test_the_time_limit_shows_where_it_was():
-    answer = run("NeverEnds", "--time-limit", "8")
-    assert answer.returncode == 3, answer.stderr
+    answer = run("NeverEnds", "--time-limit", "8", status=3)
     assert "not finished within --time-limit 8 s" in answer.stderr
     if "serially" in answer.stderr:  # else a busy machine took that long to import torch
         assert "in __getitem__" in answer.stderr
@@ -152,20 +145,13 @@ def test_wrong_usage(capsys):
     assert "exit status" in capsys.readouterr().out
 
 
-def test_a_target_that_is_missing_ends_with_status_2():
-    answer = run("nothing_there")
-    assert answer.returncode == 2, answer.stderr
-    assert "it has Clean" in answer.stderr
-
-
 def test_interrupting_leaves_no_process():
     process = subprocess.Popen(
         command("NeverEnds"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()
     )
     assert any("serially" in line for line in process.stderr)  # it is at work
-    children = psutil.Process(process.pid).children(recursive=True)
-    assert children
+    children = descendants(process.pid)
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=LIMIT)
+    _, errors = process.communicate()
     assert process.returncode == 130, errors
-    assert psutil.wait_procs(children, timeout=60)[1] == []
+    assert_gone(children)

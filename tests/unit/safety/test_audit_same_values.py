@@ -8,13 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from ftsafety.audit import audit
 from ftsafety.audit.same_values import harmless
 from ftsafety.audit.samples import choose
 from ftsafety.audit.serial import Serial
-
-pytestmark = pytest.mark.thread_unsafe(reason="watches the whole process, and starts threads enough")
-
+from tests.unit.safety.conftest import audit
 
 ANY_LOCK = threading.Lock()
 
@@ -52,7 +49,7 @@ class Cached(Sized):
 @pytest.mark.parametrize("make", [Mapped, Cached])
 @pytest.mark.slow(cases=1)
 def test_the_same_value_from_each_thread_is_a_note(make):
-    report = audit(make, seconds=1, threads=4)
+    report = audit(make, seconds=0.4, threads=4)
     assert report.ok, str(report)
     assert [finding.kind for finding in report.findings if finding.level == "note"] == ["same-value"]
     assert "no thread got a wrong sample" in report.findings[0].seen
@@ -145,7 +142,7 @@ def test_what_is_not_shown_to_be_harmless_stays_a_risk(make):
 
 def shown_as_harmless(dataset):
     """Return the targets of the writes that are harmless."""
-    serial = Serial(choose(dataset, None, 24, 2, 0), patience=20.0)
+    serial = Serial(choose(dataset, None, 24, 2, 0), patience=600.0)
     codes = serial.alone(serial.passes)
     first, second, _ = serial.alone(lambda: serial.observe_twice(codes))
     return {write.target for write in harmless(serial, codes, first, second)}

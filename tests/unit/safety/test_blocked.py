@@ -1,10 +1,7 @@
 """Scripts that do not get to their bug: told from those that fail, with the command that gets them further."""
 
-from __future__ import annotations
-
 import json
 import shlex
-import subprocess
 import sys
 
 import pytest
@@ -20,9 +17,8 @@ from ftsafety.repro.verdict import Pattern, judge
 from ftsafety.repro.verdict_words import remarks, sentence
 from ftsafety.repro.watch import Ended
 from tests.checkout import importable
+from tests.programs import completed
 from tests.unit.safety.conftest import TWIN
-
-pytestmark = pytest.mark.thread_unsafe(reason="starts processes")
 
 COMMENT = "   # once the script opens it without a folder"
 GIL = "import sys, sysconfig, os\n"
@@ -227,16 +223,15 @@ def test_a_remedy_works(run_script, tmp_path, monkeypatch):
     assert run_script(load(".", "pkg.bug", beside=["values.csv"])).stdout == "1\n\n"
 
 
-def command(tmp_path, *arguments):
+def command(tmp_path, *arguments, status=None):
     line = [sys.executable, "-P", "-m", "ftsafety.repro", *arguments, "--configs", TWIN]
     variables = {"PATH": "/usr/bin:/bin", "PYTHONPATH": importable(), "TMPDIR": str(tmp_path)}
-    return subprocess.run(line, capture_output=True, text=True, env=variables, timeout=250)
+    return completed(line, status, env=variables)
 
 
 def test_the_report_names_the_remedy_and_has_its_own_status(tmp_path):
     (tmp_path / "bug.py").write_text("import no_such_package\n")
-    done = command(tmp_path, str(tmp_path / "bug.py"), "--repeat", "9")
-    assert done.returncode == 15, done.stdout + done.stderr
+    done = command(tmp_path, str(tmp_path / "bug.py"), "--repeat", "9", status=15)
     assert "Did not get to its bug: the twins do not have the package" in done.stdout
     assert "## To get to the bug" in done.stdout and "--package no_such_package" in done.stdout
     assert "Ended after 5 of 9 rounds: no run got to the script's bug" in done.stdout.replace("\\", "")

@@ -1,7 +1,5 @@
 """Rounds over configurations, and the verdict if they end early."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import math

@@ -28,8 +28,6 @@ from ftloader.rng.sample import sample_rng
 from ftsafety.audit.draws import recording, watching
 
 # Monitoring and the global generators belong to the whole process.
-pytestmark = pytest.mark.thread_unsafe(reason="monitors all threads")
-
 own = random.Random(3)
 own_numpy = np.random.RandomState(3)
 own_torch = torch.Generator()
@@ -172,6 +170,7 @@ def test_results_are_unchanged():
     assert results[0] == results[1]
 
 
+@pytest.mark.slow
 def test_a_draw_names_the_function_and_the_generator():
     def said(function):
         ((_, name, generator),) = draws_of(function)

@@ -101,7 +101,6 @@ def test_what_was_expected(expected, seen, true):
     assert gallery.holds(expected, seen) is true
 
 
-@pytest.mark.thread_unsafe(reason="signals")
 @pytest.mark.parametrize(("ends", "status"), [("kill -INT $PPID; exit 130", 130), ("exit 3", 3)])
 def test_a_build_that_does_not_succeed_ends_the_gallery_without_a_traceback(tmp_path, monkeypatch, capfd, ends, status):
     twins = tmp_path / "twins"

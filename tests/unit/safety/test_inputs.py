@@ -1,7 +1,5 @@
 """What reporters send: files beside the script, modules, tests, notebooks, archives; and those that mean harm."""
 
-from __future__ import annotations
-
 import io
 import json
 import os
@@ -18,8 +16,6 @@ from ftsafety.repro.outcome import Blocker, Kind
 from ftsafety.repro.request import Limits, Request
 from ftsafety.repro.script import FILE, MODULE, TESTS, Script
 from tests.unit.safety.conftest import TWIN
-
-pytestmark = pytest.mark.thread_unsafe(reason="starts processes")
 
 
 @pytest.fixture
@@ -129,7 +125,7 @@ def test_a_file_whose_tests_are_all_skipped_has_not_passed(run_script, source, b
     assert (found.cause if found and blocker == "module" else found) == blocker
 
 
-@pytest.mark.timeout(30)
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     "source",
     [

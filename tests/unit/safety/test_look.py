@@ -1,7 +1,5 @@
 """Remarks on runs that did not fail."""
 
-from __future__ import annotations
-
 import pytest
 
 from ftsafety.repro.campaign import Runs
@@ -53,7 +51,6 @@ def test_time_and_memory_that_differ_by_more_than_twice():
     assert "| `ft` | 2.90 s | 45 MiB |" in table and "in gil, ft-gil, ft:\n\n```text\nx\n```" in table
 
 
-@pytest.mark.thread_unsafe(reason="starts processes")
 @pytest.mark.parametrize(
     ("source", "noticed"),
     [
@@ -82,7 +79,6 @@ def test_exceptions_that_nothing_caught(run_script, source, noticed):
     assert "(1 of 1 runs of ft)" in said
 
 
-@pytest.mark.thread_unsafe(reason="starts processes")
 @pytest.mark.parametrize(
     "asks",
     [
@@ -101,7 +97,6 @@ def test_exceptions_of_futures_that_were_asked_for(run_script, asks):
     assert (done.kind, done.noticed) == (Kind.OK, ()), done
 
 
-@pytest.mark.thread_unsafe(reason="starts processes")
 def test_a_traceback_of_a_future_is_of_the_script_and_the_library_alone(run_script):
     done = run_script(
         "from concurrent.futures import ThreadPoolExecutor\n"
@@ -110,7 +105,6 @@ def test_a_traceback_of_a_future_is_of_the_script_and_the_library_alone(run_scri
     assert done.kind == Kind.EXCEPTION and "runner" not in done.stderr
 
 
-@pytest.mark.thread_unsafe(reason="starts processes")
 def test_the_peak_of_memory_is_seen_though_it_was_short(run_script):
     done = run_script("x = b'1' * (200 << 20); del x")
     assert 200 * MIB < done.memory < 400 * MIB

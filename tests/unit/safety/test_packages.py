@@ -1,7 +1,5 @@
 """A resolver's reason in a few words, and versions that differ."""
 
-from __future__ import annotations
-
 import pytest
 
 from ftsafety.repro.packages import NO_WHEEL, differences

@@ -1,7 +1,5 @@
 """Inline metadata, and a report that stays whole whatever a script holds or prints."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import os
@@ -96,26 +94,8 @@ def test_the_options_of_a_report_make_the_same_runs_again(tmp_path):
     (tmp_path / "bug.py").write_text("print(1)\n")
     (tmp_path / "x.csv").write_text("1\n")
     beside = str(tmp_path / "x.csv")
-    line = [
-        "--arg",
-        "8",
-        "--arg=--fast",
-        "--with",
-        beside,
-        "--stdin",
-        beside,
-        "--package",
-        "h5py",
-        "--threads",
-        "4",
-        "--timeout",
-        "2.5",
-        "--configs",
-        "ft,gil",
-        "--shrink-threads",
-        "--memory",
-        "512",
-    ]
+    line = ["--arg", "8", "--arg=--fast", "--with", beside, "--stdin", beside, "--package", "h5py", "--threads", "4"]
+    line += ["--timeout", "2.5", "--configs", "ft,gil", "--shrink-threads", "--memory", "512"]
     given = parse([str(tmp_path / "bug.py"), *line, "--twin", "ft=/python", "--out", str(tmp_path / "out.md")])
     assert options_of(given) == [
         *("--arg=8", "--arg=--fast", f"--with={beside}", "--stdin", beside, "--package=h5py"),
@@ -260,19 +240,9 @@ def test_the_report_holds_what_an_issue_needs():
         False,
         [("Threads", "fails with 2")],
     )
-    for words in (
-        "Fails only without the GIL",
-        "100% (66% to 100%)",
-        "Traceback ...",
-        "3 | 4",
-        "x = '```'",
-        "./twins repro bug.py",
-        "numpy 2.4.6",
-        "CPython 3.13.5",
-        "a CPU",
-        "## Threads",
-        "walls: none",
-    ):
+    wanted = ["Fails only without the GIL", "100% (66% to 100%)", "Traceback ...", "3 | 4", "x = '```'"]
+    wanted += ["./twins repro bug.py", "numpy 2.4.6", "CPython 3.13.5", "a CPU", "## Threads", "walls: none"]
+    for words in wanted:
         assert words in text, words
     header, rule, *rows = re.findall(r"^\|.*\|$", text, re.M)
     assert {line.count("|") for line in (header, rule, *rows[:3])} == {header.count("|")}

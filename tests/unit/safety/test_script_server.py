@@ -1,7 +1,5 @@
 """The command and a server, as in two containers: the script is sent, run there, and judged here."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket
@@ -15,9 +13,8 @@ import pytest
 from ftrun.protocol import PROTOCOL
 from ftsafety.repro.script import Script
 from tests.checkout import importable
+from tests.programs import completed
 from tests.unit.safety.conftest import TWIN
-
-pytestmark = pytest.mark.thread_unsafe(reason="starts processes")
 
 
 @pytest.fixture
@@ -44,39 +41,19 @@ def server(environment, tmp_path):
 def reproduce(environment, tmp_path):
     """Runs the command against the server, with `source` on standard input."""
 
-    def run(source, *arguments):
-        return subprocess.run(
-            [
-                sys.executable,
-                "-P",
-                "-m",
-                "ftsafety.repro",
-                "-",
-                "--twin",
-                f"{TWIN}=unix:{tmp_path / 's'}",
-                "--repeat",
-                "2",
-                *arguments,
-            ],
-            env={**environment, "PYTHONIOENCODING": "ascii"},  # as in a locale that lacks what the report holds
-            input=source,
-            capture_output=True,
-            text=True,
-            timeout=250,
-        )
+    # As in a locale that lacks what the report holds.
+    variables = {**environment, "PYTHONIOENCODING": "ascii"}
+    command = [sys.executable, "-P", "-m", "ftsafety.repro", "-", "--twin", f"{TWIN}=unix:{tmp_path / 's'}"]
+
+    def run(source, *arguments, status=None):
+        return completed([*command, "--repeat", "2", *arguments], status, env=variables, input=source)
 
     return run
 
 
 def test_a_script_is_sent_and_judged(server, reproduce):
-    done = reproduce(
-        "import os, sys\nprint('threads', os.environ['REPRO_THREADS'], 'π')\nsys.exit(3)\n",
-        "--threads",
-        "3",
-        "--configs",
-        TWIN,
-    )
-    assert done.returncode == 13, done.stdout + done.stderr
+    source = "import os, sys\nprint('threads', os.environ['REPRO_THREADS'], 'π')\nsys.exit(3)\n"
+    done = reproduce(source, "--threads", "3", "--configs", TWIN, status=13)
     assert "exit status 3" in done.stdout and "threads 3 \\u03c0" in done.stdout
     assert "docker compose run --rm -T ft-repro - --threads 3" in done.stdout
     assert "walls: containers" in done.stdout and "no walls" not in done.stderr
@@ -84,26 +61,25 @@ def test_a_script_is_sent_and_judged(server, reproduce):
     single = f"docker compose run --rm -T ft-repro - --threads 3 --repeat 1 --timeout 60 --configs {TWIN} <script.py"
     assert single in done.stdout
     assert "python" not in done.stdout.partition("# one run:")[2].partition("```")[0]
-    assert server.wait(timeout=60) == 0
+    assert server.wait() == 0
 
 
 def test_a_configuration_without_a_twin_is_reported(server, reproduce):
-    done = reproduce("print(1)\n")
-    assert done.returncode == 14, done.stdout + done.stderr
+    done = reproduce("print(1)\n", status=14)
     assert "Not reproduced" not in done.stdout + done.stderr
     others = "gil was" if TWIN == "ft" else "ft-gil, ft were"
     assert f"{others} not run: no interpreter was given for it" in done.stdout.replace("\\", "")
 
 
 def test_a_script_that_kills_its_supervisor(server, reproduce):
-    done = reproduce("import os, signal\nos.kill(os.getppid(), signal.SIGKILL)\n", "--configs", TWIN)
-    assert done.returncode == 14, done.stdout + done.stderr
+    done = reproduce("import os, signal\nos.kill(os.getppid(), signal.SIGKILL)\n", "--configs", TWIN, status=14)
     assert "lost in run 1" in done.stdout and "Traceback" not in done.stderr
 
 
 def test_packages_cannot_be_installed_behind_walls(server, reproduce):
-    done = reproduce("# /// script\n# dependencies = ['no-such-package', 'numpy']\n# ///\n", "--configs", TWIN)
-    assert done.returncode == 14, done.stdout + done.stderr
+    done = reproduce(
+        "# /// script\n# dependencies = ['no-such-package', 'numpy']\n# ///\n", "--configs", TWIN, status=14
+    )
     assert "the script wants no-such-package, and a container without network" in done.stdout.replace("\\", "")
 
 
@@ -118,7 +94,6 @@ def test_other_requests_are_refused():
     assert "not a request" in answer(wrong, {})["error"]
 
 
-@pytest.mark.thread_unsafe(reason="changes the process's temporary folder")
 def test_a_run_that_cannot_be_made_is_an_answer(monkeypatch, tmp_path):
     from ftsafety.repro.script_server import answer
 

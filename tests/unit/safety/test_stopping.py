@@ -1,7 +1,5 @@
 """Rounds end early when further ones would not change the verdict, and only then."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import replace
 

@@ -8,8 +8,6 @@ from torch.overrides import TorchFunctionMode
 
 from ftsafety.audit.torch_operations import call, function_name, may_draw
 
-pytestmark = pytest.mark.thread_unsafe(reason="compares the state of torch's default generator")
-
 ones = torch.ones(4, 4)
 image = torch.ones(1, 2, 6, 6)
 query = torch.ones(1, 1, 2, 2)

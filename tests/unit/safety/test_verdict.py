@@ -1,7 +1,5 @@
 """Verdicts on outcomes, and their sentences."""
 
-from __future__ import annotations
-
 import math
 
 import pytest
