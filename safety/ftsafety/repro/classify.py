@@ -51,7 +51,11 @@ CHANGES_FILES = re.compile(
     rb"\bos\.(?:remove|unlink|rmdir)\b|\.(?:unlink|touch|mkdir|write_\w+)\("
     rb"|\bopen\(.{0,200}['\"][rbt]?[wax][bt+]*['\"]"
 )
-NAMED_FILE = re.compile(rb"\b(?:open|Path|remove|unlink)\(['\"]([^'\"]+)['\"]")
+# Not Path("folder") / name, and not open("%s.txt" % name): these may name any file.
+NAMED_FILE = re.compile(
+    rb"\b(?:open|remove|unlink)\(['\"]([^'\"]+)['\"]\s*[,)]"
+    rb"|\bPath\(['\"]([^'\"]+)['\"]\)\.(?:open|touch|unlink|mkdir|write_\w+)\("
+)
 # Causes for which an exit with status 0 is a blocked run, and not a success.
 GUARDS = ("gil", "version", "arguments", "tests")
 
@@ -196,7 +200,7 @@ def _blocker(kind: Kind, raised: list[dict], script: Script | None) -> Blocker |
 
 def _may_change(line: bytes, name: str) -> bool:
     """True if a line of a source creates, deletes or renames files, unless it names other files than *name* alone."""
-    named = [os.path.basename(each) for each in NAMED_FILE.findall(line)]
+    named = [os.path.basename(match[1] or match[2]) for match in NAMED_FILE.finditer(line)]
     return bool(MOVES_FILES.search(line) or (CHANGES_FILES.search(line) and (not named or name.encode() in named)))
 
 

@@ -38,7 +38,7 @@ def program() -> str:
     if not (ROOT / "twins").exists():
         return "./twins"
     path = os.path.relpath(ROOT / "twins")
-    return _prefix() + (shell_path(str(ROOT / "twins")) if path.startswith("..") else f"./{path}")
+    return _prefix() + (shell_path(str(ROOT / "twins")) if path.startswith("..") else shlex.quote(f"./{path}"))
 
 
 def start(walled: bool) -> str:

@@ -77,6 +77,7 @@ def test_causes(run_script, source, cause, about):
         THREAD + "input()",
         THREAD + "import os\nopen('x', 'w').close()\nos.remove('x')\nos.remove('x')",
         THREAD + "from pathlib import Path\nPath('x').unlink()",
+        THREAD + "from pathlib import Path\n(Path('.') / 'x').unlink()",
         THREAD + "import os\nname = 'x'\nopen(name, 'w').close()\nos.remove(name)\nopen('x')",
         THREAD + "import os\nopen('y', 'w').close()\nos.rename('y', 'x')\nos.remove('x')\nopen('x')",
         "import os\nopen(os.path.join(os.environ['TMPDIR'], 'x'))",

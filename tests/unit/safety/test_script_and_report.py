@@ -146,6 +146,14 @@ def test_a_command_behind_walls_reads_a_script_alone_from_standard_input(default
     assert repro(given, Script("bug.py", b"", path), ["--threads", "2"]) == command
 
 
+def test_a_folder_of_the_twins_with_a_space_is_quoted(monkeypatch, tmp_path):
+    (tmp_path / "my twins").mkdir()
+    (tmp_path / "my twins" / "twins").touch()
+    monkeypatch.setattr(commands, "ROOT", tmp_path / "my twins")
+    monkeypatch.chdir(tmp_path)
+    assert commands.program() == "'./my twins/twins'"
+
+
 def test_an_outcome_comes_back_as_it_was():
     assert from_json(an_outcome()) == AN_OUTCOME
     assert from_json(an_outcome(blocker=[])).blocker is None
