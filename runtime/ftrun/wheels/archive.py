@@ -12,15 +12,15 @@ import tempfile
 import zipfile
 import zlib
 from collections.abc import Iterator
-from typing import IO
 
 import requests
+from urllib3.exceptions import HTTPError
 
 TIMEOUT = 30.0
 """Seconds to wait for a connection, and for each part of an answer."""
 _PART = 1 << 16  # bytes fetched at least at once
 _MOST_AT_ONCE, _MOST_IN_MODULES, _MOST_WHOLE = 512 << 20, 1 << 30, 8 << 30
-_MOST_MEMBERS = 200_000
+_MOST_IN_DIRECTORY, _MOST_MEMBERS, _MOST_MODULES = 64 << 20, 200_000, 5_000
 # With the tag of an interpreter or of a stable ABI, or without: then it may also be a library.
 _EXTENSION = re.compile(r"(?:.*/)?[^./]+(?:\.cpython-(?P<cpython>\d+t?)-[\w-]+|\.(?P<stable>abi3t?))?\.so")
 _LIBRARY = re.compile(r"(?:.*/)?(?:[^/]+\.libs|libs?|lib64|bin)/[^/]+", re.DOTALL)
@@ -58,7 +58,7 @@ class _Ranges(io.RawIOBase):
     def fetch(self, begin: int, length: int) -> None:
         """Fetch *length* bytes from *begin* at once, for the reads that follow."""
         length = min(length, self._size - begin)
-        if length > _MOST_AT_ONCE:
+        if not 0 < length <= _MOST_AT_ONCE:
             raise BadArchive(f"a part of it takes {length} bytes")
         with self._session.get(self._url, headers=_range(begin, length), stream=True, timeout=TIMEOUT) as answer:
             data = answer.raw.read(length + 1) if answer.status_code == 206 else b""
@@ -79,6 +79,17 @@ class _Ranges(io.RawIOBase):
         return len(part)
 
 
+class _Reader(io.BufferedReader):
+    """The file of a wheel, which gives at most *most* bytes at once. zipfile reads the whole directory at once."""
+
+    most = _MOST_IN_DIRECTORY
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        if size is not None and size > self.most:
+            raise BadArchive(f"a part of it takes {size} bytes")
+        return super().read(size)
+
+
 def _range(begin: int, length: int) -> dict[str, str]:
     return {"Range": f"bytes={begin}-{begin + length - 1}", "Accept-Encoding": "identity"}
 
@@ -93,15 +104,16 @@ def extensions(session: requests.Session, url: str, abi: str) -> Iterator[tuple[
         with contextlib.ExitStack() as stack:
             file, ranges = _open(session, url, stack)
             archive = stack.enter_context(zipfile.ZipFile(file))
+            file.most = _MOST_AT_ONCE
             yield from _modules(archive, ranges, abi)
     except requests.RequestException:
         raise
-    # NotImplementedError and RuntimeError: a method or an encryption that zipfile does not know.
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError, OSError) as error:
+    # RuntimeError: an encryption. HTTPError: an answer that ends too early or is late, read from requests' raw answer.
+    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError, OSError, HTTPError) as error:
         raise BadArchive(str(error) or type(error).__name__) from error
 
 
-def _open(session: requests.Session, url: str, stack: contextlib.ExitStack) -> tuple[IO[bytes], _Ranges | None]:
+def _open(session: requests.Session, url: str, stack: contextlib.ExitStack) -> tuple[_Reader, _Ranges | None]:
     answer = stack.enter_context(session.get(url, headers=_range(0, 1), stream=True, timeout=TIMEOUT))
     answer.raise_for_status()
     if answer.status_code == 206:
@@ -109,27 +121,33 @@ def _open(session: requests.Session, url: str, stack: contextlib.ExitStack) -> t
         if not size.isdecimal():
             raise BadArchive("the server does not say its size")
         ranges = _Ranges(session, url, int(size))
-        return io.BufferedReader(ranges, _PART), ranges
-    file = stack.enter_context(tempfile.TemporaryFile())
+        return _Reader(ranges, _PART), ranges
+    file = stack.enter_context(tempfile.TemporaryFile("w+b", 0))
     for part in answer.iter_content(1 << 20):
         file.write(part)
         if file.tell() > _MOST_WHOLE:
             raise BadArchive(f"larger than {_MOST_WHOLE >> 30} GiB")
-    return file, None
+    return _Reader(file, _PART), None
 
 
 def _modules(archive: zipfile.ZipFile, ranges: _Ranges | None, abi: str) -> Iterator[tuple[str, bytes]]:
     members = archive.infolist()
     if len(members) > _MOST_MEMBERS:
         raise BadArchive(f"{len(members)} files")
-    left = _MOST_IN_MODULES
+    left, number = _MOST_IN_MODULES, 0
     for member in members:
         match = _EXTENSION.fullmatch(member.filename)
-        if match is None or match["stable"] or (match["cpython"] and f"cp{match['cpython']}" != abi):
+        if match is None or (match["cpython"] and f"cp{match['cpython']}" != abi):
+            continue
+        if match["stable"] == "abi3" or (match["stable"] and abi in ("cp313t", "cp314t")):  # abi3t: since 3.15
             continue
         if not match["cpython"] and _LIBRARY.fullmatch(member.filename):
             continue
-        left -= member.file_size
+        if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):  # others may unpack to any size
+            raise BadArchive(f"{member.filename} is compressed by method {member.compress_type}")
+        left, number = left - member.file_size, number + 1
+        if number > _MOST_MODULES:
+            raise BadArchive(f"over {_MOST_MODULES} modules")
         if left < 0 or member.file_size > _MOST_AT_ONCE:
             raise BadArchive("its modules take over 1 GiB, or one of them over 512 MiB")
         if ranges is not None:

@@ -51,8 +51,10 @@ def run(arguments: list[str], as_json: bool, import_too: bool, cache: Path) -> i
             verdicts: dict[str, list[Verdict]] = {}
             failed: dict[str, str] = {}
             for requirement, report in zip(requirements, reports, strict=True) if import_too else ():
-                _progress(f"importing {requirement}")
                 finding = report.findings.get(_THIS_SERIES)
+                if finding is None and not report.error:
+                    continue  # its marker excludes this interpreter
+                _progress(f"importing {requirement}")
                 try:
                     if finding is not None and finding.answer in (Answer.SOURCE, Answer.NONE):
                         raise OverlayError(f"{finding.answer.value} for {_THIS_SERIES}")
@@ -72,8 +74,11 @@ def run(arguments: list[str], as_json: bool, import_too: bool, cache: Path) -> i
     turned_on = any(verdict.turned_gil_on for each in verdicts.values() for verdict in each) or any(
         finding.answer is Answer.ON for report in reports for finding in report.findings.values()
     )
-    errors = any(report.error for report in reports) or failed
-    return 1 if turned_on else 2 if errors else 0
+    errors = any(verdict.errors for each in verdicts.values() for verdict in each) or any(
+        report.error or any(finding.answer is Answer.DAMAGED for finding in report.findings.values())
+        for report in reports
+    )
+    return 1 if turned_on else 2 if errors or failed else 0
 
 
 def judged(

@@ -3,7 +3,8 @@
 A module of PEP 489 has an array of slots, of which ``Py_mod_gil`` says whether the module needs the GIL (PEP 703). The
 array is constant data, to which the module's definition points; the dynamic linker's relocations show where. Other
 modules call ``PyUnstable_Module_SetGIL``, or declare nothing, which means that they need the GIL. A call by hand can
-only mean that the module does not need it. pybind11 compiles the call in either way, so its modules remain unknown.
+only mean that the module does not need it. pybind11 and older PyO3 compile the call in either way, so their
+modules remain unknown.
 """
 
 from __future__ import annotations
@@ -18,8 +19,10 @@ _FUNCTIONS, _INTERPRETERS, _GIL, _FURTHER = {1, 2, 84, 85}, {3, 86}, {4, 87}, ra
 _NOT_USED = 1  # the value Py_MOD_GIL_NOT_USED
 _MOST_SLOTS = 32  # of one module
 _MOST_POINTERS = 4_000_000  # triton's largest library has 127,000
+_MOST_SECTIONS = 100  # that are loaded; a library has about 25
 # Functions that make a module. If a file calls none of them, another library makes the module.
 _MAKERS = {"PyModule_Create2", "PyModule_FromDefAndSpec2", "PyModule_New", "PyModule_NewObject"}
+_BY_HAND = "PyUnstable_Module_SetGIL"
 _SLOTS_IN_DEFINITION = 32  # bytes from m_name, the first pointer of a PyModuleDef, to m_slots
 
 _RELATIVE = {62: 8, 183: 1027}  # ELF machine: its type of relocation by the load address; x86-64 and aarch64
@@ -49,7 +52,7 @@ def read(data: bytes) -> Gil:
 
 
 def _declared(library: _Library) -> Gil:
-    if not any(name.startswith(("PyInit_", "PyModExport_")) for name in library.defined):
+    if not library.is_module:
         return Gil.NO_MODULE
     places = defaultdict(list)
     for place, target in library.pointers.items():
@@ -63,8 +66,8 @@ def _declared(library: _Library) -> Gil:
     ]
     if arrays:
         return Gil.NOT_USED if all(_NOT_USED in {slots.get(kind) for kind in _GIL} for slots in arrays) else Gil.USED
-    if "PyUnstable_Module_SetGIL" in library.undefined:
-        return Gil.UNKNOWN if library.is_pybind11 else Gil.NOT_USED
+    if _BY_HAND in library.undefined:
+        return Gil.UNKNOWN if library.calls_either_way else Gil.NOT_USED
     # With PyModuleDef_Init, the module fills in its slots as it starts (pybind11 3).
     return Gil.USED if library.undefined & _MAKERS and "PyModuleDef_Init" not in library.undefined else Gil.UNKNOWN
 
@@ -102,9 +105,12 @@ class _Library:
         # name, type, flags, address, offset, size, link, info, alignment, entry size
         headers = [struct.unpack_from("<IIQQQQIIQQ", data, start + size * i) for i in range(count)]
         self._loaded = [(h[3], h[4], h[5]) for h in headers if h[1] in _IN_FILE and h[2] & _ALLOCATED]
-        self.is_pybind11 = b"pybind11" in data
-        self.defined: set[str] = set()
+        if len(self._loaded) > _MOST_SECTIONS:
+            raise NotReadable("too many sections")
+        self.calls_either_way = b"pybind11" in data or b"pyo3" in data
+        self.is_module = False
         self.undefined: set[str] = set()
+        """The functions of CPython that the module calls, as far as they matter."""
         self.pointers: dict[int, int] = {}
         for _, type_, _, _, offset, length, link, *_ in headers:
             if type_ == _DYNAMIC_SYMBOLS:
@@ -115,6 +121,8 @@ class _Library:
                         self.pointers[place] = addend
                     else:
                         self.pointers.setdefault(place, -1)  # a symbol's address
+                    if len(self.pointers) > _MOST_POINTERS:
+                        raise NotReadable("too many pointers")
             elif type_ == _RELR:
                 for number, place in enumerate(self._relr(self._part(offset, length, 8))):
                     word = self.words(place, 1)
@@ -142,7 +150,10 @@ class _Library:
             begin = strings + name
             if self._data[begin : begin + 2] == b"Py":  # no other names matter
                 text = self._data[begin : self._data.index(b"\0", begin, begin + 1000)].decode("latin-1")
-                (self.defined if section else self.undefined).add(text)
+                if section:
+                    self.is_module |= text.startswith(("PyInit_", "PyModExport_"))
+                elif text in _MAKERS or text in ("PyModuleDef_Init", _BY_HAND):
+                    self.undefined.add(text)
 
     @staticmethod
     def _relr(packed: bytes) -> Iterator[int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import html.parser
 import json
+import math
 import os
 import ssl
 from dataclasses import dataclass
@@ -15,11 +16,13 @@ from packaging.tags import Tag
 from packaging.utils import InvalidSdistFilename, InvalidWheelFilename, parse_sdist_filename, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
 from requests.adapters import HTTPAdapter
+from urllib3.exceptions import HTTPError
 
 from ftrun.wheels.archive import TIMEOUT
 
 DEFAULT = "https://pypi.org/simple"
 _LARGEST_PAGE = 64 << 20
+_LONGEST_NAME, _MOST_TAGS = 255, 200  # of a file
 _ACCEPT = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1"
 
 
@@ -83,17 +86,20 @@ class Index:
                 links = (
                     _links_of_json(answer, page) if "json" in answer.headers.get("Content-Type", "") else _links(page)
                 )
-        except (requests.RequestException, OSError) as error:
+                found = [file for link in links if (file := _file(answer.url, *link))]
+        except (requests.RequestException, HTTPError, OSError) as error:
             raise IndexFailed(f"{self.shown} cannot be read: {type(error).__name__}") from error
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise IndexFailed(f"{self.shown} sent no page of a project: {error}") from error
-        found = []
-        for name, address, requires_python, yanked in links:
-            address = urljoin(answer.url, address).partition("#")[0]
-            parsed = _parsed(name)
-            if parsed and urlsplit(address).scheme in ("http", "https"):
-                found.append(File(name, address, *parsed, requires_python, yanked))
         return found
+
+
+def _file(page: str, name: str, address: str, requires_python: str, yanked: bool) -> File | None:
+    address = urljoin(page, address).partition("#")[0]
+    parsed = _parsed(name)
+    if parsed and urlsplit(address).scheme in ("http", "https"):
+        return File(name, address, *parsed, requires_python, yanked)
+    return None
 
 
 def _links_of_json(answer, page: bytes) -> list[tuple[str, str, str, bool]]:
@@ -120,6 +126,9 @@ def _links(page: bytes) -> list[tuple[str, str, str, bool]]:
 
 def _parsed(name: str) -> tuple[Version, frozenset[Tag]] | None:
     """Return version and tags of a file name; no tags for a source distribution; None for other files."""
+    # A name of compressed tags stands for all their combinations.
+    if len(name) > _LONGEST_NAME or math.prod(part.count(".") + 1 for part in name.split("-")[-3:]) > _MOST_TAGS:
+        return None
     try:
         if name.endswith(".whl"):
             _, version, _, tags = parse_wheel_filename(name)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import requests
 from packaging.requirements import Requirement
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.specifiers import SpecifierSet
 from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.utils import canonicalize_name
 from packaging.version import Version
@@ -72,7 +72,10 @@ def judge(requirement: Requirement, index: Index, series: tuple[str, ...] = SERI
     except IndexFailed as error:
         return Report(str(requirement), {}, str(error))
     wheels = _Wheels(index.session)
-    findings = {each: _finding(requirement, files, each, wheels) for each in series if _applies(requirement, each)}
+    try:
+        findings = {each: _finding(requirement, files, each, wheels) for each in series if _applies(requirement, each)}
+    except ValueError as error:  # a marker that compares what cannot be compared, or a version of over 4300 digits
+        return Report(str(requirement), {}, f"is no requirement that can be judged: {error}"[:300])
     return Report(str(requirement), findings)
 
 
@@ -118,7 +121,7 @@ def _better(files: list[File], series: str, wheels: _Wheels) -> str:
 def _fits_python(file: File, series: str) -> bool:
     try:
         return SpecifierSet(file.requires_python).contains(f"{series.rstrip('t')}.0", prereleases=True)
-    except InvalidSpecifier:
+    except ValueError:  # InvalidSpecifier, or a number of over 4300 digits
         return True
 
 
@@ -138,7 +141,7 @@ def _tags(series: str) -> dict[Tag, int]:
     """Return the tags that an interpreter on this machine accepts, with their ranks, the best first."""
     number = (3, int(series[2:].rstrip("t")))
     abi = f"cp{number[0]}{number[1]}t"
-    tags = [*cpython_tags(number, [abi]), *compatible_tags(number, abi)]
+    tags = [*cpython_tags(number, [abi]), *compatible_tags(number, abi.rstrip("t"))]
     return {tag: rank for rank, tag in reversed(list(enumerate(tags)))}
 
 
@@ -158,7 +161,10 @@ class _Wheels:
         if known is None:
             try:
                 known = Finding(version, *self._answer(wheel, series))
-            except (archive.BadArchive, gil_slot.NotReadable, requests.RequestException, OSError) as error:
+            except requests.RequestException as error:  # its text has the address, and so perhaps a password
+                status = f" {error.response.status_code}" if error.response is not None else ""
+                known = Finding(version, Answer.DAMAGED, wheel.name, error=f"{type(error).__name__}{status}")
+            except (archive.BadArchive, gil_slot.NotReadable) as error:
                 known = Finding(version, Answer.DAMAGED, wheel.name, error=f"{type(error).__name__}: {error}"[:300])
             self._seen[wheel.name, series] = known
         return Finding(**vars(known))

@@ -25,11 +25,12 @@ def read(arguments: list[str]) -> list[Requirement]:
     A folder stands for its pyproject.toml. Raises ``BadRequirements``.
     """
     found: dict[str, Requirement] = {}
+    seen: set[Path] = set()
     for argument in arguments:
         path = Path(argument)
         if path.is_dir():
             path /= "pyproject.toml"
-        texts = _of_file(path, ()) if path.is_file() or _FILE.fullmatch(argument) else iter([("", argument)])
+        texts = _of_file(path, (), seen) if path.is_file() or _FILE.fullmatch(argument) else iter([("", argument)])
         for place, text in texts:
             try:
                 requirement = Requirement(text)
@@ -40,10 +41,13 @@ def read(arguments: list[str]) -> list[Requirement]:
     return list(found.values())
 
 
-def _of_file(path: Path, within: tuple[Path, ...]) -> Iterator[tuple[str, str]]:
-    """Yield place and text of each requirement in a file."""
+def _of_file(path: Path, within: tuple[Path, ...], seen: set[Path]) -> Iterator[tuple[str, str]]:
+    """Yield place and text of each requirement in a file, and add it to *seen*, the files that are read once."""
     if path.resolve() in within:
         raise BadRequirements(f"{path} includes itself")
+    if path.resolve() in seen:  # files that include each the next one twice would take forever
+        return
+    seen.add(path.resolve())
     try:
         if not path.is_file():  # a device or a FIFO could block
             raise BadRequirements(f"{path} is no file")
@@ -67,7 +71,7 @@ def _of_file(path: Path, within: tuple[Path, ...]) -> Iterator[tuple[str, str]]:
         line = _HASHES.sub("", _COMMENT.sub("", line)).strip()
         include = re.fullmatch(r"(?:-r|--requirement)[ =]?\s*(\S+)", line)
         if include:
-            yield from _of_file(path.parent / include[1], (*within, path.resolve()))
+            yield from _of_file(path.parent / include[1], (*within, path.resolve()), seen)
         elif line and not line.startswith("-"):  # other options do not name packages of an index
             yield f"{path}, requirement {number}: ", line
 

@@ -14,6 +14,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.tags import platform_tags
 
+from ftrun.wheels import archive
 from ftrun.wheels.index import Index
 from ftrun.wheels.judge import Answer, judge
 from tests.checkout import importable
@@ -36,17 +37,17 @@ def modules(tmp_path_factory):
     }
 
 
-def wheel(*files):
+def wheel(*files, method=zipfile.ZIP_DEFLATED):
     """A wheel with these files, each a name and its bytes."""
     buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+    with zipfile.ZipFile(buffer, "w", method) as file:
         for name, data in (("pkg/__init__.py", b""), *files):
-            archive.writestr(name, data)
+            file.writestr(name, data)
     return buffer.getvalue()
 
 
-def compiled_wheel(data, tag="313t"):
-    return wheel((f"pkg/module.cpython-{tag}-x86_64-linux-gnu.so", data))
+def compiled_wheel(data, tag="313t", **more):
+    return wheel((f"pkg/module.cpython-{tag}-x86_64-linux-gnu.so", data), **more)
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -75,13 +76,19 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 links = "".join(f'<a href="../../files/{name}#sha256=0">{name}</a>' for name in names)
                 self.answer(200, links.encode(), content_type="text/html")
             else:
-                page = {"files": [{"filename": name, "url": f"../../files/{name}"} for name in names]}
+                at = "http://[x" if mode == "bad link" else "../../files/"
+                page = {"files": [{"filename": name, "url": f"{at}{name}"} for name in names]}
                 self.answer(200, json.dumps(page).encode(), content_type="application/vnd.pypi.simple.v1+json")
             return
         data = files[self.path.rpartition("/")[2]]
         wanted = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers["Range"])
         if mode == "whole":
             self.answer(200, data)
+        elif mode == "gone":
+            self.answer(404, b"")
+        elif mode == "cut" and wanted[1] != "0":
+            self.close_connection = True
+            self.answer(206, b"", content_length=100, content_range=f"bytes {wanted[1]}-{wanted[2]}/{len(data)}")
         elif mode == "short" and wanted[1] != "0":
             self.answer(206, data[:3], content_range=f"bytes {wanted[1]}-{wanted[2]}/{len(data)}")
         elif mode == "elsewhere" and wanted[1] != "0":
@@ -147,9 +154,10 @@ def test_only_what_an_interpreter_loads_counts(index, modules):
         ("pkg/two.cpython-313t-x86_64-linux-gnu.so", modules["off"]),
         ("pkg/three.abi3.so", modules["on"]),
         ("pkg.libs/four.so", modules["on"]),
+        ("pkg/five.abi3t.so", modules["on"]),  # which 3.15 is the first to load
     )
     found = answers("pkg")
-    assert [found[series][1] for series in found] == [Answer.OFF, Answer.ON, Answer.PURE]
+    assert [found[series][1] for series in found] == [Answer.OFF, Answer.ON, Answer.ON]
     index.files = {"pkg-1-py3-none-any.whl": b"never read"}
     assert {each[1] for each in answers("pkg").values()} == {Answer.PURE}
 
@@ -170,8 +178,12 @@ def test_ranges_fetch_less_than_the_file(index, modules):
         (lambda data: data[: len(data) // 2], "", "not a zip file"),
         (lambda data: data, "short", "did not send the bytes"),
         (lambda data: data, "elsewhere", "did not send the bytes"),
+        (lambda data: data, "cut", "IncompleteRead"),
+        (lambda data: data, "gone", "HTTPError 404"),
+        (lambda data: compiled_wheel(bytes(1000), method=zipfile.ZIP_LZMA), "", "compressed by method 14"),
+        (lambda data: changed(data, 42, 0xFFFFFFF0), "", "a part of it takes -"),
         (lambda data: compiled_wheel(b"MZ"), "", "not a 64-bit"),
-        (lambda data: bomb(), "", "over 1 GiB"),
+        (lambda data: changed(data, 24, 0xFEFFFFFF), "", "over 1 GiB"),
         (lambda data: data.replace(b"pkg/module", b"pkg/moduXX", 1), "", "BadArchive"),
     ],
 )
@@ -186,11 +198,27 @@ def test_damaged_and_hostile_wheels(damage, mode, says, index, modules):
     assert says in finding.error
 
 
-def bomb():
-    """A wheel whose module says that it is of four gigabytes."""
-    data = compiled_wheel(b"\0" * 1000)
-    at = data.index(b"PK\x01\x02", data.index(b"PK\x01\x02") + 1)
-    return data[: at + 24] + b"\xff\xff\xff\xfe" + data[at + 28 :]
+def changed(data, offset, number):
+    """A wheel whose directory says of the module that its size (offset 24) or its place (42) is *number*."""
+    at = data.index(b"PK\x01\x02", data.index(b"PK\x01\x02") + 1) + offset
+    return data[:at] + number.to_bytes(4, "little") + data[at + 4 :]
+
+
+def test_no_directory_takes_all_memory():
+    with pytest.raises(archive.BadArchive, match="takes 1125899906842624 bytes"):
+        archive._Reader(io.BytesIO(b"")).read(1 << 50)
+
+
+def test_a_name_that_stands_for_a_billion_tags_is_left_out(index):
+    tags = ".".join(["a"] * 1000)
+    index.files = {f"pkg-1-{tags}-{tags}-{tags}.whl": b""}
+    assert {each[1] for each in answers("pkg").values()} == {Answer.NONE}
+
+
+def test_no_answer_has_the_password_of_the_index(index, monkeypatch):
+    monkeypatch.setenv("UV_DEFAULT_INDEX", f"http://user:secret@127.0.0.1:{index.server_port}/simple")
+    index.mode, index.files = "gone", {f"pkg-1-cp313-cp313t-{PLATFORM}.whl": b""}
+    assert judge(Requirement("pkg"), Index()).findings["3.13t"].error == "HTTPError 404"
 
 
 @pytest.mark.parametrize(
@@ -198,6 +226,8 @@ def bomb():
     [
         ("pkg", "absent", "not on http://127.0.0.1"),
         ("pkg", "no page", "no page of a project"),
+        ("pkg", "bad link", "no page of a project"),
+        ("pkg; os_name ~= 'posix'", "", "no requirement that can be judged"),
         ("pkg @ https://example.org/x.whl", "", "names an address"),
     ],
 )
@@ -240,6 +270,8 @@ def test_the_program(index, modules, tmp_path):
     found = json.loads(done.stdout)["packages"]
     assert found[0]["series"]["3.13t"]["answer"] == "off"
     assert found[1]["error"].startswith("not on http://127.0.0.1")
+    index.files[f"broken-1-cp313-cp313t-{PLATFORM}.whl"] = b"no archive"
+    assert info("broken").returncode == 2
     done = info("no name!")
     assert (done.returncode, done.stdout) == (2, "")
     assert "is no requirement" in done.stderr

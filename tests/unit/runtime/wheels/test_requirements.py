@@ -98,6 +98,14 @@ def test_bad_files(name, text, message, tmp_path, monkeypatch):
         read([name])
 
 
+@pytest.mark.timeout(60)
+def test_files_that_include_the_next_one_twice_are_read_once(tmp_path):
+    for number in range(40):
+        (tmp_path / f"{number}.txt").write_text(f"-r {number + 1}.txt\n" * 2)
+    (tmp_path / "40.txt").write_text("numpy\n")
+    assert [each.name for each in read([str(tmp_path / "0.txt")])] == ["numpy"]
+
+
 def test_what_is_no_file(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     os.mkfifo("a.txt")
