@@ -33,7 +33,10 @@ def imported(requirement: Requirement, cache: Path, interruption: Interruption) 
         for name in sorted(names):
             interruption.check()
             found = importlib.metadata.distributions(name=name, path=[str(folder)])
-            distribution = next(iter(found), None) or importlib.metadata.distribution(name)
+            try:
+                distribution = next(iter(found), None) or importlib.metadata.distribution(name)
+            except importlib.metadata.PackageNotFoundError:  # its marker excludes this interpreter
+                continue
             one = [(name, distribution.version, *imports.modules_of(distribution))]
             try:
                 yield from imports.judge_modules(one, _SECONDS, [str(folder)])

@@ -66,7 +66,10 @@ class Index:
     @property
     def shown(self) -> str:
         """The address without user and password."""
-        parts = urlsplit(self.url)
+        try:
+            parts = urlsplit(self.url)
+        except ValueError:
+            return "the index, whose address is none,"
         return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
 
     def files(self, project: str) -> list[File]:

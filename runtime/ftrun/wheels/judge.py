@@ -88,7 +88,7 @@ def _applies(requirement: Requirement, series: str) -> bool:
 
 def _finding(requirement: Requirement, files: list[File], series: str, wheels: _Wheels) -> Finding:
     fitting = [file for file in files if _fits_python(file, series)]
-    exact = any(each.operator in ("==", "===") for each in requirement.specifier)
+    exact = any(each.operator in ("==", "===") and each.version[-2:] != ".*" for each in requirement.specifier)
     offered = {file.version for file in fitting if exact or not file.yanked}
     versions = sorted(requirement.specifier.filter(offered), reverse=True)
     for version in versions:

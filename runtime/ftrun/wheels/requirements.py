@@ -61,7 +61,7 @@ def _of_file(path: Path, within: tuple[Path, ...], seen: set[Path]) -> Iterator[
     if path.suffix == ".toml" or (path.suffix == ".lock" and text.lstrip().startswith(("version", "#", "[[package"))):
         try:
             document = tomllib.loads(text)
-        except (tomllib.TOMLDecodeError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:  # ValueError: also a number of over 4300 digits
             if path.suffix == ".toml":
                 raise BadRequirements(f"{path} is no TOML: {error}") from error
         else:

@@ -96,7 +96,10 @@ def one_run(
         f"--with {shlex.quote(f'{name}=={version.partition("+")[0]}')}" for name, version in (versions or {}).items()
     ]
     uv = " ".join([f"uv run --no-project --python {python}{suffix}", *pins, what])
-    return f"{here}\n\n# the same with any CPython {python}{free}:\n{_folder(given, script)}{variables} {uv}{after}"
+    there = f"{_folder(given, script)}{variables} {uv}"
+    if after and script.how == MODULE:  # the file for standard input is named for this directory
+        there = f"({there})"
+    return f"{here}\n\n# the same with any CPython {python}{free}:\n{there}{after}"
 
 
 def _what(script: Script) -> str | None:

@@ -16,7 +16,7 @@ from ftsafety.repro.commands import all_runs, one_run, repro
 from ftsafety.repro.inputs import UsageError, read_script
 from ftsafety.repro.outcome import Blocker, Kind, Outcome, Signature, from_json
 from ftsafety.repro.report import excerpt, one_line, render
-from ftsafety.repro.script import Script
+from ftsafety.repro.script import MODULE, Script
 from ftsafety.repro.verdict import judge
 from tests.hostile_text import HOSTILE_TEXTS
 
@@ -144,6 +144,13 @@ def test_commands_name_the_script_by_the_path_that_was_given(monkeypatch, defaul
 def test_a_command_behind_walls_reads_a_script_alone_from_standard_input(default_series, path, command):
     given = argparse.Namespace(walled=True, script=path)
     assert repro(given, Script("bug.py", b"", path), ["--threads", "2"]) == command
+
+
+def test_standard_input_of_a_module_is_read_from_this_directory(default_series):
+    given = parse(["repro/counter_increment.py"])
+    given.script, given.stdin = "a b", "in put.txt"
+    command = one_run(given, Script("pkg/x.py", b"", "a b", how=MODULE), Runs("gil"), {"gil": DESCRIBED})
+    assert re.search(r"^\(cd 'a b' && .* python -m pkg\.x\) <'in put\.txt'$", command, re.MULTILINE)
 
 
 def test_a_folder_of_the_twins_with_a_space_is_quoted(monkeypatch, tmp_path):

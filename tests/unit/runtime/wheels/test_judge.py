@@ -243,6 +243,11 @@ def test_an_index_that_cannot_be_reached_keeps_its_password(monkeypatch):
     assert "secret" not in error
 
 
+def test_an_index_whose_address_is_none(monkeypatch):
+    monkeypatch.setenv("UV_DEFAULT_INDEX", "http://[x/simple")
+    assert "cannot be read" in judge(Requirement("pkg"), Index()).error
+
+
 def info(*arguments):
     command = [sys.executable, "-P", "-m", "ftrun.info", "--requirements", *arguments]
     variables = {**os.environ, "PYTHONPATH": importable(), "COLUMNS": "120"}

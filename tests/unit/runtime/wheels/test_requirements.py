@@ -86,6 +86,7 @@ def test_read(arguments, found, tmp_path, monkeypatch):
         ("a.txt", "-r absent.txt\n", "absent.txt"),
         ("a.txt", b"\xff\xfe", "no UTF-8"),
         ("pyproject.toml", "[project\n", "no TOML"),
+        ("pyproject.toml", "x = " + "9" * 5_000, "no TOML"),
         ("pyproject.toml", "[project]\ndependencies = 3\n", "no pyproject.toml and no lock"),
         ("pyproject.toml", "[tool.black]\n", "names no dependencies"),
         ("uv.lock", "version = 1\npackage = [3]\n", "no pyproject.toml and no lock"),
