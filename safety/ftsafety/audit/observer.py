@@ -24,7 +24,7 @@ import torch
 from ftsafety.audit import file_positions
 from ftsafety.audit.draws import Draw, recording, watching
 from ftsafety.audit.monitoring import events_in, monitoring
-from ftsafety.audit.reachable import Node, attributes_of, is_a, is_held, is_lock, walk
+from ftsafety.audit.reachable import ATOMS, Node, attributes_of, is_a, is_held, is_lock, walk
 from ftsafety.audit.report import Line
 from ftsafety.audit.samples import attempt, thread
 from ftsafety.audit.writes import UNKNOWN, Store, stores_in
@@ -41,6 +41,7 @@ _MUTATORS: dict[type, frozenset[str]] = {
 }
 POOL = frozenset({"pop", "popleft", "append", "appendleft", "get", "get_nowait", "put", "put_nowait"})
 """Methods that take an object out of a container, or put it back, at one blow."""
+_LARGEST_POOL = 200
 _BUFFERS = (np.ndarray, torch.Tensor, bytearray, list, dict, set, collections.deque)
 _EVENTS = sys.monitoring.events
 
@@ -94,6 +95,7 @@ class _Turn:
         # By id and descriptor, what was taken out of a shared container and not put back, so is this thread's alone.
         self.lent: dict[int, Any] = {}
         self.before: tuple[Any, dict[int, Any]] | None = None  # a container, and its entries before the last call
+        self.others: set[int] = set()  # ids of what else threads share, found once for each sample
 
 
 class Observer:
@@ -169,6 +171,7 @@ class Observer:
             self._look_at_files(self._place, True)
             self._last = turn.before = None
             turn.lent.clear()
+            turn.others.clear()
 
     # The callbacks run in the thread whose turn it is. The other thread waits.
 
@@ -245,9 +248,10 @@ class Observer:
             if identity in after:
                 turn.lent = {known: value for known, value in turn.lent.items() if all(value is not v for v in values)}
             else:
-                others = {id(node.value) for root in (self._dataset, frame.f_globals) for node in walk(root)}
+                roots = () if turn.others else (self._dataset, frame.f_globals)
+                turn.others.update(id(node.value) for root in roots for node in walk(root))
                 for value in values:
-                    if id(value) not in others and not is_a(value, _BUFFERS):
+                    if id(value) not in turn.others and not is_a(value, _BUFFERS):
                         turn.lent[id(value)] = value
                         with contextlib.suppress(Exception):  # no descriptor, or closed
                             turn.lent[value.fileno() if file_positions.has_position(value) else id(value)] = value
@@ -296,9 +300,11 @@ class Observer:
 
 
 def _entries(container: Any) -> dict[int, Any]:
-    """Return the entries of a list, deque or queue by id; {} of anything else."""
+    """Return the objects in a small list, deque or queue by id, without numbers and strings; {} of anything else."""
     entries = attributes_of(container).get("queue", container)
-    return {id(entry): entry for entry in list(entries)} if is_a(entries, (list, collections.deque)) else {}
+    if not is_a(entries, (list, collections.deque)) or len(entries) > _LARGEST_POOL:
+        return {}
+    return {id(entry): entry for entry in list(entries) if not is_a(entry, ATOMS)}
 
 
 def _method(function: Any, argument: Any) -> tuple[Any, str]:

@@ -31,8 +31,8 @@ _COPIED = 1_000_000
 _HASHED = 64 << 20
 """Largest size in bytes of all hashed arrays together."""
 
-_ATOMS = (str, bytes, int, float, complex, bool, type(None), type, types.ModuleType)
-_LEAVES = (*_ATOMS, torch.Tensor, torch.Generator, np.ndarray, np.generic, threading.Thread, range, slice, mmap.mmap)
+ATOMS = (str, bytes, int, float, complex, bool, type(None), type, types.ModuleType)
+_LEAVES = (*ATOMS, torch.Tensor, torch.Generator, np.ndarray, np.generic, threading.Thread, range, slice, mmap.mmap)
 _CONTAINERS = (dict, list, set, collections.deque)
 _SHOWS_HELD = ("locked", "is_locked", "_is_owned")
 """Names of the methods or attributes by which locks of different libraries tell if they are held."""
@@ -91,7 +91,7 @@ def walk(dataset: Any) -> list[Node]:
         nodes.append(node)
         with contextlib.suppress(Exception):  # a user-defined container may raise anything
             for name, value in _children(node):
-                if not is_a(value, _ATOMS) and id(value) not in seen:
+                if not is_a(value, ATOMS) and id(value) not in seen:
                     seen.add(id(value))
                     queue.append(Node(node.path + name, value))
     return nodes
