@@ -12,7 +12,7 @@ import boto3
 from moto.server import ThreadedMotoServer
 from torch.utils.data import DataLoader
 
-from ftloader.cache import CacheError, GrowingCache, UrlSource, readers, s3
+from ftloader.cache import CacheError, GrowingCache, UrlSource, readers
 
 KEYS = {"aws_access_key_id": "k", "aws_secret_access_key": "s", "region_name": "us-east-1"}
 
@@ -80,7 +80,7 @@ def program_keys_of_any_kind(folder):
                 cache.set_epoch(0)
                 found.append(loaded(cache))
                 readers_used = [type(one) for one in source._readers.values()]
-            assert readers_used == [readers.LoopReader if options else s3.ObjectReader]
+            assert readers_used == [readers.LoopReader if options else readers.ObjectReader]
         source = UrlSource("s3://data/odd", **address)
         for key in "a b", "absent":
             try:

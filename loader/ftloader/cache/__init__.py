@@ -2,9 +2,7 @@
 
 The path of a sample:
 
-    source -> fetchers (threads) -> store (budget, eviction) -> segment (a file) -> snapshot (an epoch) -> dataset[i]
-
-``sharing`` has the files through which processes share a cache. ``arrays`` has decoders of samples.
+    source -> fetchers (threads) -> store (budget, eviction) -> segment (a file) -> Snapshot (an epoch) -> dataset[i]
 """
 
 from ftloader.cache.arrays import RawArray, RawArrays

@@ -1,7 +1,6 @@
 """``GrowingCache``: a dataset of the samples of a remote source that have been copied to this machine so far."""
 
 import os
-import threading
 import time
 import warnings
 import weakref
@@ -14,15 +13,14 @@ import torch
 from torch.utils.data import Dataset
 
 from ftloader import fork
-from ftloader.cache import sharing, snapshot
+from ftloader.cache import sharing
 from ftloader.cache.arrays import RawArray
 from ftloader.cache.errors import CacheError, CorruptSampleError, PartlyListedError
 from ftloader.cache.fetchers import Fetchers
 from ftloader.cache.record import FORMATS, checksum
-from ftloader.cache.snapshot import Snapshot
 from ftloader.cache.sources import Source, UrlSource, close_source
 from ftloader.cache.statistics import Statistics
-from ftloader.cache.store import LEAST_BUDGET, Store
+from ftloader.cache.store import LEAST_BUDGET, Snapshot, Store
 
 EVICT = ("oldest", "lru")
 _FETCHED = ("fetched", "fetched_bytes", "retried", "failed", "failed_listings")
@@ -142,7 +140,9 @@ class GrowingCache(Dataset):
                 if _mark(one.name) not in marks and 0 in marks:
                     self._shared[1 + marks.index(0)] = _mark(one.name)
             raise
-        self._counts.add_read(size)
+        with self._counts.lock:
+            self._counts.read += 1
+            self._counts.read_bytes += size
         return data if into else self._decode(data)
 
     def key(self, index: int) -> str:
@@ -151,12 +151,11 @@ class GrowingCache(Dataset):
         return one.keys[row]
 
     def files(self) -> list[str]:
-        """Return the paths of the epoch's TFRecord files, for ``tf.data.TFRecordDataset``.
+        """Return the paths of the epoch's TFRecord files, which stay until the next ``set_epoch``.
 
-        The files stay until the next ``set_epoch``. ``at_most`` does not shorten them.
+        ``at_most`` does not shorten the files.
         """
-        segments = self._snapshot().segments
-        return [one.data_path for one in segments if one.version == FORMATS["tfrecord"]]
+        return [one.data_path for one in self._snapshot().segments if one.version == FORMATS["tfrecord"]]
 
     def ages(self) -> np.ndarray:
         """Return the age of each sample in seconds, for a sampler that prefers new ones."""
@@ -258,7 +257,7 @@ class GrowingCache(Dataset):
             self._pins = sharing.Pins(self._directory)
         self._pins.write(" ".join(state["segments"]))
         length = state["length"] if at_most is None else min(at_most, state["length"])
-        self._set_current(snapshot.of_state({**state, "length": length}, self._directory))
+        self._set_current(Snapshot.of_state({**state, "length": length}, self._directory))
 
     def state_dict(self) -> dict[str, Any]:
         """Return the current epoch's number, segment names and length, for ``load_state_dict``."""
@@ -269,7 +268,7 @@ class GrowingCache(Dataset):
         if state == self._snapshot().state():
             return
         if os.getpid() != self._process:
-            self._current = snapshot.of_state(state, self._directory)
+            self._current = Snapshot.of_state(state, self._directory)
         elif self._store is None:
             self._follow(state, None)
         else:
@@ -307,7 +306,7 @@ class GrowingCache(Dataset):
     # The end
 
     def close(self) -> None:
-        """Stop fetching and close the cache. Samples not written yet are lost. In a worker process, do nothing.
+        """Stop fetching and close the cache; in a worker process, do nothing. Samples not written yet are lost.
 
         Wait at most five seconds for calls to the source that do not return.
         """
@@ -353,9 +352,4 @@ class _Counts:
         self.began = time.monotonic()
         self.read = self.read_bytes = 0
         self.epochs_waited = 0.0
-        self.lock: threading.Lock = fork.lock()
-
-    def add_read(self, nbytes: int) -> None:
-        with self.lock:
-            self.read += 1
-            self.read_bytes += nbytes
+        self.lock = fork.lock()

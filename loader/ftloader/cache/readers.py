@@ -1,6 +1,11 @@
-"""Clients with which a ``UrlSource`` reads files. No locks: one thread at a time uses a reader."""
+"""Clients with which a ``UrlSource`` reads files. No locks: one thread at a time uses a reader.
+
+Objects in s3 are read with obstore, a client in Rust that needs neither the GIL nor an event loop in Python. s3fs still
+lists the bucket, and reads the objects that obstore cannot. docs/cache.md has measurements.
+"""
 
 import asyncio
+import datetime
 import http.client
 import inspect
 import io
@@ -9,6 +14,7 @@ import socket
 import time
 from typing import Any
 from urllib.parse import quote, urljoin, urlsplit
+from urllib.request import getproxies
 
 from fsspec.asyn import AsyncFileSystem
 
@@ -16,6 +22,10 @@ _MOST_REDIRECTS = 5
 _MOST_CONNECTIONS = 8
 _AT_ONCE = 1 << 18
 _SAFE = "/%:=&?~+!$,;'@()*[]"  # not quoted in paths and queries; with a %, an address is quoted already
+
+_KNOWN = {"key", "secret", "token", "anon", "endpoint_url", "profile", "use_ssl"}
+"""Options of s3fs that obstore understands: address and credentials. With any other option s3fs reads."""
+_REFRESH = datetime.timedelta(minutes=5)  # botocore renews credentials 10 minutes or more before they expire
 
 
 class WebReader:
@@ -68,9 +78,12 @@ class WebReader:
             if (left := deadline - time.monotonic()) <= 0:
                 raise TimeoutError(late)
             kept = self._connections.pop(where, None)
-            if kept is not None and _is_readable(kept.sock):
-                kept.close()
-                kept = None
+            if kept is not None:
+                poll = select.poll()
+                poll.register(kept.sock, select.POLLIN)
+                if poll.poll(0):  # the server closed the idle connection, or sent unexpected bytes
+                    kept.close()
+                    kept = None
             kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
             connection = kept or kind(parts.netloc)
             connection.timeout = left
@@ -136,18 +149,10 @@ class _InTime(io.RawIOBase):
         super().close()
 
 
-def _is_readable(sock: socket.socket) -> bool:
-    """Return True if an idle connection cannot be reused: the server closed it, or sent unexpected bytes."""
-    poll = select.poll()
-    poll.register(sock, select.POLLIN)
-    return bool(poll.poll(0))
-
-
 class LoopReader:
-    """Reader for an asynchronous file system of fsspec. Runs its own event loop in the calling thread.
+    """Reader for an asynchronous file system of fsspec. Runs its own event loop in the calling thread."""
 
-    fsspec itself runs one loop in one thread for the whole process, which slows down many requests at a time.
-    """
+    # fsspec itself runs one loop in one thread for the whole process, which slows down many requests at a time.
 
     def __init__(self, like: AsyncFileSystem, timeout: float) -> None:
         self._timeout = timeout
@@ -167,3 +172,80 @@ class LoopReader:
             if inspect.iscoroutinefunction(close):
                 self._loop.run_until_complete(close())
         self._loop.close()
+
+
+def open_bucket(filesystem: AsyncFileSystem, bucket: str, timeout: float) -> Any:
+    """Return obstore's client for *bucket*, which threads may share; None if s3fs has to read the bucket."""
+    # The address, the region and the credentials are those that s3fs would use: botocore finds them for both.
+    options = filesystem.storage_options
+    if not (bucket and "s3" in filesystem.protocol and options.keys() <= _KNOWN) or getproxies():
+        return None
+    try:
+        from botocore.session import Session
+        from obstore.store import S3Store
+    except ImportError:
+        return None
+    session = Session(profile=options.get("profile"))
+    if "key" in options:
+        session.set_credentials(options["key"], options.get("secret"), options.get("token"))
+    arguments = {"endpoint_url": options.get("endpoint_url"), "use_ssl": options.get("use_ssl", True)}
+    where = session.create_client("s3", **arguments).meta
+    credentials = session.get_credentials()
+
+    def current() -> dict[str, Any]:
+        found = credentials.get_frozen_credentials()
+        keys = {"access_key_id": found.access_key, "secret_access_key": found.secret_key, "token": found.token}
+        return {**keys, "expires_at": datetime.datetime.now(datetime.UTC) + _REFRESH}
+
+    anonymous = bool(options.get("anon"))
+    if credentials is None and not anonymous:
+        return None
+    return S3Store(
+        bucket,
+        endpoint=where.endpoint_url,
+        region=where.region_name or "us-east-1",
+        skip_signature=anonymous,
+        credential_provider=None if anonymous else current,
+        # Without allow_http no redirect leads from https to http either.
+        client_options={"timeout": f"{timeout}s", "allow_http": where.endpoint_url.startswith("http://")},
+        retry_config={"max_retries": 0},
+    )
+
+
+class ObjectReader(LoopReader):
+    """Reader for the objects of one bucket, used by one thread.
+
+    The server is not trusted: an object larger than *largest* bytes or an answer later than *timeout* seconds is
+    refused. s3fs reads an object if obstore has no permission or would alter the key. Until obstore has read a first
+    object, s3fs also reads after other errors: the bucket may be in another region, or only s3fs knows its certificate.
+    """
+
+    def __init__(self, like: AsyncFileSystem, bucket: Any, timeout: float, largest: int) -> None:
+        super().__init__(like, timeout)
+        self._bucket, self._largest = bucket, largest
+        self._proven = False
+
+    def read(self, path: str) -> bytes:
+        from obstore.exceptions import BaseError, PermissionDeniedError, UnauthenticatedError
+
+        key, deadline = path.partition("/")[2], time.monotonic() + self._timeout
+        if key.strip("/") == key:  # obstore would drop these slashes and read another object
+            try:
+                found = self._bucket.get(key)
+                if found.meta["size"] > self._largest:
+                    raise OSError(
+                        f"{path} has more than {self._largest} bytes: if that is right, raise UrlSource's largest"
+                    )
+                data = bytes(found.bytes())
+                self._proven = True
+                return data
+            except FileNotFoundError:
+                raise FileNotFoundError(f"there is no object {path}") from None
+            except (ValueError, PermissionDeniedError, UnauthenticatedError):
+                pass
+            except BaseError as error:
+                if time.monotonic() >= deadline:
+                    raise TimeoutError(f"{path}: not all of it came within {self._timeout} seconds") from None
+                if self._proven:
+                    raise OSError(f"{path}: {str(error).partition('\n')[0]}") from None
+        return self._cat(path, deadline - time.monotonic())

@@ -25,8 +25,7 @@ from ftloader.cache import tfrecord
 from ftloader.cache.errors import CacheError, DamagedSegmentError
 from ftloader.cache.files import read_bytes
 
-FORMATS = {"segment": 1, "tfrecord": 2}
-"""Formats of the samples, by name: the version in a segment's head."""
+FORMATS = {"segment": 1, "tfrecord": 2}  # formats of the samples, by name: the version in a segment's head
 TFRECORD = FORMATS["tfrecord"]
 FRAME = tfrecord.HEADER + tfrecord.FOOTER
 

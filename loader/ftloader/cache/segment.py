@@ -108,9 +108,6 @@ class Segment:
         """Path of the file that has the samples."""
         return _data_path(self.path) if self.version == TFRECORD else self.path
 
-    def unlink(self) -> None:
-        _unlink(self.path)
-
 
 class SegmentWriter:
     """Writer of a new segment. The store's lock guards all but ``write``, which several threads may call at a time.
@@ -140,7 +137,7 @@ class SegmentWriter:
                 os.posix_fallocate(self._data, 0, size - self._most)
         except BaseException:
             self.close()
-            self.unlink()
+            unlink(self.path)
             raise
 
     def __len__(self) -> int:
@@ -193,9 +190,6 @@ class SegmentWriter:
         finally:
             self.close()
 
-    def unlink(self) -> None:
-        _unlink(self.path)
-
     def close(self) -> None:
         fds = {self._fd, self._data} - {-1}
         self._fd = self._data = -1
@@ -214,16 +208,16 @@ def names_in(directory: str) -> list[str]:
     return sorted(names, key=lambda name: (number_of(name), name))
 
 
-def is_own(directory: str) -> bool:
-    """Return True if *directory* has segments. Raise ``CacheError`` if all are another program's or version's."""
+def check_own(directory: str) -> None:
+    """Raise ``CacheError`` if *directory* has segments, and all are another program's or version's."""
     strange: CacheError | None = None
     for name in names_in(directory):
         try:
             with opened(os.path.join(directory, name), os.O_RDONLY | os.O_NOFOLLOW) as fd:
                 if record.version_of(fd, name):
-                    return True
+                    return
         except DamagedSegmentError:
-            return True
+            return
         except CacheError as error:
             strange = error
         except OSError as error:
@@ -231,7 +225,6 @@ def is_own(directory: str) -> bool:
                 raise _named(error, directory, name) from error
     if strange is not None:
         raise CacheError(f"in {directory}, {strange}. Take another directory")
-    return False
 
 
 def load(directory: str, name: str) -> Segment:
@@ -247,13 +240,13 @@ def load(directory: str, name: str) -> Segment:
 
 
 def recover(directory: str, name: str, most: int | None = None) -> Segment | None:
-    """Check a segment that an earlier writer left. Seal it with its intact samples, and return it.
-    If no sample is intact, or the segment is larger than *most* bytes, remove it and return None. Raise ``CacheError``,
-    and change nothing, if it has another version or a damaged head."""
+    """Seal a segment that an earlier writer left, with its intact samples, and return it. If no sample is intact, or it
+    is larger than *most* bytes, remove it and return None. Raise ``CacheError``, and change nothing, if it has another
+    version or a damaged head."""
     try:
         with _both_opened(directory, name, os.O_RDWR) as (version, fds):
             if most is not None and usage(directory, name) > most:
-                _unlink(os.path.join(directory, name))
+                unlink(os.path.join(directory, name))
                 return None
             found = record.read_end(fds[0])
             if found is not None and found[3]:
@@ -311,7 +304,7 @@ def _seal(
     fds: tuple[int, int], directory: str, name: str, version: int, end: int, pairs: list[tuple[tuple, str]]
 ) -> Segment | None:
     if not pairs:
-        _unlink(os.path.join(directory, name))
+        unlink(os.path.join(directory, name))
         return None
     fd, data = fds
     if version == TFRECORD:
@@ -364,7 +357,8 @@ def _data_path(path: str) -> str:
     return path.removesuffix(SUFFIX) + _DATA_SUFFIX
 
 
-def _unlink(path: str) -> None:
+def unlink(path: str) -> None:
+    """Remove the segment at *path* and the file of its samples."""
     for each in (_data_path(path), path):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(each)

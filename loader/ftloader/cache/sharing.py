@@ -1,8 +1,8 @@
 """Files through which processes share a cache. A lock on a file (``flock``) ends with the process that holds it.
 
-writer    contains the current snapshot; locked by the writer until it ends
-turn      locked by the writer until it publishes the next snapshot; readers wait for this lock
-*.pins    contains the names of the segments that one reader may read; locked by the reader until it ends
+ftcache.writer    contains the current snapshot; locked by the writer until it ends
+ftcache.turn      locked by the writer until it publishes the next snapshot; readers wait for this lock
+*.pins            contains the names of the segments that one reader may read; locked by the reader until it ends
 """
 
 import contextlib
@@ -21,21 +21,9 @@ from ftloader.cache.files import opened, write_all
 
 PINS = ".pins"
 _OWN_PINS = re.compile(r"[0-9a-f]{16}\.pins")
-_BEGINS = {"writer": b'{"process"', "turn": b"", "turn.new": b""}
-"""First bytes of the small files. A new file is empty."""
+_WRITER, _TURN = "ftcache.writer", "ftcache.turn"
 _SNAPSHOT_BYTES = 1 << 16
 _MOST_BYTES = 1 << 26  # read of a small file
-
-
-def check_own(directory: str) -> None:
-    """Raise ``CacheError`` if another program has a file named "writer", "turn" or "turn.new" in *directory*."""
-    for name, begin in _BEGINS.items():
-        with (
-            contextlib.suppress(FileNotFoundError),
-            opened(os.path.join(directory, name), os.O_RDONLY | os.O_NOFOLLOW) as fd,
-        ):
-            if os.pread(fd, 10, 0).strip(b"\0") not in (b"", begin):
-                raise CacheError(f"{os.path.join(directory, name)} is of another program. Take another directory")
 
 
 class LockedFile:
@@ -82,7 +70,7 @@ class WriterLock(LockedFile):
     def __init__(self, directory: str) -> None:
         self._directory = directory
         try:
-            super().__init__(os.path.join(directory, "writer"))
+            super().__init__(os.path.join(directory, _WRITER))
         except BlockingIOError:
             raise CacheError(
                 f"process {published(directory).get('process')} writes to the cache {directory} already. Other ranks "
@@ -116,18 +104,18 @@ class WriterLock(LockedFile):
 
     def _new_turn(self) -> LockedFile:
         # A new file each time: readers that wait for the old one need not be fast enough to lock it.
-        temporary = os.path.join(self._directory, "turn.new")
+        temporary = os.path.join(self._directory, f"{_TURN}.new")
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
         turn = LockedFile(temporary)
-        os.replace(temporary, os.path.join(self._directory, "turn"))
+        os.replace(temporary, os.path.join(self._directory, _TURN))
         return turn
 
 
 def published(directory: str) -> dict[str, Any]:
     """Return the current snapshot as a dict; {} if there is none, or it is damaged or being written."""
     try:
-        text, _, check = _content(os.path.join(directory, "writer")).rpartition(b"\n")
+        text, _, check = _content(os.path.join(directory, _WRITER)).rpartition(b"\n")
         found: Any = json.loads(text.decode()) if int(check) == zlib.crc32(text) else None
     except (FileNotFoundError, ValueError, RecursionError):
         return {}
@@ -146,7 +134,7 @@ def _content(path: str) -> bytes:
 
 def wait_for_epoch(directory: str, epoch: int) -> dict[str, Any]:
     """Wait for the snapshot of *epoch* and return it. Raise ``CacheError`` if no writer will publish it any more."""
-    path = os.path.join(directory, "turn")
+    path = os.path.join(directory, _TURN)
     while True:
         try:
             with opened(path, os.O_RDONLY | os.O_NOFOLLOW) as turn:

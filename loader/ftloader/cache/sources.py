@@ -15,15 +15,13 @@ from fsspec import AbstractFileSystem
 from fsspec.asyn import AsyncFileSystem
 from fsspec.implementations.local import LocalFileSystem
 
-from ftloader.cache import s3
 from ftloader.cache.errors import PartlyListedError
-from ftloader.cache.readers import LoopReader, WebReader
+from ftloader.cache.readers import LoopReader, ObjectReader, WebReader, open_bucket
 
 _ODD = re.compile("[\x00-\x20\x7f#\ud800-\udfff]")
 """Characters that make web clients cut an address or drop a part of it, and so read another file."""
 
-_SLIP = re.compile("([a-z0-9]+)(?://|:/)([^/].*)")
-"""Mistyped address, such as "s3//bucket" or "http:/host"."""
+_SLIP = re.compile("([a-z0-9]+)(?://|:/)([^/].*)")  # mistyped address, such as "s3//bucket" or "http:/host"
 
 
 class Source(Protocol):
@@ -113,10 +111,10 @@ class UrlSource:
             return types.SimpleNamespace(read=self._filesystem.cat_file, close=lambda: None)
         with self._opening:
             if self._bucket is None:
-                self._bucket = s3.open_bucket(self._filesystem, self._root.partition("/")[0], self._timeout)
+                self._bucket = open_bucket(self._filesystem, self._root.partition("/")[0], self._timeout)
         if self._bucket is None:
             return LoopReader(self._filesystem, self._timeout)
-        return s3.ObjectReader(self._filesystem, self._bucket, self._timeout, self._largest)
+        return ObjectReader(self._filesystem, self._bucket, self._timeout, self._largest)
 
 
 class Share:

@@ -8,31 +8,22 @@ class Statistics:
     """Counts of this process since the cache was made. ``later - earlier`` gives the counts between the two."""
 
     seconds: float
-    samples: int
-    """Complete samples at this moment."""
+    samples: int  # complete samples at this moment
     epoch_samples: int
-    bytes_used: int
-    """Bytes of the budget in use at this moment."""
+    bytes_used: int  # bytes of the budget in use at this moment
     max_bytes: int
-    oldest: float
-    """Age of the epoch's oldest sample in seconds."""
+    oldest: float  # age of the epoch's oldest sample in seconds
     fetched: int
     fetched_bytes: int
     retried: int
     failed: int
-    failed_listings: int
-    """Number of times that the source could not be listed."""
-    read: int
-    """Samples read from the cache, without those that worker processes read."""
+    failed_listings: int  # number of times that the source could not be listed
+    read: int  # samples read from the cache, without those that worker processes read
     read_bytes: int
-    evictions: int
-    """Evicted segments."""
-    fetchers_waited: float
-    """Seconds for which fetchers waited for room, summed over the threads."""
-    epochs_waited: float
-    """Seconds for which ``set_epoch`` waited for samples."""
-    trouble: str
-    """Error of the latest sample; empty if there was none."""
+    evictions: int  # evicted segments
+    fetchers_waited: float  # seconds for which fetchers waited for room, summed over the threads
+    epochs_waited: float  # seconds for which ``set_epoch`` waited for samples
+    trouble: str  # error of the latest sample; empty if there was none
 
     def __sub__(self, earlier: "Statistics") -> "Statistics":
         counts = (

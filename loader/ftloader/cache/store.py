@@ -9,17 +9,21 @@ Samples added since the last snapshot are not evicted, since no epoch has used t
 wait for the next snapshot.
 """
 
+import bisect
+import itertools
 import os
 import threading
 import time
 import warnings
 from collections import deque
+from typing import Any
+
+import numpy as np
 
 from ftloader import fork
 from ftloader.cache import record, segment, sharing
 from ftloader.cache.errors import CacheError
 from ftloader.cache.segment import BLOCK, Segment, SegmentWriter
-from ftloader.cache.snapshot import Snapshot
 
 LEAST_BUDGET = 1 << 20
 _RESERVE = 1 << 17  # the directory itself and its small files
@@ -27,6 +31,52 @@ _NAME = 128  # for the name of a segment in those
 _SEGMENTS = 128  # number of segments that fill the budget
 _LARGEST_SAMPLE = 4  # as a divisor of the budget
 _LOOK_AGAIN = 1.0  # seconds; nothing signals that a reader in another process gave up its pins
+
+
+class Snapshot:
+    """List of the samples of *epoch*: the first *length* of those in *segments*.
+
+    Immutable, so threads may share it. Unpickling opens the segments' files.
+    """
+
+    def __init__(self, epoch: int, segments: list[Segment], length: int | None = None) -> None:
+        self.epoch, self.segments = epoch, tuple(segments)
+        self._ends = list(itertools.accumulate(map(len, segments)))
+        there = self._ends[-1] if self._ends else 0
+        self._length = there if length is None else min(length, there)
+
+    def __len__(self) -> int:
+        return self._length
+
+    def find(self, index: Any) -> tuple[Segment, int]:
+        """Return (segment, row in that segment) of sample *index*. Raise ``IndexError`` if there is no such sample."""
+        number = index.__index__()
+        if not -self._length <= number < self._length:
+            raise IndexError(f"sample {number} of {self._length}")
+        number %= self._length
+        which = bisect.bisect_right(self._ends, number)
+        one = self.segments[which]
+        return one, number - self._ends[which] + len(one)
+
+    def times(self) -> np.ndarray:
+        """Return the time at which each sample was written, in seconds since 1970."""
+        parts = [one.times for one in self.segments]
+        return np.concatenate(parts)[: self._length] if parts else np.empty(0)
+
+    def state(self) -> dict[str, Any]:
+        """Return the snapshot as a dict that JSON can hold, for ``of_state``."""
+        return {"epoch": self.epoch, "segments": [one.name for one in self.segments], "length": self._length}
+
+    @staticmethod
+    def of_state(state: dict[str, Any], directory: str) -> "Snapshot":
+        """Return the snapshot whose ``state()`` is *state*. Raise ``CacheError`` if one of its segments is missing."""
+        segments = [segment.load(directory, os.path.basename(name)) for name in state["segments"]]
+        return Snapshot(state["epoch"], segments, state["length"])
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Names of the segments."""
+        return frozenset(one.name for one in self.segments)
 
 
 class Store:
@@ -41,10 +91,8 @@ class Store:
     def __init__(self, directory: str, max_bytes: int, evict: str, version: int = 1) -> None:
         self.directory, self.max_bytes, self.evict, self._version = directory, max_bytes, evict, version
         self.changed = threading.Condition(fork.rlock())
-        self.full = False
-        """True if a thread waits for room, and no snapshot was made since."""
-        self.waited = 0.0
-        """Seconds for which threads waited for room, summed over the threads."""
+        self.full = False  # true if a thread waits for room, and no snapshot was made since
+        self.waited = 0.0  # seconds for which threads waited for room, summed over the threads
         self.evictions = 0
         self.stopped = False
         self._closer: int | None = None  # id of the thread that closes the store
@@ -63,8 +111,7 @@ class Store:
         self._used = _RESERVE
         self._next_number = 0
         os.makedirs(directory, exist_ok=True)
-        if not segment.is_own(directory):
-            sharing.check_own(directory)
+        segment.check_own(directory)
         self._lock = sharing.WriterLock(directory)
         try:
             with self.changed:
@@ -109,7 +156,12 @@ class Store:
                     self._retire()
                 if self._open is not None or self._open_segment(size):
                     break
-                self._wait_for_room()
+                began = time.monotonic()
+                if not self.full:
+                    self.full = True
+                    self.changed.notify_all()
+                self.changed.wait(_LOOK_AGAIN if self._victim(ignore_readers=True) else None)
+                self.waited += time.monotonic() - began
             if self.stopped or self._open is None:
                 return False
             writer = self._open
@@ -142,14 +194,6 @@ class Store:
                 with self.changed:
                     self._syncing -= 1
                     self.changed.notify_all()
-
-    def _wait_for_room(self) -> None:
-        began = time.monotonic()
-        if not self.full:
-            self.full = True
-            self.changed.notify_all()
-        self.changed.wait(_LOOK_AGAIN if self._victim(ignore_readers=True) else None)
-        self.waited += time.monotonic() - began
 
     def _open_segment(self, size: int) -> bool:
         """Start a new segment of *size* bytes, and evict others for it. Return False if there is no room."""
@@ -186,7 +230,7 @@ class Store:
         except Exception:
             if not self.stopped:  # its samples have to be fetched again; if stopped, the next writer recovers it
                 self._keys.difference_update(writer.keys)
-                writer.unlink()
+                segment.unlink(writer.path)
                 self._used -= writer.size + _NAME
             raise
         self._used -= writer.size + _NAME
@@ -210,7 +254,7 @@ class Store:
         return min(free, key=lambda s: (s.used if self.evict == "lru" else 0, s.number))
 
     def _evict(self, victim: Segment) -> None:
-        victim.unlink()
+        segment.unlink(victim.path)
         del self._sealed[victim.name]
         self._used -= victim.size + _NAME
         self._keys.difference_update(victim.keys)
@@ -281,7 +325,7 @@ class Store:
             if one is None:
                 continue
             if len(set(one.keys)) < len(one) or not self._keys.isdisjoint(one.keys):
-                one.unlink()  # an earlier writer could not read it, and fetched its samples again
+                segment.unlink(one.path)  # an earlier writer could not read it, and fetched its samples again
             else:
                 self._keys.update(one.keys)
                 found.append(one)

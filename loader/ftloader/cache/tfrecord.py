@@ -6,21 +6,26 @@ All numbers are little-endian. ``records`` verifies both checksums. The package 
 imported at the first use.
 """
 
-import functools
 import os
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from ftloader.cache.errors import CacheError, CorruptSampleError
 
-HEADER, FOOTER = 12, 4
-"""Bytes of a record before and after its data."""
+HEADER, FOOTER = 12, 4  # bytes of a record before and after its data
 
 
 def crc32c(data: Any, before: int = 0) -> int:
     """Return the CRC-32C of *data*, continuing the checksum *before*. Raise ``CacheError`` if crc32c is missing."""
-    return _function()(data, before)
+    try:
+        from crc32c import crc32c as of
+    except ImportError as error:
+        raise CacheError(
+            "TFRecord needs the package crc32c, which is not installed: pip install 'ftloader[tfrecord]', or "
+            "pip install crc32c"
+        ) from error
+    return of(data, before)
 
 
 def header(length: int) -> bytes:
@@ -48,15 +53,3 @@ def records(path: str | os.PathLike[str]) -> Iterator[bytes]:
             if file.read(FOOTER) != footer(crc32c(data)):
                 raise CorruptSampleError(f"{path}: the record before byte {file.tell()} is damaged")
             yield data
-
-
-@functools.cache
-def _function() -> Callable[[Any, int], int]:
-    try:
-        import crc32c as library
-    except ImportError as error:
-        raise CacheError(
-            "TFRecord needs the package crc32c, which is not installed: pip install 'ftloader[tfrecord]', or "
-            "pip install crc32c"
-        ) from error
-    return library.crc32c

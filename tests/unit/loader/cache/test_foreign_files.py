@@ -16,17 +16,15 @@ def test_files_of_others_are_left_alone(tmp_path):
     victim.write_text("precious")
     directory = tmp_path / "data"
     directory.mkdir()
-    for name in ("train-00000.tfrecord", "notes.segment"):
+    theirs = ("train-00000.tfrecord", "notes.segment", "writer", "turn")
+    for name in theirs:
         (directory / name).write_text(name)
     store = Store(str(directory), 4 * MIB, "oldest")
     add(store, 1)
     store.close()
-    assert [(directory / name).read_text() for name in ("train-00000.tfrecord", "notes.segment")] == [
-        "train-00000.tfrecord",
-        "notes.segment",
-    ]
-    (directory / "writer").unlink()
-    (directory / "writer").symlink_to(victim)
+    assert tuple((directory / name).read_text() for name in theirs) == theirs
+    (directory / "ftcache.writer").unlink()
+    (directory / "ftcache.writer").symlink_to(victim)
     with pytest.raises(OSError, match="symbolic link"):
         Store(str(directory), 4 * MIB, "oldest")
     assert victim.read_text() == "precious"
@@ -41,20 +39,12 @@ def test_pins_of_others_are_left_alone(store):
     assert not os.path.exists(ours) and {"board.pins", "0123abcd.pins"} < set(os.listdir(store.directory))
 
 
-@pytest.mark.parametrize("name", ["writer", "turn", "turn.new"])
-def test_small_files_of_others_are_not_overwritten(tmp_path, name):
-    (tmp_path / name).write_text("precious")
-    with pytest.raises(CacheError, match=f"{name} is of another program. Take another directory"):
-        Store(str(tmp_path), 4 * MIB, "oldest")
-    assert (tmp_path / name).read_text() == "precious" and os.listdir(tmp_path) == [name]
-
-
 @pytest.mark.timeout(30)
 def test_pipes_in_the_place_of_small_files_are_not_waited_for(store):
     add(store, 1)
     publish(store)
     store.close()
-    for name in ("writer", "turn"):
+    for name in ("ftcache.writer", "ftcache.turn"):
         os.unlink(os.path.join(store.directory, name))
         os.mkfifo(os.path.join(store.directory, name))
     assert sharing.published(store.directory) == {}
@@ -82,10 +72,10 @@ def test_pins_that_hold_anything_pin_nothing(store, kind):
 def test_a_damaged_snapshot_is_none(store, text):
     add(store, 1)
     store.close()
-    with open(os.path.join(store.directory, "writer"), "w") as file:
+    with open(os.path.join(store.directory, "ftcache.writer"), "w") as file:
         file.write(text)
     assert sharing.published(store.directory) == {}
-    with open(os.path.join(store.directory, "writer"), "a") as file:  # with the right checksum, too
+    with open(os.path.join(store.directory, "ftcache.writer"), "a") as file:  # with the right checksum, too
         file.write(f"\n{zlib.crc32(text.encode())}")
     assert sharing.published(store.directory) == {}
     again = Store(store.directory, 4 * MIB, "oldest")

@@ -95,7 +95,7 @@ def test_epochs_that_differ(cache, reader, opened):
 def test_what_is_being_written_is_no_snapshot(cache, reader, monkeypatch):
     """Neither system call is atomic: a reader can see a part of the new snapshot followed by the old one."""
     cache.set_epoch(0)
-    path, half, pwrite = os.path.join(cache._directory, "writer"), [], os.pwrite
+    path, half, pwrite = os.path.join(cache._directory, "ftcache.writer"), [], os.pwrite
 
     def write(fd, data, offset):
         if os.path.sameopenfile(fd, writer.fileno()):

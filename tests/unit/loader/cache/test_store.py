@@ -12,8 +12,7 @@ import pytest
 from ftloader.cache import CacheError, record, segment, sharing
 from ftloader.cache import store as store_module
 from ftloader.cache.segment import disk_usage
-from ftloader.cache.snapshot import Snapshot
-from ftloader.cache.store import Store
+from ftloader.cache.store import Snapshot, Store
 from tests.unit.loader.cache.sources import content
 
 MIB = 1 << 20

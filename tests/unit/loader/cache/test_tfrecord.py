@@ -19,14 +19,12 @@ VERSION = FORMATS["tfrecord"]
 
 def test_without_the_library_the_error_names_it(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "crc32c", None)
-    tfrecord._function.cache_clear()
     with pytest.raises(CacheError, match="pip install crc32c"):
         GrowingCache(Numbered(3), tmp_path / "cache", 4 << 20, format="tfrecord")
     assert not (tmp_path / "cache").exists()
     with GrowingCache(Numbered(3), tmp_path / "cache", 4 << 20, min_samples=3) as cache:  # without it, as ever
         cache.set_epoch(0)
         assert cache.files() == []
-    tfrecord._function.cache_clear()
 
 
 def test_an_unknown_format(tmp_path):
@@ -119,6 +117,6 @@ class TestCache:
         (tmp_path / "0000000009-0123abcd.tfrecord").write_bytes(b"left")
         os.rename(sealed.data_path, tmp_path / "0000000008-0123abcd.tfrecord")
         store = Store(str(tmp_path), 4 << 20, "oldest", VERSION)
-        assert store.contents()[0] == 0 and os.listdir(tmp_path).count("turn") == 1
+        assert store.contents()[0] == 0 and os.listdir(tmp_path).count("ftcache.turn") == 1
         store.close()
         assert not [name for name in os.listdir(tmp_path) if name.endswith((".tfrecord", ".segment"))]
