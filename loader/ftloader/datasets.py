@@ -1,9 +1,7 @@
 """Image folders as datasets, with torchvision's semantics and a compact table of the files.
 
 ``ImageFolder`` and ``DatasetFolder`` have the arguments, attributes, methods and errors of torchvision's classes of
-these names, so transforms, subclasses and code around them still work. Source: torchvision/datasets/folder.py.
-
-The differences:
+these names (torchvision/datasets/folder.py), with these differences:
 
 * ``samples``, ``imgs`` and ``targets`` are sequences over a ``PathTable`` instead of lists. They index, slice, iterate
   and compare like lists. Assigning lists works too.
@@ -38,9 +36,8 @@ __all__ = [
 IMG_EXTENSIONS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
 
 
-def default_loader(path: str) -> Any:
-    """Return the image at *path* as an RGB ``PIL.Image.Image``, which torchvision's transforms accept."""
-    return decode.read_pil(path)
+default_loader = decode.read_pil
+"""Returns the image at a path as an RGB ``PIL.Image.Image``, which torchvision's transforms accept."""
 
 
 # Encodes every str and restores it, also file names that are not valid UTF-8: os.fsdecode gives lone surrogates.
@@ -67,12 +64,7 @@ class PathTable:
 
     A list of 1,000,000 ``(path, class)`` pairs is some 200 MB of small objects, whose reference counts forked workers
     copy and threads contend for. This table is a handful of objects. It stores each directory once.
-
-    Args:
-        paths: the paths, ``str``.
-        class_ids: the class number of each path, iterated after the paths.
-
-    Raises ``ValueError`` if the number of paths and of class numbers differ.
+    *class_ids* are the class numbers of *paths*, iterated after these. Raises ``ValueError`` if their numbers differ.
     """
 
     __slots__ = ("_directories", "_directory_ids", "_names", "class_ids")
@@ -119,12 +111,10 @@ class _Column[T](Sequence[T]):
     """Sequence over a ``PathTable`` whose items are made when read. Immutable; any thread may read it."""
 
     __slots__ = ("table",)
+    _at: Callable[[int], T]  # returns the item of a number, at least 0
 
     def __init__(self, table: PathTable) -> None:
         self.table = table
-
-    def _at(self, number: int) -> T:
-        raise NotImplementedError
 
     def __len__(self) -> int:
         return len(self.table)
@@ -133,10 +123,7 @@ class _Column[T](Sequence[T]):
         numbers = range(len(self))
         if isinstance(index, slice):
             return [self._at(number) for number in numbers[index]]
-        try:
-            return self._at(numbers[index])
-        except IndexError:
-            raise IndexError(f"index {index} is out of range for {len(self)} samples") from None
+        return self._at(numbers[index])
 
     def __iter__(self) -> Iterator[T]:
         return map(self._at, range(len(self)))
@@ -146,6 +133,9 @@ class _Column[T](Sequence[T]):
             return NotImplemented
         return len(self) == len(other) and all(a == b for a, b in zip(self, other, strict=True))
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {len(self)} files>"
+
 
 class Samples(_Column[tuple[str, int]]):
     """``(path, class index)`` pairs."""
@@ -154,9 +144,6 @@ class Samples(_Column[tuple[str, int]]):
 
     def _at(self, number: int) -> tuple[str, int]:
         return self.table.path(number), int(self.table.class_ids[number])
-
-    def __repr__(self) -> str:
-        return f"<{len(self)} (path, class index) pairs>"
 
 
 class Targets(_Column[int]):
@@ -172,9 +159,6 @@ class Targets(_Column[int]):
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         return np.array(self.table.class_ids, dtype=dtype, copy=copy)
-
-    def __repr__(self) -> str:
-        return f"<{len(self)} class indices>"
 
 
 def find_classes(directory: str | os.PathLike[str]) -> tuple[list[str], dict[str, int]]:
@@ -198,7 +182,6 @@ def make_dataset(
     The order is by class name, then by path of the folder, then by file name.
 
     Args:
-        directory: the folder of the class folders.
         class_to_idx: the class folders to use, with their indices. By default all class folders.
         extensions: endings of the files to use, in lower case. File names match in any case.
         is_valid_file: instead of *extensions*, a function that returns True for a path to use.
@@ -240,14 +223,11 @@ class DatasetFolder(torch.utils.data.Dataset):
 
     Args:
         root: the folder of the class folders.
-        loader: returns the sample for a path.
+        loader: returns the sample for a path, to which *transform* is applied. *target_transform* is for class indices.
         extensions, is_valid_file, allow_empty: see ``make_dataset``.
-        transform: applied to the sample.
-        target_transform: applied to the class index.
 
     Attributes:
-        classes: the class names, sorted.
-        class_to_idx: the index of each class.
+        classes, class_to_idx: the class names, sorted, and the index of each.
         samples: ``(path, class index)`` of each sample.
         targets: the class index of each sample.
 
@@ -282,22 +262,8 @@ class DatasetFolder(torch.utils.data.Dataset):
             Targets(samples.table) if isinstance(samples, Samples) else [s[1] for s in samples]
         )
 
-    @staticmethod
-    def make_dataset(
-        directory: str | Path,
-        class_to_idx: dict[str, int],
-        extensions: tuple[str, ...] | None = None,
-        is_valid_file: Callable[[str], bool] | None = None,
-        allow_empty: bool = False,
-    ) -> Sequence[tuple[str, int]]:
-        """Return the samples of *directory*. See the module's function ``make_dataset``."""
-        if class_to_idx is None:
-            raise ValueError("The class_to_idx parameter cannot be None.")
-        return make_dataset(directory, class_to_idx, extensions, is_valid_file, allow_empty)
-
-    def find_classes(self, directory: str | Path) -> tuple[list[str], dict[str, int]]:
-        """Return the classes in *directory*. See the module's function ``find_classes``."""
-        return find_classes(directory)
+    make_dataset: Callable[..., Sequence[tuple[str, int]]] = staticmethod(make_dataset)
+    find_classes: Callable[[Any], tuple[list[str], dict[str, int]]] = staticmethod(find_classes)
 
     def __getitem__(self, index: int) -> tuple[Any, Any]:
         path, target = self.samples[index]
@@ -332,8 +298,7 @@ class ImageFolder(DatasetFolder):
             device="cuda:0")``. If given, DataLoaders load each batch in one call (``__getitems__``), and transforms are
             applied to each sample. ``dataset[i]`` still uses *loader*.
 
-    Attributes:
-        imgs: the same as ``samples``.
+    The attribute ``imgs`` is the same as ``samples``.
     """
 
     def __init__(

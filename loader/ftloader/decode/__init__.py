@@ -3,8 +3,6 @@
 On the CPU, ``read_image`` avoids Pillow's arena of image memory, which all threads share (see ``jpeg_fast``). Programs
 that go on using ``Image.open`` in many threads can lessen the contention with Pillow's environment variables
 ``PILLOW_BLOCKS_MAX`` and ``PILLOW_BLOCK_SIZE``. This package leaves them alone, since they hold for the whole process.
-
-The table of image libraries is in ``backends``.
 """
 
 from ftloader.decode.errors import BackendUnavailable, DecodeError

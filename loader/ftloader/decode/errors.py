@@ -10,12 +10,11 @@ class DecodeError(OSError, ValueError):
     """Error for an image that cannot be read or decoded: missing, unreadable, truncated, corrupt or unknown.
 
     Code that catches ``OSError``, as most of Pillow's errors are, still works. The message names the image and the
-    reason. An error from a worker process is pickled, which keeps the path, the cause and the notes.
+    reason. A pickle keeps the path, the notes and ``__cause__``, the error of the library or of the operating system.
 
     Attributes:
         path: the file as given (``str``). None for an image in memory, and for an error that was rebuilt from its
             message alone, as torch does for its process workers.
-        __cause__: the error of the library or of the operating system, if there was one.
     """
 
     def __init__(self, message: str, path: str | None = None) -> None:
@@ -35,17 +34,11 @@ class DecodeError(OSError, ValueError):
         return error
 
     def __reduce__(self) -> tuple:
-        state: dict[str, Any] = dict(self.__dict__)
+        state: dict[str, Any] = self.__dict__ | {"errno": self.errno}
         with contextlib.suppress(Exception):  # causes that cannot be pickled, or not rebuilt
             pickle.loads(pickle.dumps(self.__cause__))
             state["__cause__"] = self.__cause__
-        return type(self), (str(self), self.path), (self.errno, state)
-
-    # The state is that of __reduce__, not a dictionary as BaseException's is.
-    def __setstate__(self, state: tuple[int | None, dict[str, Any]]) -> None:  # type: ignore[override]
-        self.errno, attributes = state
-        self.__cause__ = attributes.pop("__cause__", None)
-        self.__dict__.update(attributes)
+        return type(self), (str(self), self.path), state
 
     def __str__(self) -> str:
         # With errno set, OSError would add "[Errno n]" and the file's name.
@@ -53,10 +46,7 @@ class DecodeError(OSError, ValueError):
 
 
 class BackendUnavailable(RuntimeError):
-    """Error for a backend or a device that this machine or installation lacks.
-
-    The message names the argument to change or the package to install.
-    """
+    """Error for a missing backend or device. The message names the argument to change or the package to install."""
 
 
 def describe(error: BaseException) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageFile
 
-from ftloader.decode.output import Out, array_for
+from ftloader.decode.source import Out, array_for
 
 _KEPT_PIXELS = 4 << 20  # of 4 bytes: largest scratch image that a thread keeps
 _PIECE = 96 << 10  # bytes, few enough to stay in the processor's cache between pack and copy

@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 
 from ftloader.decode.errors import BackendUnavailable
-from ftloader.decode.output import Out, put
-from ftloader.decode.source import Encoded
+from ftloader.decode.source import Encoded, Out, put
 
 # nvImageCodec's name for each of our modes.
 _COLOR_SPECS: dict[str | None, str] = {"RGB": "SRGB", "L": "GRAY"}
@@ -29,9 +28,8 @@ def library() -> ModuleType:
         from nvidia import nvimgcodec
     except ImportError as error:
         raise BackendUnavailable(
-            f"backend='nvimgcodec' needs nvImageCodec, which cannot be imported ({error}): "
-            "install nvidia-nvimgcodec-cu12[all] (-cu13 with a torch for CUDA 13), or pass "
-            "backend='pillow'"
+            f"backend='nvimgcodec' needs nvImageCodec, which cannot be imported ({error}): install "
+            "nvidia-nvimgcodec-cu12[all] (-cu13 with a torch for CUDA 13), or pass backend='pillow'"
         ) from error
     return nvimgcodec
 

@@ -1,7 +1,6 @@
-"""Backend that decodes images to arrays with Pillow, in many threads at once.
+"""Backend that decodes images to arrays with Pillow, in many threads at once; JPEGs in a faster way (``jpeg_fast``).
 
-The pixels always equal those of ``np.array(Image.open(file).convert(mode))``. JPEGs are decoded in a faster way, see
-``jpeg_fast``.
+The pixels always equal those of ``np.array(Image.open(file).convert(mode))``.
 """
 
 import io
@@ -11,8 +10,7 @@ import numpy as np
 from PIL import Image, ImageMode, UnidentifiedImageError
 
 from ftloader.decode import jpeg_fast
-from ftloader.decode.output import Out, array_for, put
-from ftloader.decode.source import Encoded
+from ftloader.decode.source import Encoded, Out, array_for, put
 
 # Load all plugins under Python's import lock, the usual ones first. Image.open would fill its registry, and walk it, in
 # several threads at once.

@@ -1,14 +1,25 @@
-"""The public functions: decode one image, a batch of images, or one image to a Pillow image."""
+"""The public functions: decode one image, a batch of images, or one image to a Pillow image.
 
+To add a library that decodes images, add a module to this package and a line to ``BACKENDS``. A module for the CPU
+defines ``read_arrays(encoded, mode, outs)``, which reads each file as it iterates over *encoded*. One for a GPU defines
+``resolve(device)``, ``check_mode(mode)`` and ``read_tensors(encoded, mode, device, outs, cpu_threads)``.
+"""
+
+import importlib
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 from PIL import Image
 
-from ftloader.decode import backends, pillow
-from ftloader.decode.output import check_type
-from ftloader.decode.source import ImageSource, fetch
+from ftloader.decode import pillow
+from ftloader.decode.source import ImageSource, check_type, fetch
+
+BACKENDS = {
+    "pillow": {"cpu": "pillow"},
+    "nvimgcodec": {"cpu": "nvimgcodec", "cuda": "cuda"},
+}  # fmt: skip
+"""For each backend the module for each type of device, imported at its first use. "auto" takes the first that fits."""
 
 
 def read_image(
@@ -42,14 +53,12 @@ def read_image(
         modes of one channel. With ``mode=None`` the type is the image's: uint16 for 16-bit grayscale, bool for mode
         "1", indices for palettes.
 
-    The conversion is that of Pillow's ``convert``: of animations and multi-page files the first picture is taken; CMYK
-    becomes RGB without the colour profile; an alpha channel is dropped, not blended; 16-bit grayscale is clipped to
-    255, not scaled (take ``mode=None`` and scale it yourself; nvImageCodec scales it). The EXIF orientation is not
-    applied: ``PIL.ImageOps.exif_transpose(read_pil(path, None))`` does that.
+    The conversion is that of Pillow's ``convert``: the first picture of animations; RGB without the colour profile of a
+    CMYK image; an alpha channel is dropped, not blended; 16-bit grayscale is clipped to 255, not scaled (nvImageCodec
+    scales it). The EXIF orientation is not applied: ``PIL.ImageOps.exif_transpose(read_pil(path, None))`` does that.
 
     nvImageCodec's pixels on the CPU equal Pillow's for mode "RGB", 16-bit images excepted. For mode "L" the values of
-    a colour image differ, by up to 16 of 255 where colours are saturated: they are the JPEG's own luma. On a GPU the
-    inverse DCT and the chroma upsampling are NVIDIA's: differences are small, and larger at edges between colours.
+    a colour image are the JPEG's own luma, up to 16 of 255 away. On a GPU differences are small, larger at edges.
 
     Raises:
         DecodeError: the image is missing, unreadable, truncated, corrupt or unknown. The error has the path. (The
@@ -87,7 +96,7 @@ def read_images(
             Huffman decoding without a hardware decoder. More than 1 helps where few workers decode large batches.
     """
     on = torch.device(device)
-    decoder = backends.find(backend, on)
+    decoder = _find_backend(backend, on)
     if out is not None and not callable(out) and len(out) != len(sources):
         raise ValueError(f"out has room for {len(out)} images, and {len(sources)} were given")
     if on.type == "cpu":
@@ -113,3 +122,17 @@ def read_pil(source: ImageSource, mode: str | None = "RGB") -> Image.Image:
     the file closed. An image that has the mode already (or ``mode=None``) is not copied. Errors: see ``read_image``.
     """
     return pillow.load(fetch(source), mode)
+
+
+def _find_backend(backend: str, device: torch.device) -> Any:
+    """Return the module of *backend* that decodes on *device*. Raise ``ValueError`` if there is none."""
+    if backend != "auto" and backend not in BACKENDS:
+        raise ValueError(f"backend must be one of auto, {', '.join(BACKENDS)}, not {backend!r}")
+    able = {name: modules[device.type] for name, modules in BACKENDS.items() if device.type in modules}
+    if not able:
+        raise ValueError(f"device={str(device)!r} cannot decode images: 'cpu' or 'cuda:N'")
+    first = next(iter(able))
+    if backend not in ("auto", *able):
+        remedy = f"pass device='cpu' and move the result to {device}, or backend={first!r}"
+        raise ValueError(f"backend={backend!r} decodes on the CPU: {remedy}")
+    return importlib.import_module(f"ftloader.decode.{able.get(backend, able[first])}")

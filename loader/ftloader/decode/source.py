@@ -1,12 +1,18 @@
-"""Reads an encoded image into memory from a path, an open file or bytes."""
+"""The input and the output of a decoder: encoded images in memory, and the arrays that get their pixels."""
 
 import os
+from collections.abc import Callable
 from typing import Any, BinaryIO, NamedTuple
+
+import numpy as np
 
 from ftloader.decode.errors import DecodeError
 
 # The sources that read_image accepts. bytes are always the encoded image, never a path.
 ImageSource = str | os.PathLike | bytes | bytearray | memoryview | BinaryIO
+
+# The out argument on the CPU. A function is called like numpy.empty: (shape, dtype).
+type Out = np.ndarray | Callable[[tuple[int, ...], Any], np.ndarray] | None
 
 
 class Encoded(NamedTuple):
@@ -62,3 +68,38 @@ def _read_stream(stream: Any) -> Encoded:
     if not isinstance(data, bytes):
         raise TypeError(f"{name} must be opened in binary mode ('rb'): it gave {type(data)}")
     return Encoded(data, path, name)
+
+
+def check_type(out: Any) -> None:
+    """Raise ``TypeError`` or ``ValueError`` if no image can be written to *out*."""
+    if out is None or callable(out):
+        return
+    if not isinstance(out, np.ndarray):
+        raise TypeError(
+            "out must be a numpy.ndarray or a function that gives one on the CPU, not "
+            f"{type(out).__name__} (a tensor's .numpy() shares its memory)"
+        )
+    if not out.flags.writeable:
+        raise ValueError("out is read-only")
+
+
+def put(pixels: np.ndarray, out: Out) -> np.ndarray:
+    """Return *pixels*; or, if *out* is given, the output array after copying *pixels* to it."""
+    if out is None:
+        return pixels
+    array = array_for(out, pixels.shape, pixels.dtype.type)
+    array[...] = pixels
+    return array
+
+
+def array_for(out: Out, shape: tuple[int, ...], dtype: Any = np.uint8) -> np.ndarray:
+    """Return the output array for an image of *shape* and *dtype*. Raise ``ValueError`` if *out* does not fit."""
+    if out is None:
+        return np.empty(shape, dtype)
+    array = out(shape, dtype) if callable(out) else out
+    if array.shape != shape or array.dtype != dtype:
+        raise ValueError(
+            f"out has shape {array.shape} and dtype {array.dtype}, the image has shape {shape} "
+            f"and dtype {np.dtype(dtype)}; images of varying size need out=None or a function"
+        )
+    return array

@@ -129,7 +129,6 @@ def test_no_class_folder(tmp_path, name, match):
         (make_dataset, "at the same time"),
         (functools.partial(make_dataset, extensions=".png", is_valid_file=bool), "at the same time"),
         (functools.partial(make_dataset, class_to_idx={}, extensions=".png"), "at least one entry"),
-        (functools.partial(ImageFolder.make_dataset, class_to_idx=None, extensions=".png"), "cannot be None"),
     ],
 )
 def test_extensions_or_is_valid_file(root, make, match):
