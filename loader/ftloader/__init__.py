@@ -34,8 +34,6 @@ The terms:
 - share: the samples of an iterable-style dataset that one worker loads in an epoch
 - left out: skipped by ``on_error``, since the sample could not be loaded
 - user code, user objects: the dataset, sampler, ``collate_fn``, ``worker_init_fn`` and ``on_error``
-
-The public names are those below and the modules ``cache``, ``datasets`` and ``decode``.
 """
 
 from ftloader.batch.errors import SKIP, SkipLog, Skipped

@@ -7,19 +7,11 @@ is thread-local, so it needs no lock.
 import operator
 import threading
 from collections.abc import Iterator, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from ftloader import fork
 
-NO_SAMPLE: Final = object()
-"""Key of the current sample in a thread that is not loading one."""
-
-
-class SeededEpoch(Protocol):
-    """Seed and number of an epoch, from which the random numbers of samples are derived."""
-
-    base_seed: int
-    number: int
+NO_SAMPLE: Final = object()  # key of the current sample in a thread that is not loading one
 
 
 class CurrentSample:
@@ -27,7 +19,7 @@ class CurrentSample:
 
     __slots__ = ("_seen", "epoch", "given", "key", "position", "rest", "rng", "slots")
 
-    epoch: SeededEpoch | None
+    epoch: Any  # has ``base_seed`` and ``number``, from which the random numbers of samples are derived
     key: Any  # the sample's key, or the keys of several samples that ``rest`` iterates over
     rest: Iterator | None  # iterator over several keys that are loaded in turn
     rng: Any  # the sample's SampleRNG; None until sample_rng() is called
@@ -39,7 +31,7 @@ class CurrentSample:
         self.epoch = None
         self.leave()
 
-    def enter(self, epoch: SeededEpoch, key: Any, slots: Any = None, position: int = 0) -> None:
+    def enter(self, epoch: Any, key: Any, slots: Any = None, position: int = 0) -> None:
         """Record the sample *key* of *epoch* as current. *slots* and *position* say where it will be written."""
         # All workers share the epoch's reference count, and writing to it costs more than a comparison.
         if self.epoch is not epoch:
@@ -47,7 +39,7 @@ class CurrentSample:
         self.key, self.rest, self.rng = key, None, None
         self.slots, self.position, self.given = slots, position, None
 
-    def enter_all(self, epoch: SeededEpoch, keys: Sequence[Any], rest: Iterator) -> None:
+    def enter_all(self, epoch: Any, keys: Sequence[Any], rest: Iterator) -> None:
         """Record samples loaded in turn. The current sample is the last key that *rest*, ``iter(keys)``, returned."""
         if self.epoch is not epoch:
             self.epoch = epoch
@@ -69,8 +61,7 @@ class CurrentSample:
 
 
 class _PerThread(threading.local):
-    worker: Any = None
-    """``WorkerInfo`` of this thread if it is a loader's worker, else None."""
+    worker: Any = None  # ``WorkerInfo`` of this thread if it is a loader's worker, else None
 
     def __init__(self) -> None:  # runs once in each thread that asks
         self.sample = CurrentSample()
@@ -79,14 +70,9 @@ class _PerThread(threading.local):
 this_thread = _PerThread()
 
 
-def enter_sample(epoch: SeededEpoch, key: Any) -> None:
+def enter_sample(epoch: Any, key: Any) -> None:
     """Record that this thread is loading the sample *key* of *epoch*."""
     this_thread.sample.enter(epoch, key)
-
-
-def leave_sample() -> None:
-    """Record that this thread is loading no sample, and drop all references to the last one."""
-    this_thread.sample.leave()
 
 
 class _Temporarily:
@@ -118,7 +104,7 @@ def acting_as(info: Any) -> _Temporarily:
 
 def _forget_after_fork() -> None:
     # A process forked in the middle of a sample must not repeat its parent's random draws, nor count as a worker.
-    leave_sample()
+    this_thread.sample.leave()
     this_thread.worker = None
 
 

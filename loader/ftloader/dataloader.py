@@ -63,8 +63,6 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
         ValueError: for an unknown ``worker_method`` or ``on_error``; for ``multiprocessing_context``, or a
             data pipe, together with ``worker_method="thread"``; and as torch's class does.
         TypeError: for an ``on_error`` that cannot be called.
-
-    See pytorch/pytorch#161044 for torch's own, unmerged, thread workers.
     """
 
     worker_method: WorkerMethod
@@ -106,12 +104,12 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
     def state_dict(self) -> dict[str, Any]:
         """Return the position of the latest iterator, from which ``load_state_dict`` continues.
 
-        The state counts the batches that the training loop was given, not those prefetched. Samples that ``on_error``
-        left out count too. A batch that raised an exception counts once a later batch is handed over. Before the first
-        iterator, and after the end of one, the state stands for the whole next epoch.
+        The state counts the batches that the training loop was given, not those prefetched. A batch that raised an
+        exception counts once a later batch is handed over. Before the first iterator, and after the end of one, the
+        state stands for the whole next epoch.
 
-        May be called at any time, in any thread, even after the iterator is gone. Draws no random number. The size of
-        the dictionary does not depend on the dataset's length. The dictionary survives ``pickle`` and ``torch.save``.
+        May be called at any time, in any thread. Draws no random number. The dictionary survives ``pickle`` and
+        ``torch.save``; its size does not depend on the dataset's length.
         """
         return self._shared.states.state(self)
 
@@ -152,20 +150,13 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
 
     def check_worker_number_rationality(self) -> None:
         """Warn, as torch's class does, if there are more workers than usable CPUs."""
-        threads = self.worker_method == "thread" or (
-            self.worker_method == "auto" and reason_against_threads(self) is None
-        )
-        if self.num_workers == 0 or not threads:
+        if self.worker_method == "process" or (self.worker_method == "auto" and reason_against_threads(self)):
             super().check_worker_number_rationality()
-            return
-        cpus = os.process_cpu_count()
-        if cpus is not None and self.num_workers > cpus:
+        elif self.num_workers > (cpus := os.process_cpu_count() or self.num_workers):
             warn_user(
-                # torch's words, since people filter warnings by them; only "threads" is ours.
+                # The start is torch's, since people filter warnings by it; only "threads" is ours.
                 f"This DataLoader will create {self.num_workers} worker threads in total. Our suggested max number of "
-                f"worker in current system is {cpus}, which is smaller than what this DataLoader is going to create. "
-                "Please be aware that excessive worker creation might get DataLoader running slow or even freeze, "
-                "lower the worker number to avoid potential slowness/freeze if necessary."
+                f"worker in current system is {cpus}: more may be slower"
             )
 
 

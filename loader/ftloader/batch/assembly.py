@@ -23,7 +23,7 @@ from ftloader.batch.layout import Layout, is_torchs_collation
 from ftloader.batch.memory import BufferPool
 from ftloader.batch.slots import Slots
 from ftloader.compat.torch_private import pinned
-from ftloader.current import leave_sample, this_thread
+from ftloader.current import this_thread
 from ftloader.diagnosis.exceptions import annotate, set_traceback, traceback_of
 
 _PIECES_PER_WORKER = 2  # a worker claims 1/2 of (samples left / number of workers)
@@ -68,7 +68,7 @@ class BatchHints:
         return min(self.workers, max(1, int(pieces)))
 
     def expect(self, next_one: Layout | Mode) -> None:
-        """Expect the next batch to be like *next_one*, or expect nothing (UNKNOWN) after several wrong expectations."""
+        """Expect the next batch to be like *next_one*; after several wrong expectations expect nothing (UNKNOWN)."""
         self.expected = Mode.UNKNOWN if self.misjudged >= _RAGGED else next_one
 
 
@@ -87,7 +87,7 @@ class SharedBatch:
         self.epoch = epoch
         self.helpers = hints.helpers(len(index))  # number of workers that should call build(); others may call it too
         self._hints = hints
-        self._index = index
+        self.index = index
         self._lock = threading.Lock()
         self._next = 0  # first position that is not claimed
         self._working = 0  # pieces that are claimed and not ended
@@ -101,8 +101,8 @@ class SharedBatch:
         self._seconds: list[float] = []  # per sample, of each piece
 
     def build(self, context: Any) -> Outcome | None:
-        """Load pieces of the batch from the dataset of *context*, a ``WorkerContext``, until none is left.
-        Return the outcome if this worker finishes the batch, else None. Raise ``Cancelled``, or collate_fn's error."""
+        """Load pieces of the batch until none is left. Return the outcome if this worker finishes the batch, else None.
+        *context* is a ``WorkerContext``. Raise ``Cancelled``, or collate_fn's error."""
         dataset = context.dataset
         piece = self._claim()
         try:
@@ -120,7 +120,7 @@ class SharedBatch:
             self._failure = None  # of another piece; see _finish
             raise
         finally:
-            leave_sample()
+            this_thread.sample.leave()
         return None if piece is None else self._finish()
 
     def _claim(self, seconds: float | None = None) -> range | None:
@@ -130,7 +130,7 @@ class SharedBatch:
                 self._working -= 1
                 self._seconds.append(seconds)
             start = self._next
-            left = min(len(self._index), self._failed_at) - start
+            left = min(len(self.index), self._failed_at) - start
             if left > 0:
                 self._working += 1
                 # A fraction of the samples left, so that all workers end at about the same time; but not too short.
@@ -144,7 +144,7 @@ class SharedBatch:
 
     def _load(self, piece: range, dataset: Any) -> None:
         """Load the samples of *piece*. Raise the dataset's error, or ``Cancelled``."""
-        hints, epoch, index = self._hints, self.epoch, self._index
+        hints, epoch, index = self._hints, self.epoch, self.index
         policy, here = hints.settings.policy, this_thread.sample
         expected = hints.expected  # read once: another worker may replace it at any moment
         if self._undecided and isinstance(expected, Layout):
@@ -171,7 +171,7 @@ class SharedBatch:
         here = this_thread.sample
         position = here.position if here.rest is None else piece.stop - 1 - length_hint(here.rest)
         position = max(position, piece.start)  # an interruption may strike before the first sample
-        annotate_sample(error, self._index[position])
+        annotate_sample(error, self.index[position])
         # Leave the loader's frames out of the traceback: its reader looks for the dataset's.
         while (entry := traceback_of(error)) is not None and entry.tb_frame.f_code.co_filename in _OUR_FILES:
             set_traceback(error, entry.tb_next)
@@ -197,9 +197,9 @@ class SharedBatch:
                 return
             if layout is not None:
                 try:
-                    self._slots = Slots(layout, len(self._index), hints.buffers, hints.pin_device)
+                    self._slots = Slots(layout, len(self.index), hints.buffers, hints.pin_device)
                 except Exception as error:
-                    count = len(self._index)
+                    count = len(self.index)
                     annotate(error, f"raised in allocating {layout.nbytes} bytes for each of {count} samples")
                     # -1: an error of the batch comes before those of samples. The frames refer to this batch, so the
                     # traceback is dropped, which would close a reference cycle.

@@ -1,8 +1,7 @@
 """Errors of samples: the policy ``on_error``, the record of samples left out, and notes on exceptions.
 
-Every sample left out is counted and described, and one warning per epoch reports them. The policy acts in the worker;
-``loader.skipped`` keeps the record. After an exception in an iterable-style dataset, the worker asks the dataset's
-iterator for the next sample. A generator has none after an exception, and the record says so. An exception in
+The policy acts in the worker; ``loader.skipped`` keeps the record, and one warning per epoch reports it. After an
+exception in an iterable-style dataset, the worker asks the dataset's iterator for the next sample. An exception in
 ``collate_fn`` belongs to no sample and is always raised.
 """
 
@@ -33,9 +32,8 @@ OnError = Literal["raise", "skip"] | Callable[[Exception, Any], Any]
 _LONGEST_ERROR = 300  # characters of an error's type and text that are kept
 
 MOST_FAILURES_IN_A_ROW = 1000
-"""Number of consecutive failures of an iterable-style dataset after which a ``RuntimeError`` ends a worker's share.
-
-Under any policy: an iterator that always raises must not keep the loader busy forever."""
+"""Number of consecutive failures of an iterable-style dataset after which a ``RuntimeError`` ends a worker's share,
+under any policy: an iterator that always raises must not keep the loader busy forever."""
 
 
 class Skipped(NamedTuple):

@@ -1,8 +1,7 @@
-"""Builds a batch from the sampler's indices: ``dataset[i]``, then collate_fn.
+"""Builds a batch from the sampler's indices: ``dataset[i]``, then collate_fn. The fetcher is for map-style datasets.
 
 The contract is that of ``torch.utils.data._utils.fetch``. Added are random numbers of each sample (``rng.sample``), the
-error policy (``batch.errors``), a note that names the failing sample, and a check that the epoch is not cancelled. This
-file has the common parts and the fetcher for map-style datasets. ``batch.iterable`` is for iterable-style datasets.
+error policy (``batch.errors``), a note that names the failing sample, and a check that the epoch is not cancelled.
 """
 
 import enum
@@ -18,9 +17,8 @@ from ftloader.protocols import has_getitems
 
 _Empty = enum.Enum("_Empty", ["EMPTY"])  # an enum's member stays the same object through pickling
 EMPTY: Final = _Empty.EMPTY
-"""Data of a batch whose samples were all left out, and of a message without a batch. Iterators skip such batches.
-
-Not ``SKIP``, which is for ``on_error``: a dataset may return that by mistake."""
+"""Data of a batch whose samples were all left out, and of a message without a batch. Iterators skip such batches."""
+# Not ``SKIP``: a dataset may return that by mistake.
 
 
 class Cancelled(Exception):
@@ -67,8 +65,7 @@ class Failure:
     exception: BaseException
 
 
-Outcome = Fetched | Failure
-"""Result of building one batch."""
+Outcome = Fetched | Failure  # result of building one batch
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,11 +23,7 @@ class Exhausted(Exception):
 
 
 class IterableFetcher:
-    """Builder of batches for one worker and one pass over an iterable-style dataset, which starts at *state*.
-
-    Raises ``ValueError`` if *state* has a dataset state and the dataset has no ``load_state_dict()``; and the dataset's
-    errors.
-    """
+    """Builder of batches for one worker and one pass over an iterable-style dataset, which starts at *state*."""
 
     def __init__(self, settings: BatchSettings, dataset: Any, worker_id: int, state: WorkerState) -> None:
         self._settings = settings
@@ -56,16 +52,14 @@ class IterableFetcher:
         self._parts = {name: part for name, part in parts.items() if is_stateful(part)}
 
     def fetch(self, index: Any, epoch: Epoch) -> Fetched:
-        """Return the next batch: ``len(index)`` samples or, without automatic batching, one sample.
-        Raise ``ValueError`` if the dataset ends before the point of the saved state."""
+        """Return the next batch: ``len(index)`` samples or, without automatic batching, one sample."""
         self._catch_up(index, epoch)
         self._skipped = []
         try:
             samples = self._samples(index, epoch)
         except Exhausted:
             return self._end()
-        data = EMPTY if samples is EMPTY else self._settings.collate_fn(samples)
-        fetched = Fetched(data, tuple(self._skipped))
+        fetched = Fetched(EMPTY if samples is EMPTY else self._settings.collate_fn(samples), tuple(self._skipped))
         self._batches += 1
         self._after = 0
         # After the first batch too: without it the state at the start of the epoch may not be known.
@@ -161,10 +155,9 @@ def _annotate_position(error: BaseException, key: tuple[int, int]) -> None:
 
 
 class StatefulMapFetcher(MapFetcher):
-    """Builder of batches from a map-style dataset in a worker process, with the dataset's state.
+    """Builder of batches from a map-style dataset in a worker process. Some batches carry the dataset's state.
 
-    Every ``snapshot_every_n_steps``-th batch carries the state from after that batch. The first batch carries the state
-    from before it, unless the step is 1.
+    Every ``snapshot_every_n_steps``-th does, from after it, and the first, from before it (unless the step is 1).
     """
 
     def __init__(self, settings: BatchSettings, dataset: Any, state: WorkerState) -> None:
@@ -183,8 +176,7 @@ class StatefulMapFetcher(MapFetcher):
         return fetched
 
 
-Fetcher = MapFetcher | IterableFetcher
-"""Builder of batches from one dataset, used by one worker."""
+Fetcher = MapFetcher | IterableFetcher  # builder of batches from one dataset, used by one worker
 
 
 def _load(part: Any, name: str, states: Mapping[str, Any]) -> None:

@@ -48,9 +48,6 @@ class _Leaf:
 
     def flatten(self, value: Any, leaves: list) -> bool:
         leaves.append(value)
-        return self.fits(value)
-
-    def fits(self, value: Any) -> bool:
         return True
 
     def nest(self, leaves: Iterator, batched: bool) -> Any:
@@ -66,8 +63,9 @@ class Slot(_Leaf):
     numpy_dtype: np.dtype | None  # None for tensors
     nbytes: int
 
-    def fits(self, value: Any) -> bool:
-        """Return True if *value* can be copied into the slot and torch could collate it."""
+    def flatten(self, value: Any, leaves: list) -> bool:
+        """Append *value*. Return True if it can be copied into the slot and torch could collate it."""
+        leaves.append(value)
         if self.numpy_dtype is not None:
             return (
                 type(value) is np.ndarray
@@ -90,39 +88,31 @@ class Column(_Leaf):
 
 
 @dataclass(frozen=True, slots=True)
-class _Dict:
-    keys: tuple[Any, ...]
-    children: tuple["_Node", ...]
-
-    def flatten(self, value: Any, leaves: list) -> bool:
-        # The order counts too: the batch takes it from its first sample.
-        if type(value) is not dict or tuple(value) != self.keys:
-            return False
-        return all(c.flatten(value[k], leaves) for k, c in zip(self.keys, self.children))
-
-    def nest(self, leaves: Iterator, batched: bool) -> Any:
-        return {k: c.nest(leaves, batched) for k, c in zip(self.keys, self.children)}
-
-
-@dataclass(frozen=True, slots=True)
-class _Sequence:
+class _Container:
     type: type[Any]
+    keys: tuple[Any, ...]  # of a dict; the order counts too: the batch takes it from its first sample
     children: tuple["_Node", ...]
 
     def flatten(self, value: Any, leaves: list) -> bool:
         if type(value) is not self.type or len(value) != len(self.children):
             return False
+        if self.type is dict:
+            if tuple(value) != self.keys:
+                return False
+            value = value.values()
         return all(c.flatten(v, leaves) for c, v in zip(self.children, value))
 
     def nest(self, leaves: Iterator, batched: bool) -> Any:
         values = [c.nest(leaves, batched) for c in self.children]
+        if self.type is dict:
+            return dict(zip(self.keys, values))
         if self.type is list or (self.type is tuple and batched):  # torch makes lists of both
             return values
         # Not the type's own __new__ for a sample: it has run once already, and may change the values.
         return self.type(*values) if batched else tuple.__new__(self.type, values)
 
 
-_Node = Slot | Column | _Dict | _Sequence
+_Node = Slot | Column | _Container
 """Part of a layout. ``flatten`` appends the leaves of a value and returns False if the value has another structure.
 ``nest`` is the inverse: it makes the sample from its leaves, or the batch as torch nests it."""
 
@@ -132,9 +122,9 @@ class Layout:
 
     __slots__ = ("_root", "leaves", "nbytes", "slots")
 
-    def __init__(self, root: _Node) -> None:
-        self._root = root
-        self.leaves: tuple[Slot | Column, ...] = tuple(_leaves(root))  # in the order of flatten()
+    def __init__(self, sample: Any) -> None:
+        self.leaves: list[Slot | Column] = []  # in the order of flatten()
+        self._root = _describe(sample, list, self.leaves)
         sizes = [leaf.nbytes for leaf in self.leaves if isinstance(leaf, Slot)]
         self.slots = len(sizes)
         self.nbytes = sum(sizes)  # of a sample in slots
@@ -143,7 +133,7 @@ class Layout:
     def of(cls, sample: Any) -> "Layout | None":
         """Return the layout of *sample*; None if it has no array or tensor that is large enough for a slot."""
         try:
-            layout = cls(_describe(sample, list))
+            layout = cls(sample)
         except RecursionError:  # a container in itself: collation raises torch's own error
             return None
         return layout if layout.slots else None
@@ -158,19 +148,17 @@ class Layout:
         return self._root.nest(iter(leaves), batched)
 
 
-def _leaves(node: _Node) -> list[Slot | Column]:
-    if isinstance(node, (_Dict, _Sequence)):
-        return [leaf for child in node.children for leaf in _leaves(child)]
-    return [node]
-
-
-def _describe(value: Any, container: type) -> _Node:
-    kind = type(value)
+def _describe(value: Any, container: type, leaves: list[Slot | Column]) -> _Node:
+    """Return the layout's node for *value*, found in a *container*. Append the leaves in it to *leaves*."""
+    kind, keys = type(value), ()
     if kind is dict:
-        return _Dict(tuple(value), tuple(_describe(v, list) for v in value.values()))
-    if kind is list or kind is tuple or (issubclass(kind, tuple) and hasattr(kind, "_fields")):
-        return _Sequence(kind, tuple(_describe(v, tuple) for v in value))
-    return _slot(value) or Column(container)
+        keys, value, container = tuple(value), value.values(), list
+    elif kind is list or kind is tuple or (issubclass(kind, tuple) and hasattr(kind, "_fields")):
+        container = tuple
+    else:
+        leaves.append(_slot(value) or Column(container))
+        return leaves[-1]
+    return _Container(kind, keys, tuple(_describe(child, container, leaves) for child in value))
 
 
 def _slot(value: Any) -> Slot | None:
@@ -188,7 +176,7 @@ def _slot(value: Any) -> Slot | None:
     except (TypeError, ValueError):  # torch has no such type: strings, objects, foreign byte order
         return None
     slot = Slot(tuple(value.shape), dtype, numpy_dtype, nbytes)
-    return slot if slot.fits(value) else None
+    return slot if slot.flatten(value, []) else None
 
 
 # Newer torch has no named tensors (gone by 2.15).

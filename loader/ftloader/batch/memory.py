@@ -99,10 +99,6 @@ class BufferPool:
                 ]
             return buffer
 
-    def __len__(self) -> int:
-        with self._lock:
-            return len(self._buffers)
-
 
 # The reference counts, Python's and torch's, of a storage that only a buffer refers to.
 _free = Buffer(torch.UntypedStorage(1))
@@ -110,8 +106,7 @@ _PYTHON_REFERENCES, _TENSOR_REFERENCES = sys.getrefcount(_free.storage), storage
 
 _LARGEST_BLOCK = 32 << 20
 """Largest block in bytes that raises glibc's thresholds (DEFAULT_MMAP_THRESHOLD_MAX on a 64-bit system)."""
-_HEADER = 1 << 16
-"""Bytes; more than malloc adds to a block, rounding to pages included."""
+_HEADER = 1 << 16  # bytes; more than malloc adds to a block, rounding to pages included
 
 
 @functools.cache
@@ -126,8 +121,7 @@ def keep_freed_memory() -> None:
     np.empty(_LARGEST_BLOCK - _HEADER, np.uint8)
 
 
-_SMALLEST_OF_HUGE_PAGES = 4 << 20
-"""Bytes; NumPy's limit for its own arrays (``NUMPY_MADVISE_HUGEPAGE``)."""
+_SMALLEST_OF_HUGE_PAGES = 4 << 20  # bytes; NumPy's limit for its own arrays (``NUMPY_MADVISE_HUGEPAGE``)
 
 
 def advise_huge_pages(address: int, nbytes: int) -> None:

@@ -70,10 +70,7 @@ class _Array:
         ]
 
     def give(self, position: int, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray | None:
-        """Return the slot at *position* as an array; None if the slot has another shape or type.
-
-        The array keeps the memory alive.
-        """
+        """Return the slot at *position* as an array that keeps the memory alive; None for another shape or type."""
         if self._slot.numpy_dtype != dtype or self._slot.shape != shape:
             return None
         return np.asarray(_Memory(self._address_of(position), shape, dtype, self._buffer.storage))
@@ -129,18 +126,16 @@ class Slots:
     once.
     """
 
-    __slots__ = ("_arrays", "_collated", "_columns", "_pin_device", "layout")
+    __slots__ = ("_collated", "_parts", "_pin_device", "layout")
 
     def __init__(self, layout: Layout, size: int, pool: BufferPool, pin_device: str | None) -> None:
         self.layout = layout
         self._pin_device = pin_device
-        self._arrays: list[_Array | None] = []
-        self._columns: list[list] = []  # empty where there is an array
-        for leaf in layout.leaves:
-            array = _Array(leaf, size, pool, layout.slots) if isinstance(leaf, Slot) else None
-            self._arrays.append(array)
-            self._columns.append([None] * size if array is None else [])
-        self._collated: list = []
+        self._parts: list[_Array | list] = [  # for each leaf an array of slots, or a column of values
+            _Array(leaf, size, pool, layout.slots) if isinstance(leaf, Slot) else [None] * size
+            for leaf in layout.leaves
+        ]
+        self._collated: list = []  # columns; None in the place of an array
 
     def write(self, position: int, sample: Any) -> bool:
         """Copy *sample* to *position*. Return False, with the slot undefined, if the sample has another layout."""
@@ -148,26 +143,25 @@ class Slots:
         if values is None:
             return False
         if (given := this_thread.sample.given) is not None:
-            values = self._arrays[given].separate(position, values, given)  # type: ignore[union-attr]  # from give()
-        for array, column, value in zip(self._arrays, self._columns, values):
-            if array is not None:
-                array.write(position, value)
+            values = self._parts[given].separate(position, values, given)  # type: ignore[union-attr]  # from give()
+        for part, value in zip(self._parts, values):
+            if isinstance(part, list):
+                part[position] = value
             else:
-                column[position] = value
+                part.write(position, value)
         return True
 
     def sample(self, position: int) -> Any:
         """Return the sample that was written to *position*, with copies of its arrays."""
-        pairs = zip(self._arrays, self._columns)
-        values = [column[position] if array is None else array.copy(position) for array, column in pairs]
+        values = [part[position] if isinstance(part, list) else part.copy(position) for part in self._parts]
         return self.layout.nest(values, batched=False)
 
     def collate_columns(self, collate_fn: Callable[[Any], Any]) -> None:
         """Collate each column, that is, each leaf that has no slots, with torch's ``default_collate``."""
-        for leaf, column in zip(self.layout.leaves, self._columns):
+        for leaf, column in zip(self.layout.leaves, self._parts):
             data = None
             if isinstance(leaf, Column):
-                data = pinned(collate_fn(tuple(column) if leaf.container is tuple else column), self._pin_device)
+                data = pinned(collate_fn(leaf.container(column)), self._pin_device)
             self._collated.append(data)
 
     def batch(self) -> Any:
@@ -175,21 +169,21 @@ class Slots:
         if torch.is_inference_mode_enabled():  # ordinary tensors there too, like those that workers collate
             with torch.inference_mode(False):
                 return self.batch()
-        pairs = zip(self._arrays, self._collated)
-        leaves = [collated if array is None else array.tensor() for array, collated in pairs]
+        pairs = zip(self._parts, self._collated)
+        leaves = [collated if isinstance(part, list) else part.tensor() for part, collated in pairs]
         self.release()
         return self.layout.nest(leaves, batched=True)
 
     def release(self) -> None:
         """Give up the memory. Nothing else may be called after it."""
-        for array in self._arrays:
-            if array is not None:
-                array.release()
+        for part in self._parts:
+            if isinstance(part, _Array):
+                part.release()
 
     def give(self, position: int, shape: tuple[int, ...], dtype: np.dtype) -> tuple[int, np.ndarray] | None:
         """Return (leaf number, slot at *position*) for the first leaf of this shape and type; None if there is none."""
-        for leaf, array in enumerate(self._arrays):
-            if array is not None and (given := array.give(position, shape, dtype)) is not None:
+        for leaf, part in enumerate(self._parts):
+            if isinstance(part, _Array) and (given := part.give(position, shape, dtype)) is not None:
                 return leaf, given
         return None
 

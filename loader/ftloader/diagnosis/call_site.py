@@ -29,8 +29,6 @@ _GENERATORS: Final = tuple(os.path.join(os.path.dirname(module.__file__), "") fo
 _INSTALLED: Final = tuple(
     os.path.join(sysconfig.get_path(name), "") for name in ("stdlib", "platstdlib", "purelib", "platlib")
 )
-
-
 _engine_folders: tuple[str, ...] = (os.path.join(_PACKAGE, ""),)
 
 

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch.utils.data import Dataset
 
-from ftloader.diagnosis.call_site import is_user_code, warn_user
+from ftloader.diagnosis.call_site import is_user_code
 
 _OBJECTS: Final = 300  # most objects that are looked at
 _ELEMENTS: Final = 8  # of a container
@@ -61,28 +61,19 @@ _LOCKS: Final = (
 )
 
 
-class SharedHandles:
-    """One-time warning about the handles of one loader's dataset. No lock: at worst two consumers both warn."""
-
-    def __init__(self) -> None:
-        self._warned = False
-
-    def warn_if_shared(self, dataset: Any) -> None:
-        """Warn if *dataset* has handles that worker threads would share."""
-        if self._warned:
-            return
-        found = list(handles_of(dataset))
-        if not found:
-            return
-        self._warned = True
-        (path, kind, trouble), *more = found
-        likewise = f"Likewise {', '.join(path for path, *_ in more[:5])}. " if more else ""
-        warn_user(
-            f"{path} is a {kind} that all workers of this DataLoader share, since they are threads "
-            f"(worker_method='auto' chose so): {trouble}. {likewise}{'' if trouble is _TURNS else _REMEDY}"
-            "`./twins audit FILE.py:NAME` shows which lines use it. worker_method='process' gives each worker a copy "
-            "of the dataset; worker_method='thread' leaves this warning out."
-        )
+def warning_of_handles(dataset: Any) -> str | None:
+    """Return a warning if *dataset* has handles that worker threads would share, else None."""
+    found = list(handles_of(dataset))
+    if not found:
+        return None
+    (path, kind, trouble), *more = found
+    likewise = f"Likewise {', '.join(path for path, *_ in more[:5])}. " if more else ""
+    return (
+        f"{path} is a {kind} that all workers of this DataLoader share, since they are threads "
+        f"(worker_method='auto' chose so): {trouble}. {likewise}{'' if trouble is _TURNS else _REMEDY}"
+        "`./twins audit FILE.py:NAME` shows which lines use it. worker_method='process' gives each worker a copy "
+        "of the dataset; worker_method='thread' leaves this warning out."
+    )
 
 
 def handles_of(dataset: Any) -> Iterator[tuple[str, str, str]]:

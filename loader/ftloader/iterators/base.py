@@ -23,7 +23,8 @@ from ftloader.batch.errors import ErrorPolicy
 from ftloader.batch.fetch import EMPTY, BatchSettings, Fetched
 from ftloader.batch.memory import BufferPool
 from ftloader.compat.torch_private import BaseDataLoaderIter, DatasetKind, StandIn
-from ftloader.diagnosis.shared_handles import SharedHandles
+from ftloader.diagnosis.call_site import warn_user
+from ftloader.diagnosis.shared_handles import warning_of_handles
 from ftloader.protocols import is_iterable, is_stateful
 from ftloader.rng.program import GlobalDrawCheck
 from ftloader.state import format as states
@@ -35,18 +36,24 @@ from ftloader.state.store import StateStore, load_iterable
 class Shared:
     """Saved state, batch memory and one-time warnings of one loader, shared by its iterators of all epochs.
 
-    No lock: if two threads make the first two iterators at the same moment, each may get its own memory. A copy or
-    pickle of this object keeps the loaded state only.
+    No lock: if two threads make the first two iterators at the same moment, each may get its own memory, and both may
+    warn. A copy or pickle of this object keeps the loaded state only.
     """
 
     def __init__(self, states: StateStore | None = None) -> None:
         self.states = StateStore() if states is None else states
-        self.handles = SharedHandles()
+        self._handles_warned = False
         self.global_draws = GlobalDrawCheck()
         self._memory: tuple[tuple[int, bool], BufferPool] | None = None
 
     def __reduce__(self) -> tuple:
         return Shared, (copy.copy(self.states),)
+
+    def warn_of_handles(self, dataset: Any) -> None:
+        """Warn once if *dataset* has handles that worker threads would share."""
+        if not self._handles_warned and (message := warning_of_handles(dataset)) is not None:
+            self._handles_warned = True
+            warn_user(message)
 
     def memory(self, batches: int, pinned: bool) -> BufferPool:
         """Return the loader's memory pool for *batches* batches, *pinned* or not."""
@@ -63,10 +70,7 @@ def _quiet(loader: Any, mid_epoch: bool) -> StandIn:
 
 
 class ResumableDataLoaderIter(BaseDataLoaderIter):
-    """Iterator that keeps ``loader.state_dict()`` up to date and starts where ``loader.load_state_dict()`` says.
-
-    The iterator raises ``ValueError`` if it cannot start there.
-    """
+    """Iterator that keeps ``loader.state_dict()`` up to date and starts where ``loader.load_state_dict()`` says."""
 
     _copies_dataset = False  # True if each worker has its own map-style dataset (processes)
     _dataset: Any  # set by torch's __init__
@@ -163,7 +167,7 @@ class ResumableDataLoaderIter(BaseDataLoaderIter):
         """Record that batch *number*, from this worker, is handed over. Return False if it has no data."""
         self._skip_log.add(fetched.skipped)
         if fetched.ended:
-            self._progress.worker_ended(worker_id, fetched.state)
+            self._progress.ends[worker_id] = fetched.state
             return False
         self._progress.handed_over(number, worker_id, fetched.state)
         return fetched.data is not EMPTY

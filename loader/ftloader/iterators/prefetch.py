@@ -5,29 +5,16 @@ many; each hand-over makes room for one more. Batches are dispatched in the samp
 
 - A map-style dataset: the next free worker builds the batch, or several workers do.
 - An iterable-style dataset: each worker has its own share, so each batch is assigned to one worker. With
-  ``in_order=True``, workers that have data left take turns. Otherwise the worker with the fewest unfinished batches is
-  next.
+  ``in_order=True``, workers that have data left take turns. Else the worker with the fewest unfinished batches is next.
 
 Worker processes inherit the same policy from torch's iterator. ``tests/conformance/test_workers.py`` tests both kinds.
 """
 
-import operator
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any
 
 from ftloader.batch.fetch import EMPTY, Epoch, Fetched
 from ftloader.workers.thread import Result
-
-
-def most_dispatched(loader: Any) -> int:
-    """Return the maximum number of batches that are dispatched and not yet handed over."""
-    return operator.index(loader.prefetch_factor * loader.num_workers)
-
-
-def most_in_memory(loader: Any) -> int:
-    """Return the maximum number of batches in memory: dispatched ones, and the consumer's latest two."""
-    return most_dispatched(loader) + 2
 
 
 class Prefetch:

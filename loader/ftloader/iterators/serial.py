@@ -1,7 +1,6 @@
-"""The iterator for ``num_workers=0``: the thread that asks for a batch builds it.
+"""The iterator for ``num_workers=0``: torch's, with the fetcher that worker threads and processes use.
 
-The iterator is torch's, with the fetcher that worker threads and processes use. So ``sample_rng()``, ``on_error`` and
-the notes on exceptions are the same with and without workers.
+So ``sample_rng()``, ``on_error`` and the notes on exceptions are the same with and without workers.
 """
 
 from typing import Any

@@ -5,6 +5,7 @@ iterator; each batch goes to one of these threads. Workers hold no reference to 
 """
 
 import itertools
+import operator
 import queue
 import weakref
 from typing import Any, Self
@@ -18,15 +19,14 @@ from ftloader.batch.slots import Slots
 from ftloader.compat.torch_private import DatasetKind
 from ftloader.diagnosis.exceptions import annotate, drop_first_frame
 from ftloader.iterators.base import ResumableDataLoaderIter
-from ftloader.iterators.prefetch import Prefetch, most_dispatched, most_in_memory
+from ftloader.iterators.prefetch import Prefetch
 from ftloader.protocols import has_getitems
 from ftloader.rng import program as global_generators
 from ftloader.workers import exit as program_exit
-from ftloader.workers.consumer_modes import consumer_modes
 from ftloader.workers.copies import UserObjects, copies_for_workers
 from ftloader.workers.exit import WorkerThread
 from ftloader.workers.pool import WorkerPool
-from ftloader.workers.thread import Departure, Result, Task, WholeBatch, WorkerConfig, WorkerContext
+from ftloader.workers.thread import Departure, Result, Task, WholeBatch, WorkerConfig, WorkerContext, consumer_modes
 
 
 class ThreadDataLoaderIter(ResumableDataLoaderIter):
@@ -40,14 +40,15 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         self._warns = loader.worker_method != "thread"
         if self._warns and loader._dataset_kind == DatasetKind.Map:
             # First of all: filters may turn the warning into an error, which must not use up a loaded state.
-            loader._shared.handles.warn_if_shared(loader.dataset)
+            loader._shared.warn_of_handles(loader.dataset)
         super().__init__(loader)
         if not loader.prefetch_factor:
             raise ValueError("prefetch_factor must be at least 1 with worker threads")
         self._lock = fork.rlock()  # a child may begin a new epoch
         self._in_order = loader.in_order
-        self._most_dispatched = most_dispatched(loader)
-        self._memory = self._shared.memory(most_in_memory(loader), self._pin_memory)
+        self._most_dispatched = operator.index(loader.prefetch_factor * self._num_workers)
+        # In memory are the dispatched batches and the consumer's latest two.
+        self._memory = self._shared.memory(self._most_dispatched + 2, self._pin_memory)
         self._departures: list[BaseException] = []  # reasons why workers ended, not yet raised
         # Each worker iterates its own copy of an iterable-style dataset, so each task is for one worker. Any
         # worker can build any batch of a map-style dataset.
@@ -121,10 +122,7 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
             self._begin_epoch()
 
     def close(self) -> None:
-        """Stop the workers and wait for them, up to ``workers.exit.JOIN_LIMIT`` seconds.
-
-        May be called from any thread, at any time and repeatedly.
-        """
+        """Stop the workers and wait up to ``workers.exit.JOIN_LIMIT`` seconds. Any thread may call this, repeatedly."""
         pool = self._pool  # read once: iter(loader) in another thread may replace it
         pool.stop()
         pool.join()
@@ -153,7 +151,7 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
             if self._warns:  # before a batch is taken out, since filters may turn a warning into an error
                 self._shared.global_draws.report()
                 if self._prefetch.handed_over == 1 and not self._private_queues:  # opened for the first batch
-                    self._shared.handles.warn_if_shared(self._dataset)
+                    self._shared.warn_of_handles(self._dataset)
             return super().__next__()  # counts, profiles, and calls _next_data
 
     def _next_data(self) -> Any:
@@ -246,10 +244,10 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
                 batch = SharedBatch(self._hints, self._epoch, index)
             else:
                 batch = WholeBatch(self._epoch, index)
-            task = Task(self._epoch, self._contexts, number, index, batch)
+            task = Task(self._contexts, number, batch)
             # One task for each worker that can help. A worker that finds nothing left to do takes the next task.
             for _ in range(batch.helpers):
-                self._pool.put(task, worker_id)
+                self._pool.tasks[worker_id or 0].put(task)
 
     def _receive(self, timeout: float = 0) -> bool:
         """Wait for one worker message and handle it. Return False after *timeout* seconds without one (0: no limit)."""

@@ -42,10 +42,7 @@ def save(generator: Any) -> State:
 
 
 def load(states: Iterable[tuple[Any, State]]) -> None:
-    """Load states, given as pairs of a generator and its state. If one pair fails, restore all generators.
-
-    Raises ``ValueError`` if a state is of another kind than its generator.
-    """
+    """Load pairs of a generator and its state. If one fails (``ValueError``), restore all generators."""
     earlier: list[tuple[Any, State]] = []
     try:
         for generator, saved in states:

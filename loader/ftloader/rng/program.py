@@ -1,7 +1,6 @@
 """Guards the program's global random generators: worker threads must not seed them, and a warning says if they draw.
 
-torch's recipe ``numpy.random.seed(torch.initial_seed() % 2**32)`` would seed the whole program in a worker thread: the
-training loop would draw the same numbers in each epoch.
+In a worker thread, torch's recipe ``numpy.random.seed(torch.initial_seed() % 2**32)`` would seed the whole program.
 """
 
 import base64
@@ -130,10 +129,9 @@ class GlobalDrawCheck:
             warn_user(
                 f"samples of this DataLoader use {' and '.join(used)}. Its workers are threads (worker_method='auto' "
                 "chose so), which all share these generators: which sample gets which number depends on which worker "
-                "comes first, whatever the seed. Draw from the sample's own generators instead, "
-                "ftloader.sample_rng(). The audit (python -m ftsafety.audit) names the lines that draw. "
-                "worker_method='process' gives each worker generators of its own; worker_method='thread' leaves this "
-                "warning out.",
+                "comes first, whatever the seed. Draw from the sample's own generators instead, ftloader.sample_rng(). "
+                "The audit (python -m ftsafety.audit) names the lines that draw. worker_method='process' gives each "
+                "worker generators of its own; worker_method='thread' leaves this warning out.",
                 GlobalRandomWarning,
             )
 

@@ -88,9 +88,7 @@ def sample_rng() -> SampleRNG:
                 "started itself, pass it the generators: call sample_rng() before, in the thread of the sample. To try "
                 "a dataset without a loader, iterate ftloader.DataLoader(dataset, batch_size=None)"
             )
-        epoch = here.epoch
-        # A thread that has a key has an epoch: enter() sets both.
-        origin = canonical_bytes((epoch.base_seed, epoch.number, key))  # type: ignore[union-attr]
+        origin = canonical_bytes((here.epoch.base_seed, here.epoch.number, key))
         rng = here.rng = SampleRNG(hashlib.blake2b(origin, person=b"loader.sample").digest())
     return rng
 

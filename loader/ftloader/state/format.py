@@ -4,24 +4,7 @@
 numbers, None. It also holds the results of user-supplied ``state_dict()`` methods, of any type. The dictionary survives
 ``pickle``, ``torch.save`` (also with ``weights_only=True``) and, if the user-supplied parts do, JSON.
 
-- ``format``, ``version``: ``"ftloader.DataLoader"`` and 5
-- ``loader``: settings that must be the same: ``style`` ("map" or "iterable"), ``batch_size`` and ``drop_last``
-- ``phase``: "begin" (before an epoch), "middle" or "end" (after one). After "begin" and "end" the next epoch is whole.
-- ``base_seed``: base seed of the epoch (between epochs: the next epoch), None if it is not drawn yet
-- ``epoch``: number of that epoch in its iterator (persistent workers go on counting)
-- ``shared_seed``: torch's shared seed for data pipes, or None
-- ``order``: source of the batch order (``ftloader.state.samplers``)
-- ``generators``: states of the loader's and its samplers' own generators, or None if the sampler was just drawing
-- ``drawn``, ``ended``: number of batches drawn from the sampler, and True if the sampler had ended
-- ``sampler``: states of samplers that have one, and the number of batches before them, or None
-- ``handed_over``: the batches before this number have been handed over
-- ``ahead``: with ``in_order=False``, the numbers of later batches that have been handed over too
-- ``last``: number of the last batch drawn, and a digest of its indices, or None
-- ``workers``: each worker's share (below) of an iterable-style dataset, or None. Given in the middle of an epoch, and
-  between epochs if the next epoch uses the same dataset objects and they have a state
-- ``next_worker``: worker whose turn is next
-- ``datasets``: map-style, processes: the state of each worker's dataset, or None
-- ``dataset``: the state of the loader's own dataset, or None; iterable-style: from the start of the epoch
+The class ``SavedState`` describes the parts of the dictionary. Its ``loader`` is the result of ``describe_loader``.
 
 The workers divide an iterable-style dataset among themselves. A state describes each worker's share by:
 
@@ -54,22 +37,25 @@ Share = Mapping[str, Any]
 class SavedState:
     """Checked state from which an epoch starts. Neither it nor its values may be changed."""
 
-    phase: str = "begin"
-    base_seed: int | None = None
-    epoch: int = 0
-    shared_seed: int | None = None
-    order: Mapping[str, Any] = field(default_factory=dict)
+    phase: str = "begin"  # "begin" (before an epoch), "middle" or "end" (after one)
+    base_seed: int | None = None  # of the epoch (between epochs: of the next one), None if it is not drawn yet
+    epoch: int = 0  # number of that epoch in its iterator (persistent workers go on counting)
+    shared_seed: int | None = None  # torch's, for data pipes
+    order: Mapping[str, Any] = field(default_factory=dict)  # source of the batch order (``state.samplers``)
+    # States of the loader's and its samplers' own generators; None if the sampler was just drawing.
     generators: Mapping[str, Any] | None = None
-    drawn: int = 0
-    ended: bool = False
-    sampler: Mapping[str, Any] | None = None
-    handed_over: int = 0
-    ahead: tuple[int, ...] = ()
-    last: Mapping[str, Any] | None = None
+    drawn: int = 0  # number of batches drawn from the sampler
+    ended: bool = False  # True if the sampler had ended
+    sampler: Mapping[str, Any] | None = None  # states of samplers that have one, and the number of batches before them
+    handed_over: int = 0  # the batches before this number have been handed over
+    ahead: tuple[int, ...] = ()  # with ``in_order=False``, the numbers of later batches that have been handed over too
+    last: Mapping[str, Any] | None = None  # number of the last batch drawn, and a digest of its indices
+    # Each worker's share of an iterable-style dataset. Given in the middle of an epoch, and between epochs if the next
+    # epoch uses the same dataset objects and they have a state.
     workers: tuple[Mapping[str, Any], ...] | None = None
-    next_worker: int = 0
-    datasets: tuple[Any, ...] | None = None
-    dataset: Any = None
+    next_worker: int = 0  # worker whose turn is next
+    datasets: tuple[Any, ...] | None = None  # map-style, processes: the state of each worker's dataset
+    dataset: Any = None  # state of the loader's own dataset; iterable-style: from the start of the epoch
 
     @property
     def mid_epoch(self) -> bool:
@@ -92,8 +78,7 @@ class SavedState:
         return first
 
 
-NOTHING: Final = SavedState()
-"""The start of an epoch if no state was loaded."""
+NOTHING: Final = SavedState()  # the start of an epoch if no state was loaded
 
 
 def fresh_share(dataset: Any = None, known: bool = True, after: int = 0) -> dict[str, Any]:

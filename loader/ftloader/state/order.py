@@ -1,7 +1,4 @@
-"""The batch order of one epoch of a map-style dataset: read from the sampler, or rebuilt from a saved state.
-
-``ftloader.state.samplers`` describes how an order is rebuilt.
-"""
+"""The batch order of one epoch of a map-style dataset: read from the sampler, or rebuilt (see ``state.samplers``)."""
 
 import copy
 from collections import deque
@@ -33,8 +30,8 @@ class IndexStream:
         # A dataset that is given the whole index may change it (``indices.sort()``).
         self._change = loader.batch_size is None or has_getitems(loader.dataset)
         self._generators = samplers.OwnGenerators(loader)
+        # Number of batches between two states of the samplers; 0: one state, at the start of the epoch.
         self._every = loader.snapshot_every_n_steps or 0
-        """Number of batches between two states of the samplers; 0: one state, at the start of the epoch."""
         self._resume = resume
         self._progress: EpochProgress  # set by report_to()
         self._batches: Iterator | None = None  # None before the first draw
@@ -55,8 +52,7 @@ class IndexStream:
             if self._resume.phase == "end":
                 self._open(iter(self._index_sampler), {})
                 self._load_iterator(snapshot)
-                for _ in self._batches:  # type: ignore[union-attr]  # made by _open()
-                    pass
+                deque(self._batches, maxlen=0)  # type: ignore[arg-type]  # made by _open()
         finally:
             generators.load(own)
         self._batches, self._drawn = None, 0
@@ -247,8 +243,6 @@ class IndexStream:
 
 def _copied(index: Any) -> Any:
     """Return a copy of *index*, or *index* itself if its type is immutable."""
-    if type(index) is int:
-        return index
     if type(index) in (list, np.ndarray):
         return index.copy()
     return index.clone() if type(index) is torch.Tensor else index

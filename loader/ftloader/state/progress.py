@@ -31,8 +31,7 @@ class EpochProgress:
     """Progress of one epoch.
 
     Args:
-        loader: the result of ``describe_loader``.
-        fixed: the parts of the state that do not change during the epoch.
+        loader, fixed: the result of ``describe_loader``, and the parts of the state that stay as they are in the epoch.
         shares: the workers' shares of an iterable-style dataset.
         copies: number of workers with a copy of a map-style dataset (processes).
         turns: number of workers that take turns.
@@ -53,7 +52,7 @@ class EpochProgress:
         self._start, self._skips = resume.handed_over, tuple(sorted(resume.ahead))
         self._resumed_last = resume.last
         self._failed: list[tuple[int, int]] = []
-        self._ends: dict[int, Any] = {}  # by worker: the state of its dataset after the pass
+        self.ends: dict[int, Any] = {}  # by worker whose share has ended: the state of its dataset then, or None
         self.finished = False  # True once the iterator has raised StopIteration
         self.drawing = False  # True while the sampler draws: its generators may be between two states
         self.order = resume.order or {"generators": {}, "epochs": {}}  # see samplers
@@ -85,10 +84,6 @@ class EpochProgress:
     def failed(self, number: int, worker_id: int = 0) -> None:
         """Record that batch *number* raised. It counts as handed over once a later batch is handed over."""
         self._failed.append((number, worker_id))
-
-    def worker_ended(self, worker_id: int, state: Any) -> None:
-        """Record that the worker's share has ended, with the *state* of its dataset at that point, or None."""
-        self._ends[worker_id] = state
 
     def _after(self, handed: HandedOver, number: int, worker_id: int, state: Any = None) -> HandedOver:
         batches, ahead, datasets, shares, next_worker = handed
@@ -122,7 +117,7 @@ class EpochProgress:
         """Return the workers' shares for the start of the next epoch."""
         if self.fixed["dataset"] is None:  # a dataset without a state
             return [fresh_share()] * len(self.shares())
-        ends = [(self._ends.get(worker_id), share["batches"]) for worker_id, share in enumerate(self.shares())]
+        ends = [(self.ends.get(worker_id), share["batches"]) for worker_id, share in enumerate(self.shares())]
         return [fresh_share(end, known=self.finished and end is not None, after=batches) for end, batches in ends]
 
     def _seen(self) -> tuple:

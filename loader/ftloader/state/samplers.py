@@ -24,7 +24,7 @@ from typing import Any
 import torch
 from torch.utils.data import BatchSampler, DistributedSampler, RandomSampler, SubsetRandomSampler, WeightedRandomSampler
 
-from ftloader.protocols import is_iterable, is_stateful
+from ftloader.protocols import is_stateful
 from ftloader.rng import generators
 from ftloader.rng.generators import State
 from ftloader.rng.sample import canonical_bytes
@@ -37,22 +37,14 @@ LOADER = "loader.generator"
 ITERATOR = "iterator"
 
 
-def sampler_of(loader: Any) -> Any:
-    """Return the sampler that yields the batches' indices; ``()`` for an iterable-style dataset."""
-    return () if is_iterable(loader) else loader._index_sampler
-
-
 def chain(index_sampler: Any) -> list[Any]:
     """Return *index_sampler* and all samplers inside it, the outermost first."""
-    found: list[Any] = []
-    waiting = [index_sampler]
-    while waiting:
-        sampler = waiting.pop(0)
-        if any(sampler is other for other in found):
-            continue
-        found.append(sampler)
+    found = [index_sampler]
+    for sampler in found:
         attributes = attributes_of(sampler)
-        waiting += [attributes[name] for name in _INNER if attributes.get(name) is not None]
+        for inner in (attributes.get(name) for name in _INNER):
+            if inner is not None and all(inner is not other for other in found):
+                found.append(inner)
     return found
 
 
@@ -65,7 +57,7 @@ class OwnGenerators:
     """Random generators of a loader and its samplers, by path. Searched for at each call; global ones are excluded."""
 
     def __init__(self, loader: Any) -> None:
-        self._index_sampler, self._loaders = sampler_of(loader), loader.generator
+        self._index_sampler, self._loaders = loader._index_sampler, loader.generator
 
     def now(self) -> list[tuple[Any, State]]:
         """Return pairs of each generator and its current state."""

@@ -28,8 +28,6 @@ class StateStore:
     def __reduce__(self) -> tuple:
         return StateStore, (self._now[0],)
 
-    # For iterators
-
     @property
     def saved(self) -> states.SavedState:
         """The loaded state that no iterator has used yet, or ``NOTHING``."""
@@ -44,8 +42,6 @@ class StateStore:
     def began(self, progress: EpochProgress) -> None:
         """Record *progress* as that of the latest epoch, and drop the loaded state, which has been used."""
         self._now = None, progress
-
-    # For the loader
 
     @property
     def is_loaded(self) -> bool:
@@ -110,7 +106,7 @@ def load_iterable(dataset: Any, state: Any) -> bool:
 
 def _between_epochs(loader: Any, progress: EpochProgress | None) -> dict[str, Any]:
     """Return the state after the epoch of *progress*, or before the first epoch if *progress* is None."""
-    index_sampler = samplers.sampler_of(loader)
+    index_sampler = loader._index_sampler
     parts: dict[str, Any] = {"phase": "begin" if progress is None else "end", "dataset": None}
     if progress is not None and loader.persistent_workers:
         parts["base_seed"], parts["epoch"] = progress.fixed["base_seed"], progress.fixed["epoch"] + 1
@@ -132,7 +128,7 @@ def _between_epochs(loader: Any, progress: EpochProgress | None) -> dict[str, An
 
 def _check_samplers(resume: states.SavedState, loader: Any) -> None:
     """Raise ``ValueError`` if the loader's samplers cannot continue from the state."""
-    index_sampler, order = samplers.sampler_of(loader), resume.order
+    index_sampler, order = loader._index_sampler, resume.order
     for saved in (order["generators"], order.get("generators_at_iter", {}), resume.generators or {}):
         OwnGenerators(loader).at(saved)  # or an error
     inner = samplers.innermost(index_sampler)

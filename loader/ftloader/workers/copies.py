@@ -1,8 +1,7 @@
 """Deep copies of an iterable-style dataset and of its functions, one for each worker thread.
 
-In a worker process everything is a copy. So datasets change their own attributes, and functions may be methods of the
-dataset. The copies here are made as ``pickle`` makes them (``__reduce_ex__``, ``__getstate__``), except that a lock
-becomes a new, free lock. A copy shares these objects with the original:
+In a worker process everything is a copy, and datasets rely on that. The copies here are made as ``pickle`` makes them
+(``__reduce_ex__``, ``__getstate__``), except that a lock becomes a new, free lock. A copy shares with the original:
 
 - classes, modules and functions, importable or not. A function with a closure is the same code on a copied closure;
 - an ``object()``, whose identity is all that it has, and the program's random generators;

@@ -67,8 +67,7 @@ def report_stuck(threads: list[threading.Thread], limit: float, consequence: str
     warn_user(
         f"{', '.join(thread.name for thread in threads)} did not end within {limit:.3g} s of being told to: a call "
         "into the dataset, collate_fn, worker_init_fn or a cache's source has not returned, or the machine gives it no "
-        "time to run. "
-        f"{consequence} Stack:\n{_stacks(threads)}",
+        f"time to run. {consequence} Stack:\n{_stacks(threads)}",
         RuntimeWarning,
     )
 
@@ -100,8 +99,7 @@ class ThreadGroup:
     """
 
     threads: tuple[WorkerThread, ...]
-    consequence: str
-    """Sentence for the warning of threads that do not end, about what happens to them."""
+    consequence: str  # sentence for the warning of threads that do not end, about what happens to them
 
     def used_by_this_thread(self) -> None:
         self.consumer = weakref.ref(threading.current_thread())

@@ -19,14 +19,14 @@ from ftloader.batch.fetch import Epoch
 from ftloader.diagnosis.call_site import warn_user
 from ftloader.workers import exit as program_exit
 from ftloader.workers.exit import ThreadGroup, WorkerThread
-from ftloader.workers.thread import Command, Task, WorkerContext, run_worker, send
+from ftloader.workers.thread import Command, WorkerContext, run_worker, send
 
 
 class WorkerPool(ThreadGroup):
     """Group of ``len(contexts)`` worker threads, which run from ``start()`` on.
 
-    With *private_queues* each worker has its own queue of tasks (iterable-style). Otherwise all workers share one queue
-    (map-style). Workers put their messages into *results* for as long as that queue exists.
+    With *private_queues* each worker has its own queue in ``tasks`` (iterable-style). Otherwise all workers share one
+    queue (map-style). Workers put their messages into *results* for as long as that queue exists.
 
     ``_told_to_end`` changes from False to True once. Only the consumer replaces ``epoch`` and ``consumer``. All three
     are read without a lock: a slightly outdated value does no harm.
@@ -41,19 +41,16 @@ class WorkerPool(ThreadGroup):
         self._told_to_end = False
         self._started: SimpleQueue[None] = SimpleQueue()  # one None for each worker that has run worker_init_fn
         self._process = os.getpid()
-        self._tasks: list[SimpleQueue] = [SimpleQueue() for _ in contexts] if private_queues else [SimpleQueue()]
+        self.tasks: list[SimpleQueue] = [SimpleQueue() for _ in contexts] if private_queues else [SimpleQueue()]
         self.threads = tuple(
             WorkerThread(
                 target=run_worker,
-                args=(worker_id, [context], self._tasks[worker_id % len(self._tasks)], self._results, self._started),
+                args=(worker_id, [context], self.tasks[worker_id % len(self.tasks)], self._results, self._started),
                 name=f"loader-worker-{worker_id}",
             )
             for worker_id, context in enumerate(contexts)
         )
-
-    def start(self) -> None:
         fork.renewed(self)
-        super().start()
 
     def wait_until_started(self) -> None:
         """Wait until all workers have run ``worker_init_fn``. Warn if some have not within ``JOIN_LIMIT``."""
@@ -80,10 +77,6 @@ class WorkerPool(ThreadGroup):
         """True if the workers have been told to end, or are in another process."""
         return self._told_to_end or self.orphaned
 
-    def put(self, task: Task, worker_id: int | None = None) -> None:
-        """Queue *task* for worker *worker_id*, or for the next free worker if None."""
-        self._tasks[worker_id or 0].put(task)
-
     def begin_epoch(self, epoch: Epoch) -> None:
         """Cancel the rest of the previous epoch and make *epoch* the current one."""
         self.epoch.cancelled = True
@@ -99,8 +92,8 @@ class WorkerPool(ThreadGroup):
 
     def _tell(self, command: Command) -> None:
         """Send *command* to each worker. No worker takes a second ``END`` from a shared queue, since it has ended."""
-        for tasks in self._tasks:
-            for _ in range(len(self.threads) // len(self._tasks)):
+        for tasks in self.tasks:
+            for _ in range(len(self.threads) // len(self.tasks)):
                 tasks.put(command)
 
     def stop(self) -> None:

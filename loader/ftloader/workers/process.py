@@ -29,13 +29,11 @@ from ftloader.diagnosis.exceptions import annotate, format_error, notes_of, set_
 from ftloader.state.format import FailedState, WorkerState
 
 Task = tuple[int, int, Any]  # base seed, epoch number, index
+_WHERE = "in DataLoader worker process {}"  # torch's words
 
 
 class NotedException(ExceptionWrapper):
-    """torch's picklable description of a worker's exception, extended by the exception's notes (PEP 678).
-
-    ``reraise()`` raises the exception's type with the worker's traceback in the message, as torch does, and the notes.
-    """
+    """torch's picklable description of a worker's exception, extended by the exception's notes (PEP 678)."""
 
     def __init__(self, error: BaseException, where: str) -> None:
         # Not torch's __init__, which would format the exception once more, and fails if the exception's class does.
@@ -79,7 +77,7 @@ class WorkerFetcher:
             error = without_stop_iteration(error, "the dataset or collate_fn")
             place = f"in loader worker process {self._worker_id}, building a batch {describe_index(index)}"
             annotate(error, place)
-            return NotedException(error, _where(self._worker_id))
+            return NotedException(error, _WHERE.format(self._worker_id))
         self._ended = fetched.ended
         if fetched.skipped or fetched.state is not None:
             return fetched
@@ -132,22 +130,19 @@ class WorkerStart:
                 put_first,
                 f"in loader worker process {worker_id}: the batch cannot be sent to the main process. What collate_fn "
                 "returns must be picklable; with worker_method='thread' it need not be",
-                _where(worker_id),
+                _WHERE.format(worker_id),
             )
             error = failure
             if error is None:
                 try:
                     settings = BatchSettings(auto_collation, collate_fn, drop_last, self.policy)
-                    fetcher: Fetcher
                     if kind == DatasetKind.Iterable:
-                        fetcher = IterableFetcher(settings, dataset, worker_id, next(states))
-                    else:
-                        fetcher = StatefulMapFetcher(settings, dataset, next(states))
-                    return WorkerFetcher(fetcher, worker_id)
+                        return WorkerFetcher(IterableFetcher(settings, dataset, worker_id, next(states)), worker_id)
+                    return WorkerFetcher(StatefulMapFetcher(settings, dataset, next(states)), worker_id)
                 except Exception as raised:
                     error = without_stop_iteration(raised, "iter(dataset)")
             # Each batch is answered with the error. torch would end the process in all epochs but the first.
-            answer = NotedException(error, _where(worker_id))
+            answer = NotedException(error, _WHERE.format(worker_id))
             return types.SimpleNamespace(fetch=lambda task: answer)
 
         DatasetKind.create_fetcher = staticmethod(create_fetcher)
@@ -181,7 +176,3 @@ def _nearest_picklable(error_type: type[BaseException]) -> type[BaseException]:
             continue
         return candidate
     return RuntimeError
-
-
-def _where(worker_id: int) -> str:
-    return f"in DataLoader worker process {worker_id}"  # torch's words

@@ -5,6 +5,7 @@ iterator in a reference cycle through the dataset can be collected while its wor
 """
 
 import contextlib
+import contextvars
 import ctypes
 import enum
 import os
@@ -25,22 +26,19 @@ from ftloader.compat.torch_private import LIBRARY, DatasetKind, pinned
 from ftloader.current import this_thread
 from ftloader.diagnosis.exceptions import annotate, drop_first_frame
 from ftloader.state.format import WorkerState, fresh_share
-from ftloader.workers.consumer_modes import own_context
 from ftloader.workers.copies import UserObjects
 from ftloader.workers.info import acting_as, describe_worker
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """Message to a worker: build *batch* (``SharedBatch`` or ``WholeBatch``) from the samples of *index*.
+    """Message to ``batch.helpers`` workers: build *batch* (``SharedBatch`` or ``WholeBatch``).
 
-    ``batch.helpers`` workers get this same task. *contexts* has each worker's context, by worker id.
+    *contexts* has each worker's context, by worker id.
     """
 
-    epoch: Epoch
     contexts: tuple[Any, ...]
     number: int
-    index: Any
     batch: Any
 
 
@@ -78,7 +76,7 @@ class WorkerConfig:
     num_workers: int
     base_seed: int
     epoch_number: int
-    adopt_modes: Callable[[], None]  # sets the consumer's torch modes: see consumer_modes
+    adopt_modes: Callable[[], None]  # see consumer_modes
     states: list[WorkerState]  # starting point of each worker
     pin_memory_device: str | None  # device type to pin batches for, or None to leave them unpinned
     pin_memory_device_index: int | None
@@ -134,16 +132,15 @@ class WholeBatch:
     helpers = 1
 
     def __init__(self, epoch: Epoch, index: Any) -> None:
-        self._epoch = epoch
-        self._index = index
+        self.epoch, self.index = epoch, index
 
     def build(self, context: WorkerContext) -> Fetched:
         """Return the batch. Raise ``Cancelled``, or an exception of user code."""
         try:
-            fetcher = context.fetcher(self._epoch)
+            fetcher = context.fetcher(self.epoch)
             if fetcher is None:
                 return Fetched(EMPTY, ended=True)
-            fetched = fetcher.fetch(self._index, self._epoch)
+            fetched = fetcher.fetch(self.index, self.epoch)
         except Cancelled:
             raise  # the next epoch continues the same share
         except BaseException:
@@ -200,7 +197,7 @@ def _serve(worker_id: int, tasks: SimpleQueue, results: weakref.ref, process: in
             continue
         context = outcome = None
         try:
-            task.epoch.check()
+            task.batch.epoch.check()
             context = task.contexts[worker_id]
             this_thread.worker = context.info
             outcome = context.within(task.batch.build, context)
@@ -214,10 +211,10 @@ def _serve(worker_id: int, tasks: SimpleQueue, results: weakref.ref, process: in
             this_thread.worker = None
         _end_if_forked(process)
         if isinstance(outcome, Failure):
-            building = f"building batch {task.number} {describe_index(task.index)}"
+            building = f"building batch {task.number} {describe_index(task.batch.index)}"
             annotate(outcome.exception, f"in loader worker thread {worker_id}, {building}")
         if outcome is not None:
-            send(results, Result(task.epoch, task.number, outcome))
+            send(results, Result(task.batch.epoch, task.number, outcome))
         # The frames in the traceback of a failure refer to this one (f_back). A local that led to the failure would
         # close a reference cycle around the batch and the dataset. And a waiting worker refers to no user object.
         task = context = outcome = None
@@ -244,3 +241,34 @@ def _limit_intra_op_threads() -> None:
     torch.get_num_threads()  # initialises the thread's settings, which would else overwrite these later
     for set_number in filter(None, _setters):
         set_number(1)
+
+
+def consumer_modes() -> Callable[[], None]:
+    """Return a function that copies this thread's torch modes (gradients, autocast, device) to its caller's thread."""
+    # A new thread starts with gradients on, no autocast and the CPU as default device; a forked process does not.
+    # ``inference_mode`` becomes ``no_grad``, so that batches are ordinary tensors.
+    gradients = torch.is_grad_enabled() and not torch.is_inference_mode_enabled()
+    autocast = [(name, torch.is_autocast_enabled(name), torch.get_autocast_dtype(name)) for name in ("cpu", "cuda")]
+    device = torch.get_default_device()
+
+    def adopt() -> None:
+        torch.set_grad_enabled(gradients)
+        for name, enabled, dtype in autocast:
+            torch.set_autocast_enabled(name, enabled)
+            torch.set_autocast_dtype(name, dtype)
+        # The cache of cast weights belongs to the process and is emptied on leaving autocast, which workers never do.
+        torch.set_autocast_cache_enabled(False)
+        if device.type != "cpu":
+            device.__enter__()
+
+    return adopt
+
+
+def own_context() -> contextvars.Context:
+    """Return a copy of this thread's context variables for one worker, with its own ``decimal`` context."""
+    # NumPy's ``errstate`` is such a variable.
+    context = contextvars.copy_context()
+    if "decimal" in sys.modules:
+        decimal = sys.modules["decimal"]
+        context.run(lambda: decimal.setcontext(decimal.getcontext().copy()))
+    return context

@@ -69,10 +69,10 @@ def test_a_buffer_is_taken_while_it_is_filled():
 def test_the_pool_remembers_no_more_than_it_should():
     pool, filler = BufferPool(3), Filler()
     held = [pool.take(1000, filler) for _ in range(10)]
-    assert len(pool) == 3 and len({buffer.storage.data_ptr() for buffer in held}) == 10
+    assert len(pool._buffers) == 3 and len({buffer.storage.data_ptr() for buffer in held}) == 10
     del held, filler
     assert pool.take(2000, Filler()).storage.nbytes() == 2000
-    assert len(pool) == 3
+    assert len(pool._buffers) == 3
 
 
 def test_a_pool_shared_by_threads_gives_nothing_away_twice():
@@ -230,6 +230,6 @@ def test_a_pool_remembers_the_storages_of_all_leaves():
     fillers = [Filler() for _ in range(12)]
     for _ in range(2):
         taken = [pool.take(1000, filler, per_batch=4) for filler in fillers]
-        assert len({id(buffer) for buffer in taken}) == len(pool) == 12
+        assert len({id(buffer) for buffer in taken}) == len(pool._buffers) == 12
         for buffer in taken:
             buffer.release()

@@ -15,7 +15,7 @@ import torch
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from ftloader.current import enter_sample, leave_sample, sample_scope
+from ftloader.current import enter_sample, sample_scope, this_thread
 from ftloader.rng.sample import SampleRNG, sample_rng
 
 patient = settings(deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow])
@@ -30,9 +30,9 @@ sample_keys = st.integers() | st.text() | st.tuples(st.integers(), st.integers()
 
 @pytest.fixture(autouse=True)
 def in_no_sample():
-    leave_sample()
+    this_thread.sample.leave()
     yield
-    leave_sample()
+    this_thread.sample.leave()
 
 
 def draw():
@@ -198,7 +198,7 @@ def test_nothing_of_the_user_is_held_after_leaving():
     del key
     gc.collect()
     assert dead() is not None
-    leave_sample()
+    this_thread.sample.leave()
     gc.collect()
     assert dead() is None
 
@@ -210,7 +210,7 @@ def test_outside_a_sample_the_error_says_what_to_do():
     with pytest.raises(RuntimeError, match="not loading a sample.*ftloader.DataLoader"):
         sample_rng()
     enter_sample(FIRST, 1)
-    leave_sample()
+    this_thread.sample.leave()
     with pytest.raises(RuntimeError, match="not loading a sample"):
         sample_rng()
 
@@ -260,12 +260,12 @@ def test_loading_other_samples_inside_a_sample_leads_back_to_it():
         for key in (1, 2):
             enter_sample(inner, key)
             inside.append(draw())
-        leave_sample()
+        this_thread.sample.leave()
         with pytest.raises(RuntimeError, match="not loading a sample"):
             sample_rng()
     assert sample_rng() is outer
     assert inside == [draw_for(inner, 1), draw_for(inner, 2)]
-    leave_sample()
+    this_thread.sample.leave()
     enter_sample(FIRST, "outer")
     sample_rng().numpy.random()
     with sample_scope():
@@ -321,7 +321,7 @@ def test_entering_a_sample_allocates_nothing():
     def enter_all():
         for key in keys:
             enter_sample(FIRST, key)
-        leave_sample()
+        this_thread.sample.leave()
 
     enter_all()
     tracemalloc.start()
