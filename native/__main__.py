@@ -3,6 +3,10 @@ from pathlib import Path
 
 sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
-from native.cli import main  # noqa: E402
+try:
+    from native.cli import main
 
-sys.exit(main())
+    sys.exit(main())
+except KeyboardInterrupt:  # during an import
+    print("twins: interrupted", file=sys.stderr)
+    sys.exit(130)

@@ -23,8 +23,7 @@ from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import cache, interpreters, machine
-from .errors import TwinsError
+from . import TwinsError, cache, interpreters, machine
 from .progress import Progress, clock
 
 CHECKOUT = Path(__file__).resolve().parent.parent
@@ -51,6 +50,19 @@ class Twin:
     def label(self) -> str:
         """Return the version and the kind of build, as shown to users."""
         return f"CPython {self.version}" + ("" if self.pgo else ", plain build (no PGO)")
+
+    def environment(self) -> dict[str, str]:
+        """Return the environment variables for a command that runs in this twin."""
+        variables = dict(os.environ)
+        variables["VIRTUAL_ENV"] = str(self.directory)
+        variables["PATH"] = f"{self.directory / 'bin'}{os.pathsep}{variables.get('PATH', os.defpath)}"
+        # Our packages come from this checkout, not from the environment, which all clones share.
+        variables["PYTHONPATH"] = os.pathsep.join([*SOURCES, *filter(None, [variables.get("PYTHONPATH")])])
+        variables.pop("PYTHONHOME", None)
+        # A notebook names a module of its own environment. Elsewhere matplotlib cannot be imported with this setting.
+        if variables.get("MPLBACKEND", "").startswith("module://"):
+            del variables["MPLBACKEND"]
+        return variables
 
 
 def series() -> str:
@@ -235,6 +247,7 @@ class _Builder:
                 self._run_all(pool, compile_, fetch, cuda)
             except KeyboardInterrupt:
                 progress.stop()
+                progress.say("what was finished is kept, the rest is built again next time")
                 raise
             finally:
                 signal.signal(signal.SIGTERM, previous)
@@ -273,30 +286,16 @@ class _Builder:
             return  # a new patch list gave the same patched source
         cache.start(directory)
         work = directory / "build"
-        self._run(
-            f"interpreter {name}",
-            [
-                SCRIPTS / "build-cpython",
-                "--twin",
-                name,
-                "--source",
-                plan.source / "cpython",
-                "--prefix",
-                directory,
-                "--build",
-                work,
-                *([] if plan.pgo else ["--no-pgo"]),
-            ],
-        )
+        where = ("--source", plan.source / "cpython", "--prefix", directory, "--build", work)
+        quality = [] if plan.pgo else ["--no-pgo"]
+        self._run(f"interpreter {name}", [SCRIPTS / "build-cpython", "--twin", name, *where, *quality])
         shutil.rmtree(work)
         cache.finish(directory, {"pgo": plan.pgo})
 
     def _cuda(self) -> None:
         cache.start(self._plan.cuda)
-        self._run(
-            "CUDA libraries",
-            [SCRIPTS / "install-packages", "--cuda", self._plan.cuda / "packages", "--python", sys.executable],
-        )
+        into = self._plan.cuda / "packages"
+        self._run("CUDA libraries", [SCRIPTS / "install-packages", "--cuda", into, "--python", sys.executable])
         cache.finish(self._plan.cuda, {})
 
     def _environment(self, name: str, needs: list[Future]) -> None:
@@ -310,33 +309,10 @@ class _Builder:
         directory = plan.environment(name)
         cache.start(directory)
         python = directory / "bin" / "python"
-        self._run(
-            f"packages {name}",
-            [
-                "sh",
-                "-ec",
-                ('"$1" -I -m venv "$2"; "$3" --cuda "$4" --python "$5" --into "$5"'),
-                "sh",
-                base,
-                directory,
-                SCRIPTS / "install-packages",
-                plan.cuda / "packages",
-                python,
-            ],
-        )
-        self._run(
-            f"verify {name}",
-            [
-                "env",
-                f"PYTHONPATH={CHECKOUT / 'runtime'}",
-                python,
-                "-P",
-                "-m",
-                "ftrun.info",
-                "--verify",
-                "--expect",
-                name,
-            ],
-        )
+        both = '"$1" -I -m venv "$2"; "$3" --cuda "$4" --python "$5" --into "$5"'
+        words = (base, directory, SCRIPTS / "install-packages", plan.cuda / "packages", python)
+        self._run(f"packages {name}", ["sh", "-ec", both, "sh", *words])
+        verify = (python, "-P", "-m", "ftrun.info", "--verify", "--expect", name)
+        self._run(f"verify {name}", ["env", f"PYTHONPATH={CHECKOUT / 'runtime'}", *verify])
         version = _output([python, "-I", "-c", "import platform; print(platform.python_version())"])
         cache.finish(directory, {"version": version, "pgo": own["pgo"] if own else plan.pgo})

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from .errors import TwinsError
+from . import TwinsError
 
 STAMP = "finished.json"
 

@@ -7,9 +7,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from . import cache
+from . import TwinsError, cache
 from .build import CHECKOUT, Twin
-from .errors import TwinsError
 
 PRE_COMMIT = "pre-commit==4.7.0"
 

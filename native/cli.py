@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import importlib
 import json
 import os
@@ -10,11 +11,10 @@ import shutil
 import subprocess
 import sys
 
-from . import build, cache, machine, testing
+from . import TwinsError, build, cache, machine, testing
 from .build import CHECKOUT, SOURCES, TWINS, Twin
-from .environment import environment
-from .errors import TwinsError
 
+VERBS = ("setup", "info", "exec", "bench", "repro", "test", "audit", "clean")
 # Modules that check the arguments of a verb. They need the standard library alone.
 ARGUMENTS = {"bench": "ftbench.arguments", "repro": "ftsafety.repro.arguments", "audit": "ftsafety.audit.arguments"}
 
@@ -62,7 +62,9 @@ program, in two minutes where nothing else runs. CONTRIBUTING.md says what runs 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one verb; return the exit code."""
-    parser = _parser()
+    parser, arguments = _parser(), sys.argv[1:] if arguments is None else arguments
+    if arguments and (like := difflib.get_close_matches(arguments[0], VERBS, n=1)) and arguments[0] not in VERBS:
+        parser.error(f"there is no verb {arguments[0]!r}: did you mean {like[0]!r}?")
     options, rest = parser.parse_known_args(arguments)
     if rest and options.verb not in ("exec", "bench", "test", "repro", "audit"):
         parser.error(f"unrecognised arguments: {' '.join(rest)}")
@@ -78,7 +80,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"twins: {error}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
-        print("\ntwins: interrupted; what was finished is kept, the rest is built again next time", file=sys.stderr)
+        print("\ntwins: interrupted", file=sys.stderr)
         return 130
 
 
@@ -132,18 +134,18 @@ def _info(options, _) -> int:
         twin = build.twins(["ft"])["ft"]
         command = [str(twin.python), "-P", "-m", "ftrun.info", "--cache", str(cache.root())]
         command += ["--json"] * options.json + ["--import"] * options.import_too
-        os.execve(command[0], [*command, "--requirements", *options.requirements], environment(twin))
+        os.execve(command[0], [*command, "--requirements", *options.requirements], twin.environment())
     ready = build.twins()
     answers, code = {}, 0
     for name, twin in ready.items():
         command = [str(twin.python), "-P", "-m", "ftrun.info"]
         if options.json:
-            answer = subprocess.run(command + ["--json"], env=environment(twin), stdout=subprocess.PIPE, check=False)
+            answer = subprocess.run(command + ["--json"], env=twin.environment(), stdout=subprocess.PIPE, check=False)
             code = code or answer.returncode
             answers[name] = json.loads(answer.stdout) if answer.stdout else None
         else:
             print(f"== {name}: {twin.directory}", flush=True)
-            code = subprocess.run(command, env=environment(twin), check=False).returncode or code
+            code = subprocess.run(command, env=twin.environment(), check=False).returncode or code
     if options.json:
         print(json.dumps(answers, indent=1))
     return code
@@ -156,7 +158,7 @@ def _exec(options, rest) -> int:
     if not command:
         raise TwinsError("exec needs a command: ./twins exec ft python", 2)
     twin = build.twins([options.twin])[options.twin]
-    variables = environment(twin)
+    variables = twin.environment()
     program = shutil.which(command[0], path=variables["PATH"])
     if program is None:
         raise TwinsError(f"exec: there is no program {command[0]}", 127)
@@ -182,14 +184,14 @@ def _bench(_, rest) -> int:
     command = [str(driver.python), "-P", "-m", "ftbench"]
     if not again:
         command += ["--cache", str(cache.root()), *_twin_options(ready)]
-    os.execve(command[0], command + rest, environment(driver))
+    os.execve(command[0], command + rest, driver.environment())
 
 
 def _repro(_, rest) -> int:
     _check("repro", rest)
     ready = build.twins()
     driver = ready["ft"]
-    variables = environment(driver)
+    variables = driver.environment()
     variables.setdefault("UV_CACHE_DIR", str(cache.root() / "uv"))
     command = [str(driver.python), "-P", "-m", "ftsafety.repro", "--cache", str(cache.root()), *_twin_options(ready)]
     os.execve(command[0], command + rest, variables)
@@ -204,7 +206,7 @@ def _audit(_, rest) -> int:
     name = rest.pop(0) if rest[:1] and rest[0] in TWINS else "ft"  # most races show without the GIL
     _check("audit", rest)
     twin = build.twins([name])[name]
-    os.execve(str(twin.python), [str(twin.python), "-P", "-m", "ftsafety.audit", *rest], environment(twin))
+    os.execve(str(twin.python), [str(twin.python), "-P", "-m", "ftsafety.audit", *rest], twin.environment())
 
 
 def _test(_, rest) -> int:

@@ -8,7 +8,7 @@ import os
 import shutil
 import subprocess
 
-from .errors import TwinsError
+from . import TwinsError
 
 VARIABLE = {"ft": "FT_PYTHON", "gil": "GIL_PYTHON"}
 KIND = {"ft": "free-threaded", "gil": "with-GIL"}

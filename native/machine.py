@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from .errors import TwinsError
+from . import TwinsError
 
 ARCHITECTURES = {"x86_64": "x86-64", "aarch64": "64-bit Arm"}
 OWN_INTERPRETERS = "FT_PYTHON=/path/to/python3.13t GIL_PYTHON=/path/to/python3.13 ./twins ..."

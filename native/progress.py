@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 
-from .errors import TwinsError
+from . import TwinsError
 
 HEARTBEAT_S = 30.0
 

@@ -15,7 +15,6 @@ from typing import IO
 
 from . import checks
 from .build import CHECKOUT, Twin
-from .environment import environment
 from .progress import clock
 
 # A third run uses what two leave idle, since many tests wait for processes or containers.
@@ -73,7 +72,7 @@ def _pytest(
     """Return a test run: pytest in `twin`, over these folders of tests/."""
     paths = [str(CHECKOUT / "tests" / folder) for folder in folders]
     command = [str(twin.python), "-m", "pytest", *paths, *arguments]
-    return TestRun(title, command, {**environment(twin), **(variables or {})})
+    return TestRun(title, command, {**twin.environment(), **(variables or {})})
 
 
 def all_runs(ready: dict[str, Twin], arguments: list[str]) -> list[TestRun]:

@@ -14,17 +14,7 @@ The words of this package:
 - waterfall: the steps from torch's DataLoader to threads without the GIL, one change each; chain: its candidates;
 - trial: a process that measures one candidate, in short turns; round: a trial of every candidate.
 
-| directory | contents |
-|---|---|
-| plan | candidates, comparisons and amounts of work |
-| scenarios | the kinds of work, one file each |
-| rounds | a run: its twins, rounds and trials |
-| trial | a trial's request, its process, and the endpoints that start the process |
-| measure, data | the measurement inside a trial, and the files that it reads |
-| machine | load, page cache, CPU time and memory |
-| stats | from figures to ratios, intervals and waterfalls |
-| document | results.json: its records, schema, checks and files |
-| report | all words and charts: terminal, page, summary, comparison of runs |
+The first line of each directory's ``__init__.py`` says what the directory holds.
 """
 
 __version__ = "0.1.0"

@@ -10,8 +10,9 @@ import argparse
 import difflib
 import os
 import re
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from ftbench.plan.candidates import CONFIGS
 from ftbench.plan.scenario import Scenario
@@ -80,9 +81,23 @@ HELP = {
 }
 
 
+def hint(name: str, known: Iterable[str]) -> str:
+    """Return ": did you mean ...?" with the known name that is like an unknown one; "" if there is none."""
+    close = difflib.get_close_matches(name, known, n=1)
+    return f": did you mean {close[0]!r}?" if close else ""
+
+
+class _Parser(argparse.ArgumentParser):
+    """Parser that names an option like an unknown one."""
+
+    def error(self, message: str) -> NoReturn:
+        unknown = re.match(r"unrecognized arguments: (--[\w-]+)", message)
+        super().error(message + (hint(unknown[1], HELP) if unknown else ""))
+
+
 def parser(program: str = PROGRAM, both: bool = False) -> argparse.ArgumentParser:
     """Return the argument parser of a run. With `both`, the caller names both twins, so --help leaves --twin out."""
-    result = argparse.ArgumentParser(
+    result = _Parser(
         prog=program,
         description=DESCRIPTION,
         epilog=("" if both else ENDPOINTS) + EPILOG.replace("PROGRAM", program),
@@ -182,11 +197,8 @@ def _workers(text: str) -> list[int]:
 def choose_scenarios(names: list[str]) -> tuple:
     """Return the scenarios with these names or in these groups; without names, DEFAULT. Raises UsageError."""
     known = [*SCENARIOS, *GROUPS, "all"]
-    for name in names:
-        if name not in known:
-            close = difflib.get_close_matches(name, known, n=1)
-            hint = f"did you mean {close[0]!r}? " if close else ""
-            raise UsageError(f"unknown scenario {name!r}: {hint}known: {', '.join(known)}")
+    if unknown := next((name for name in names if name not in known), None):
+        raise UsageError(f"unknown scenario {unknown!r} (--list shows all){hint(unknown, [*known, *HELP])}")
     chosen = {scenario.name: scenario for name in names or DEFAULT for scenario in members(name)}
     return tuple(chosen.values())
 
@@ -196,6 +208,8 @@ def _own(target: str, collate_fn: str | None) -> Scenario:
     file, _, name = target.rpartition(":")
     if not file or not name:
         raise UsageError(f"--dataset {target}: FILE.py:NAME is wanted, such as train.py:train_set")
+    if not file.endswith(".py") and os.path.isfile(file):
+        raise UsageError(f"--dataset {target}: {file} is not a .py file")
     if file.endswith(".py"):
         if not Path(file).is_file():
             raise UsageError(f"--dataset {target}: there is no file {file}")
@@ -216,15 +230,14 @@ def _check_name(file: Path, name: str) -> None:
     )
     if dynamic or re.search(rf"\b{re.escape(name)}\b", text):
         return
-    close = difflib.get_close_matches(name, re.findall(r"^(?:def |class )?(\w+)\b[ \t]*[(:=]", text, re.MULTILINE), n=1)
-    hint = f": did you mean {close[0]!r}?" if close else ""
-    raise UsageError(f"--dataset: {file} has no {name}{hint}")
+    defined = re.findall(r"^(?:def |class )?(\w+)\b[ \t]*[(:=]", text, re.MULTILINE)
+    raise UsageError(f"--dataset: {file} has no {name}{hint(name, defined)}")
 
 
 TIMES = """\
 These are budgets: rounds are repeated until the time is spent, and where it is short candidates are left out,
 the least important first. On a slow or busy machine three rounds of the most important ones can take longer.
---budget SECONDS changes the time, --rounds N does without it."""
+--budget SECONDS changes the time, and is refused if it is too short; --rounds N does without it."""
 
 
 def listing() -> str:

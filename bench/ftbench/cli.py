@@ -80,10 +80,7 @@ def _requirements(file: Path | None, dataset: str | None) -> list[str]:
 
 
 def _record(given: Namespace) -> Results:
-    """Return the record of a run before its start: the options, and configurations that no given twin can measure.
-
-    Raises UsageError if no configuration can be measured, or a requirements file cannot be read.
-    """
+    """Return the record of a run before its start; raises UsageError if no configuration can be measured."""
     from ftbench.rounds.twins import split_configs
 
     twins = dict(given.twin)
@@ -142,35 +139,30 @@ def run_main(arguments: list[str]) -> int:
         raise UsageError(str(error)) from error
     with Interruption() as interruption:
         status, why = 0, ""
-        try:
-            with Display(results) as shown:
-                for each in results.skipped:
-                    shown.note(f"left out: {each.what}: {each.why}")
-                this = run.Run(results, given.scenarios, directory, interruption, shown)
-                try:
-                    this.measure()
-                except Interrupted as error:
-                    status = error.exit_status
-                    this.stop(f"interrupted ({error})")
-                    shown.note("interrupted; a second Ctrl-C ends at once")
-                except (TrialFailed, WorkDiffers, TwinLost, run.RunFailed) as error:
-                    status, why = 1, str(error)
-                    this.stop(why)
-                except TwinError as error:
-                    status, why = 2, str(error)
-                    this.stop(why)
-            if why:
-                print(f"bench: {escape.terminal(why)}", file=sys.stderr)
-            if not results.scenarios:
-                why = "" if status else ": " + "; ".join(f"{s.what}: {s.why}" for s in results.skipped)
-                print(
-                    f"bench: no round was finished, so there is nothing to report{escape.terminal(why)}",
-                    file=sys.stderr,
-                )
-                return status or 1
-            _report(this.finish(), directory)
-        finally:
-            directory.discard_empty_root()
+        with Display(results) as shown:
+            for each in results.skipped:
+                shown.note(f"left out: {each.what}: {each.why}")
+            this = run.Run(results, given.scenarios, directory, interruption, shown)
+            try:
+                this.measure()
+            except Interrupted as error:
+                status = error.exit_status
+                this.stop(f"interrupted ({error})")
+                shown.note("interrupted; a second Ctrl-C ends at once")
+            except (TrialFailed, WorkDiffers, TwinLost, run.RunFailed) as error:
+                status, why = 1, str(error)
+                this.stop(why)
+            except TwinError as error:
+                status, why = 2, str(error)
+                this.stop(why)
+        if why:
+            print(f"bench: {escape.terminal(why)}", file=sys.stderr)
+        if not results.scenarios:
+            why = "" if status else ": " + "; ".join(f"{s.what}: {s.why}" for s in results.skipped)
+            nothing = f"no round was finished, so there is nothing to report{escape.terminal(why)}"
+            print(f"bench: {nothing}", file=sys.stderr)
+            return status or 1
+        _report(this.finish(), directory)
         return status
 
 
@@ -187,8 +179,6 @@ def main(arguments: list[str] | None = None) -> int:
     except (UsageError, ImageError, DoesNotFit, ResultsError) as error:
         print(f"bench: {escape.terminal(str(error))}", file=sys.stderr)
         return 1 if isinstance(error, ResultsError) else 2
-    except KeyboardInterrupt:  # before the run began: see Interruption
-        return 130
     except BrokenPipeError:
         # The reader of the output has gone (| head); the rest must not fail again at the exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -78,11 +78,7 @@ def command(python: str | Path, module: str) -> list[str]:
 def child_environment(
     config: str | None = None, base: Mapping[str, str] = os.environ, paths: Iterable[str] = ()
 ) -> dict[str, str]:
-    """Return the environment variables for a child process. If `config` is None, PYTHON_GIL is not set.
-
-    Args:
-        paths: further folders for the child's PYTHONPATH.
-    """
+    """Return the variables for a child process, with `paths` in PYTHONPATH. Without `config`, PYTHON_GIL is not set."""
     environment = {name: value for name, value in base.items() if name != "PYTHON_GIL"}
     forced = None if config is None else CONFIGURATIONS[config].python_gil
     if forced is not None:

@@ -2,10 +2,8 @@
 
 A free-threaded interpreter turns its GIL back on, with a RuntimeWarning, when an extension module that does not
 declare itself safe is imported (PEP 703). A child process imports one package after the other and reports after each.
-If a package turns the GIL on or crashes the child, another child imports the remaining packages.
-
-The child imports a distribution's top-level packages and modules, then its extension modules, since ``import PIL``
-alone loads none. In a namespace package, such as ``nvidia``, it imports the packages one level down.
+If a package turns the GIL on or crashes the child, another child imports the remaining packages. The child imports a
+distribution's top-level packages and modules, then its extension modules, since ``import PIL`` alone loads none.
 """
 
 from __future__ import annotations
@@ -119,19 +117,15 @@ def judge_modules(
 ) -> Iterator[Verdict]:
     """Import modules in child processes; yield a verdict for each distribution.
 
-    Raises subprocess.TimeoutExpired if the children take longer than *timeout* seconds together.
-
-    Args:
-        waiting: (name, version, modules, extension modules) of each distribution. The list is consumed.
-        folders: further folders for the children's PYTHONPATH.
+    `waiting` has (name, version, modules, extension modules) of each distribution, and is consumed. `folders` are added
+    to PYTHONPATH. Raises subprocess.TimeoutExpired if the children take longer than *timeout* seconds together.
     """
     deadline = None if timeout is None else time.monotonic() + timeout
     while waiting:
         done = subprocess.run(
             command(sys.executable, "ftrun.imports"),
-            env=child_environment(
-                paths=folders
-            ),  # without PYTHON_GIL, which would keep an import from turning the GIL on
+            # Without PYTHON_GIL, which would keep an import from turning the GIL on.
+            env=child_environment(paths=folders),
             text=True,
             input=json.dumps(waiting),
             stdout=subprocess.PIPE,

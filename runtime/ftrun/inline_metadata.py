@@ -1,12 +1,13 @@
-"""Requirements that a Python file names in its comments (PEP 723)."""
+"""Requirements that a Python file names in its comments (https://peps.python.org/pep-0723/)."""
 
 from __future__ import annotations
 
+import itertools
 import re
 import tomllib
 from collections.abc import Iterator
 
-BEGIN, END = re.compile(r"# /// ([a-zA-Z0-9-]+)"), "# ///"
+BEGIN, SCRIPT, END = re.compile(r"# /// [a-zA-Z0-9-]+"), "# /// script", "# ///"
 # tomllib needs half a minute for a key of 30,000 parts, and half a second for one of this length.
 LONGEST = 8 * 1024
 
@@ -16,10 +17,7 @@ class MetadataError(Exception):
 
 
 def dependencies(text: str) -> tuple[str, ...]:
-    """Return the requirements in the inline metadata; raises MetadataError if it is malformed.
-
-    https://peps.python.org/pep-0723/
-    """
+    """Return the requirements in the inline metadata; raises MetadataError if it is malformed."""
     found = _read(text).get("dependencies", [])
     if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
         raise MetadataError("the inline metadata: dependencies must be a list of strings")
@@ -52,18 +50,11 @@ def _read(text: str) -> dict:
 
 def _blocks(lines: list[str]) -> Iterator[list[str]]:
     """Yield the lines between the markers of each "script" block; raises MetadataError if a block has no end."""
-    position = 0
-    while position < len(lines):
-        begin = BEGIN.fullmatch(lines[position])
-        position += 1
-        if not begin:
-            continue
-        first = position
-        while position < len(lines) and (lines[position] == "#" or lines[position].startswith("# ")):
-            position += 1
-        end = next((number for number in range(position - 1, first - 1, -1) if lines[number] == END), None)
-        if end is not None and begin[1] == "script":
-            yield lines[first:end]
-        elif end is None and "# /// script" in lines[first - 1 : position]:
+    for _, comment in itertools.groupby(lines, lambda line: line == "#" or line.startswith("# ")):
+        block = list(itertools.dropwhile(lambda line: not BEGIN.fullmatch(line), comment))
+        end = max((number for number, line in enumerate(block) if line == END), default=0)
+        if end and block[0] == SCRIPT:
+            yield block[1:end]
+        elif not end and SCRIPT in block:
             open_ended = "is never closed by a line '# ///', or has lines that do not begin with '# '"
-            raise MetadataError(f"the inline metadata (# /// script) {open_ended}")
+            raise MetadataError(f"the inline metadata ({SCRIPT}) {open_ended}")

@@ -44,21 +44,16 @@ def install(
     build: Iterable[str] = (),
     never: Iterable[str] = (),
 ) -> list[str]:
-    """Install the packages that `requirements` need and the twin lacks; return them as NAME==VERSION.
+    """Install the packages that `requirements` need and a twin lacks into a new `folder`; return NAME==VERSION of each.
 
-    Uses uv from PATH, or else the pinned uv, which is kept in `cache`.
+    Raises OverlayError if a requirement is malformed or no wheels fit the interpreter `python`, and Interrupted.
 
     Args:
-        folder: the folder to create and install into.
-        python: the twin's interpreter.
         installed: the twin's versions by normalised name; preferred where the requirements allow it.
+        cache: the folder that keeps the pinned uv, for use if PATH has no uv.
         constraints: versions (NAME==VERSION) that are binding, such as those chosen for another twin.
         build: distributions that may be built from source.
         never: distributions to leave out even if a package requires them.
-
-    Raises:
-        OverlayError: a requirement is malformed, or no wheels fit this interpreter.
-        ftrun.interruption.Interrupted: the user asked to stop.
     """
     checked = [_checked(each) for each in requirements]
     uv = _find_uv(cache, interruption)

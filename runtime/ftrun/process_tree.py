@@ -1,7 +1,6 @@
-"""Finding, measuring and killing all descendants of a process, daemons included.
+"""Finding, measuring and killing all descendants of a process.
 
-This process becomes the parent of orphans among its descendants. So a process that forks twice or starts a session of
-its own remains a descendant, and can be found and killed.
+This process becomes the parent of orphans among them. So a process that forks twice remains a descendant.
 """
 
 from __future__ import annotations

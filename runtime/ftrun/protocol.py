@@ -38,10 +38,9 @@ def decode(text: str | bytes | bytearray) -> object:
 
 
 def conforms(value: object, form: object) -> bool:
-    """True if an untrusted JSON value matches a schema. Numbers must be below 2**63 in absolute value.
+    """True if an untrusted JSON value matches a schema, and its numbers are below 2**63 in absolute value.
 
     A schema is a type, a tuple of types, [schema of all elements], {str: schema of all values}, or {key: schema, ...}.
-    A dictionary may have more keys than its schema.
     """
     if isinstance(form, dict):
         if not isinstance(value, dict):

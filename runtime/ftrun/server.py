@@ -29,8 +29,7 @@ class ServerError(Exception):
 def listening(path: Path, anyone: bool = False) -> Iterator[socket.socket]:
     """Context manager: a listening socket at `path`, removed at the end; with `anyone`, every user may connect.
 
-    The socket appears at `path` once it accepts connections. It replaces a socket that a killed server left behind.
-    Raises ServerError if the socket cannot be created.
+    It replaces a socket that a killed server left behind. Raises ServerError if the socket cannot be created.
     """
     with socket.socket(socket.AF_UNIX) as probe, contextlib.suppress(OSError):
         probe.connect(str(path))
@@ -42,7 +41,7 @@ def listening(path: Path, anyone: bool = False) -> Iterator[socket.socket]:
         try:
             listener.bind(str(temporary))
             listener.listen(4)
-            temporary.rename(path)
+            temporary.rename(path)  # it accepts connections from now on
         except OSError as error:
             temporary.unlink(missing_ok=True)
             hint = " (the path of a Unix socket has at most 107 bytes)" if len(str(temporary)) > 107 else ""

@@ -99,8 +99,7 @@ def supervise(
 ) -> Completed:
     """Run a command with `stdin` to its end. If `take` is given, it gets the command's stdout, which is then not kept.
 
-    Raises OSError if the command cannot be started. If Stopped, TimedOut or an exception of `take` is raised, the
-    child's process group has been killed.
+    Raises OSError if the command cannot be started. Stopped, TimedOut or an exception of `take` end the child's group.
     """
     with contextlib.closing(Child(arguments, environment)) as child:
         child.stdout.take = take

@@ -147,8 +147,8 @@ def test_page_of_a_real_run(browser, run, tmp_path):
     (scenario,) = document.scenarios
     chain, measured, *_ = drawn
     write = scenario.metric.write
-    medians = {write(m.median) for m in tables.candidates(scenario, "throughput")}
-    assert medians <= set(measured["texts"])
+    means = {write(m.typical) for m in tables.candidates(scenario, "throughput")}
+    assert means <= set(measured["texts"])
     # The start, two steps, and the whole; of each its processes.
     assert len(chain["hovering"]) == 4 and {text.count(",") for text in chain["hovering"]} == {len(scenario.rounds) - 1}
     browser.screenshot(tmp_path / "shot.png")
@@ -185,8 +185,8 @@ def test_tables_hold_the_documents_figures(browser, page, many):
     for scenario in many.scenarios:
         metric = scenario.metric
         head, *rows = shown[f"chart-{run_words.slug(scenario.name + '-' + metric.name)}"]
-        medians = [row[head.index(f"median, {metric.unit}")] for row in rows]
-        assert sorted(medians) == sorted(metric.write(m.median) for m in tables.candidates(scenario, metric.name))
+        means = [row[head.index(f"mean, {metric.unit}")] for row in rows]
+        assert sorted(means) == sorted(metric.write(m.typical) for m in tables.candidates(scenario, metric.name))
 
 
 def test_colours_follow_the_preference_at_once(browser, page):
@@ -224,7 +224,7 @@ def test_values_show_on_hovering(browser, page, many):
         assert len(shown) == len(wanted) and set(shown) <= set(wanted) and len(set(shown)) >= len(wanted) / 2
         assert isinstance(chart.picture, draw.Curves) or shown == wanted
     first = hovering(next(chart for chart in in_order(many) if chart.name == "sizes-throughput"))[0]
-    assert first.count("\n") == 4 and "median" in first and "rounds" in first
+    assert first.count("\n") == 3 and "mean" in first and "rounds" in first
 
 
 def test_downloads(browser, page, many, tmp_path):

@@ -9,8 +9,7 @@ import tempfile
 
 import pytest
 
-from native import machine
-from native.errors import TwinsError
+from native import TwinsError, machine
 from tests.checkout import CHECKOUT
 from tests.programs import completed
 

@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from native import cli
 from tests.checkout import CHECKOUT, locked
 
 
@@ -32,9 +33,21 @@ def test_closed_standard_streams_are_empty_ones(shell_environment):
     assert subprocess.run(line, env=shell_environment).returncode == 0
 
 
-def test_unknown_verb_is_a_usage_error(twins):
-    done = twins("frobnicate", status=2)
-    assert "frobnicate" in done.stderr and "bench" in done.stderr
+@pytest.mark.parametrize(
+    ("verb", "said"), [("frobnicate", "choose from"), ("benhc", "there is no verb 'benhc': did you mean 'bench'?")]
+)
+def test_unknown_verb_is_a_usage_error(twins, verb, said):
+    done = twins(verb, status=2)
+    assert verb in done.stderr and "bench" in done.stderr and said in done.stderr
+
+
+def test_an_interrupted_verb_says_so_in_a_line(monkeypatch, capsys):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "_info", interrupted)
+    assert cli.main(["info"]) == 130
+    assert capsys.readouterr().err == "\ntwins: interrupted\n"
 
 
 @pytest.mark.parametrize(("twin", "disabled", "enabled"), [("ft", "1", "False"), ("gil", "0", "True")])

@@ -54,8 +54,7 @@ def cached(
 ) -> list[Path]:
     """Return the paths of the `count` files of a set in the cache; generate a missing set with write(path, index).
 
-    `size` is the approximate size of a file in bytes. Raises ImageError if the cache cannot be written or the set is
-    incomplete.
+    `size` is about the bytes of a file. Raises ImageError if the cache cannot be written or the set is incomplete.
     """
     finished = cache_directory() / name
     if not finished.is_dir():

@@ -1,8 +1,8 @@
 """The files that scenarios read: generated once into a cache, or supplied by the user.
 
-The controller generates the files and passes their paths to the trials. All share the cache directory, in containers
-too. There are images, shards and records. A shard holds samples of any size back to back, without a header. A record is
-a pickle of one sample and the peaks in it. Both hold random values, as detectors write data that cannot be compressed.
+The controller generates the files and passes their paths to the trials. A shard holds samples of any size back to back,
+without a header. A record is a pickle of one sample and the peaks in it. Both hold random values, as detectors write
+data that cannot be compressed.
 """
 
 import pickle
@@ -17,7 +17,7 @@ from ftbench.document.model import Dataset
 MIB = 1024 * 1024
 # Small enough to stay in any page cache, so that warm reads never come from the disk.
 SHARDS, SHARD_BYTES = 4, 64 * MIB
-# One record: 4 MiB of values, and a list of (row, column, intensity) of the peaks in it.
+# One record: an int16 array of 4 MiB, and a list of (row, column, intensity) of the peaks in it.
 RECORDS, RECORD_SHAPE, PEAKS = 24, (2048, 1024), 2000
 SEED = 20261122
 VERSION = 1
@@ -33,10 +33,7 @@ def default_shards(progress: images.Progress, count: int = SHARDS, size: int = S
 
 
 def default_records(progress: images.Progress, count: int = RECORDS) -> list[Path]:
-    """Return the paths of the generated records, `count` pickles of {"number", "image", "peaks"}; raises ImageError.
-
-    "image" is an int16 array of RECORD_SHAPE, "peaks" a list of PEAKS tuples (row, column, intensity).
-    """
+    """Return the paths of the generated records, `count` pickles of {"number", "image", "peaks"}; raises ImageError."""
     rows, columns = RECORD_SHAPE
 
     def write(path: Path, index: int) -> None:
@@ -60,10 +57,7 @@ GENERATED: dict[str, Callable[[images.Progress], list[Path]]] = {
 
 
 class Sources:
-    """The files that a run's scenarios read, generated when the first scenario needs them. Used by one thread.
-
-    `step(title)` starts a step of the progress display, and returns its progress callback.
-    """
+    """The files that a run's scenarios read, generated when the first scenario needs them. Used by one thread."""
 
     def __init__(self, data: Path | None, step: Callable[[str], images.Progress], warn: Callable[[str], None]):
         self._data, self._step, self._warn = data, step, warn

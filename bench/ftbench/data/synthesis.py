@@ -28,10 +28,9 @@ NOISE = 0.4
 
 @functools.cache
 def _fields(kind: str) -> np.ndarray:
-    """Return n random fields, (n, HEIGHT, WIDTH) float32, of unit variance with 1/f^slope amplitude spectra.
+    """Return n random, periodic fields, (n, HEIGHT, WIDTH) float32, with unit variance and 1/f^slope spectra.
 
-    All photographs share these fields, which saves most of the work. The fields are periodic, so a photograph shifts
-    and mirrors them.
+    All photographs share these fields, each shifted and mirrored, which saves most of the work.
     """
     slopes = {"luminance": (0.9, 1.0, 1.1, 1.2, 1.3), "chroma": (1.4,) * 4, "shading": (2.0,) * 3, "noise": (0.0,) * 3}[
         kind

@@ -1,7 +1,4 @@
-"""Checks of a results.json: that it fits the JSON schema, and that its keys refer to existing entries.
-
-`python -m ftbench.document.check` prints the schema.
-"""
+"""Checks of a results.json by its JSON schema, which `python -m ftbench.document.check` prints, and of its keys."""
 
 import functools
 import json
@@ -119,4 +116,4 @@ def _of_stress(part: Stress, configs: list[str]) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(schema(Results), indent=1))
+    print(json.dumps({"$schema": "http://json-schema.org/draft-07/schema#", **schema(Results)}, indent=1))

@@ -43,13 +43,6 @@ class Verdict(StrEnum):
     """The two candidates loaded different samples, so their ratio means nothing."""
 
 
-class FailureKind(StrEnum):
-    """How a candidate failed."""
-
-    FAILED = "failed"
-    HUNG = "hung"
-
-
 @dataclass(kw_only=True)
 class Options:
     """Options of a run, as the command line gave them."""
@@ -90,7 +83,7 @@ class Skipped:
 class Failure:
     """A candidate that could not be measured."""
 
-    kind: A[FailureKind, "hung: it took longer than its patience"]
+    kind: A[Literal["failed", "hung"], "hung: it took longer than its patience"]
     candidate: A[str, "its key"]
     reason: A[str, "the last words of its trial"]
 
@@ -195,7 +188,7 @@ class Scenario(Load):
     note: A[str, "a note for every output (a CPU backend where there is no GPU), or empty"]
     sample: A[str, "one sample in a few words"]
     prefetch_factor: A[Whole, "batches that each worker loads in advance"]
-    seed: A[Count, "of the order within rounds"]
+    seed: A[Count, "of the order within rounds, and of the hashes of strings (PYTHONHASHSEED)"]
     metrics: A[list[Metric], {"minItems": 1}, "measured metrics; the first is the subject of the scenario"]
     case_axis: A[str, "difference between the cases (sample size), empty without cases"]
     case_unit: A[str, "the unit of the cases' values, or empty"]
@@ -281,7 +274,10 @@ class Waterfall(Steps):
     case: A[str, "its name, or empty"]
     workers: A[Count, "of each candidate"]
     cpu_per_1000: A[Steps, "the same in seconds of CPU time for 1,000 samples"]
-    ends: A[dict[str, A[list[Positive], {"minItems": 2, "maxItems": 2}]], "time_to_first_batch, pss_mib: start and end"]
+    ends: A[
+        dict[str, A[list[Positive], {"minItems": 2, "maxItems": 2}]],
+        "time_to_first_batch, pss_mib: medians, start and end",
+    ]
     missing: A[list[str], "configurations and loaders that were not measured"]
     others: A[list[str], "keys of the candidates that loaded other samples than the start"]
 

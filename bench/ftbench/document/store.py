@@ -47,17 +47,16 @@ def write_atomically(path: Path, content: bytes) -> None:
 class RunDirectory:
     """The directory of one run, below the output root. Used by the controller's thread only.
 
-    The directory is created with the first file, so a run without a finished round leaves none.
+    Directories are created with the first file, so a run without a finished round leaves none.
     """
 
     def __init__(self, root: Path):
         """Check that files can be written to the output root; raises ResultsError."""
         self.root = root
         self.directory: Path | None = None
-        self._made_root = not root.exists()
         try:
-            root.mkdir(parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile(prefix=".probe-", dir=root) as probe:
+            there = next(path for path in (root, *root.parents) if os.path.lexists(path))
+            with tempfile.NamedTemporaryFile(prefix=".probe-", dir=there) as probe:
                 probe.write(b"x" * 4096)
         except OSError as error:
             raise ResultsError(
@@ -88,6 +87,7 @@ class RunDirectory:
 
     def _make_directory(self) -> Path:
         stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
+        self.root.mkdir(parents=True, exist_ok=True)
         for attempt in range(1, 100):
             path = self.root / (stamp if attempt == 1 else f"{stamp}-{attempt}")
             try:
@@ -126,12 +126,6 @@ class RunDirectory:
             raise ResultsError(
                 f"results are in {self.directory}, but {link} cannot be set: {error.strerror or error}"
             ) from error
-
-    def discard_empty_root(self) -> None:
-        """Remove the output root if this run made it and left nothing in it."""
-        if self._made_root and self.directory is None:
-            with contextlib.suppress(OSError):
-                self.root.rmdir()
 
 
 def find(path: Path) -> Path:

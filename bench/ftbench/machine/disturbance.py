@@ -62,8 +62,8 @@ def counters() -> Counters:
 def between(before: Counters, after: Counters, living: float = 0.0) -> dict:
     """Return the load between two readings, as a dict with the fields of Disturbance.
 
-    `living` corrects the CPU seconds of this process for a child, which own_seconds counts once it has been waited for.
-    For a child that still runs: its seconds since `before`. For a child that has ended: minus its seconds until then.
+    `living` corrects for a child, which own_seconds counts once it has been waited for: the CPU seconds since `before`
+    of a child that still runs, or minus the seconds until then of a child that has ended.
     """
     seconds = max(after.at - before.at, TICK)
     own = max(0.0, after.own - before.own + living)

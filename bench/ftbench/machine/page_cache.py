@@ -7,11 +7,9 @@ Some file systems ignore the request: tmpfs has no other place for its files. mi
 import ctypes
 import mmap
 import os
-import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
-PROBE_BYTES = 1 << 20
 # The fraction of dropped files that may stay cached: the kernel may keep a few pages that are in use.
 LEFT_OVER = 0.05
 
@@ -60,29 +58,7 @@ def drop_all(paths: Iterable[str | Path]) -> float:
     if left > LEFT_OVER:
         raise NotDropped(
             f"{left:.0%} of the files in {Path(paths[0]).parent} stay in the page cache though the kernel "
-            "was asked to drop them (another program has them open or mapped, or their file system "
-            "is in memory)"
+            "was asked to drop them: another program has them open or mapped, or their file system is in memory "
+            "(name a directory on a disk in FT_BENCH_CACHE)"
         )
     return left
-
-
-def why_not_droppable(directory: Path) -> str | None:
-    """Return the reason why the page cache does not drop files of this directory; None if it does.
-
-    Tested with a temporary file in the directory, or in its nearest parent that exists.
-    """
-    while not directory.is_dir():
-        directory = directory.parent
-    try:
-        with tempfile.NamedTemporaryFile(prefix=".probe-", dir=directory) as probe:
-            probe.write(os.urandom(PROBE_BYTES))
-            probe.flush()
-            drop_all([probe.name])
-    except OSError:
-        return None  # not writable, so resident() cannot tell either what stays cached
-    except NotDropped:
-        return (
-            f"the file system of {directory} keeps its files in memory, so nothing can be read from a disk there; "
-            "name a directory on a disk in FT_BENCH_CACHE"
-        )
-    return None

@@ -59,17 +59,14 @@ def tree_usage() -> Usage:
 
 
 def _look(process) -> tuple[int, int, int]:
-    """Return (PSS without pages of files, all mapped pages of files, USS) of a psutil.Process, in bytes.
-
-    If the kernel does not report pages of files separately (before Linux 5.3, some sandboxes), the first value includes
-    these pages and the second is 0. Raises psutil.NoSuchProcess if the process has ended.
-    """
+    """Return (PSS without pages of files, all mapped pages of files, USS) of a psutil.Process, in bytes."""
     directory = Path(f"/proc/{process.pid}")
     try:
         text = (directory / "smaps_rollup").read_text() + (directory / "status").read_text()
     except (FileNotFoundError, ProcessLookupError):
         text = ""
     kib = {name: int(value) for name, value in re.findall(r"^(\w+):\s+(\d+) kB$", text, re.MULTILINE)}
+    # Before Linux 5.3 and in some sandboxes, the kernel does not report pages of files separately.
     if not {"Pss", "Pss_File", "RssFile"} <= kib.keys():
         full = process.memory_full_info()
         return full.pss, 0, full.uss

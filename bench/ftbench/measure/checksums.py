@@ -1,8 +1,7 @@
 """Checksums that show that two candidates gave the same samples: CRC-32 of batches, or of some of their rows.
 
-A loader's batch is a tensor, a dict or list of tensors, or a numpy array if the scenario has a collate_fn for that. The
-loop without a loader (BareLoop) builds no batch: it yields Rows, or a list with an array for each sample. The bytes of
-these arrays, in order, equal those of the loader's tensor.
+A loader's batch is a tensor, a dict or list of tensors, or a numpy array. The loop without a loader (BareLoop) yields
+Rows, or a list with an array for each sample, whose bytes, in order, equal those of the loader's tensor.
 """
 
 from __future__ import annotations

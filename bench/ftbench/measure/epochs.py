@@ -58,9 +58,6 @@ def measure(task: Task, seen: Seen | None = None, **options: object) -> Turns:
     - cpu_per_1000: CPU time of the process and its workers for 1,000 samples, over the timed parts (s);
     - time_to_first_batch: from the start of a new loader to its first batch, start of the workers included (s);
     - pss_mib: the largest PSS of the process tree, read during the warm-up and after the last turn.
-
-    `turn_began` is in seconds since 1970. Checksums are of every byte of the first batch (`first_batch`) and some rows
-    of each batch of the turns (`rows`).
     """
     dataset, seen = task.dataset(), seen or Seen()
     # Batches before and after the timed ones.

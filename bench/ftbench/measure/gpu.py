@@ -36,9 +36,9 @@ def where_trained(device: str) -> str:
 
 
 class OnGpu(checksums.Seen):
-    """Consumer that copies batches to the GPU. A batch in pinned memory is copied during the wait for the next.
+    """Consumer that copies batches to the GPU, from pinned memory during the wait for the next batch.
 
-    The checked rows of batches stay on the GPU until `result` fetches them, after the timed part.
+    Checked rows stay on the GPU until `result` fetches them, after the timed part.
     """
 
     def __init__(self, pinned: bool = False):

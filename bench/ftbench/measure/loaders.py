@@ -76,7 +76,6 @@ def _torch(task: Task, dataset: Any, persistent: bool, kind: type | None = None,
 
 
 def _ours(task: Task, dataset: Any, persistent: bool, **options: Any) -> Repeated:
-    """Open this project's DataLoader."""
     from ftloader import DataLoader
 
     return _torch(task, dataset, persistent, DataLoader, **options)
@@ -104,12 +103,11 @@ def _nodes(task: Task, dataset: Any, _persistent: bool) -> Repeated:
 def _spdl(task: Task, dataset: Any, _persistent: bool, singly: bool = False) -> Repeated:
     """Open an spdl.pipeline with a thread for each worker; its stage builds a whole batch from a list of indices.
 
-    - Settings: https://facebookresearch.github.io/spdl/0.8.0/generated/spdl.pipeline.PipelineBuilder.html.
-      use_thread_output_queue is documented as the low-latency way to hand batches over.
-    - The source yields batches of indices, as in spdl's image_dataloading example
-      (https://facebookresearch.github.io/spdl/main/examples.html).
-    - `singly` chooses the other documented pipeline, with stages that load single samples, gather and collate
-      (https://facebookresearch.github.io/spdl/latest/optimization_guide/setup.html).
+    Settings: https://facebookresearch.github.io/spdl/0.8.0/generated/spdl.pipeline.PipelineBuilder.html, with
+    use_thread_output_queue, the low-latency way to hand batches over. The source yields batches of indices, as in the
+    example image_dataloading (https://facebookresearch.github.io/spdl/main/examples.html). `singly` chooses the other
+    documented pipeline, which loads single samples, gathers and collates
+    (https://facebookresearch.github.io/spdl/latest/optimization_guide/setup.html).
     """
     from spdl.pipeline import PipelineBuilder
     from torch.utils.data import BatchSampler, default_collate
@@ -137,9 +135,8 @@ def _spdl(task: Task, dataset: Any, _persistent: bool, singly: bool = False) -> 
 class BareLoop:
     """The loop without a loader: threads that call `dataset[i]` for i = 0, 1, 2, ... Used by the consumer's thread.
 
-    It is an upper bound for loaders: it builds no batch, and the consumer only learns that a batch's samples are
-    loaded. The difference to a loader is the cost of collation, memory, queues and order. The samples of the very first
-    batch are kept whole. Of all others only the checked rows are kept (ftbench.measure.checksums).
+    It is an upper bound for loaders: it builds no batch, so a loader's difference to it is the cost of collation,
+    memory, queues and order. Only the very first batch's samples and the checked rows of others are kept.
     """
 
     def __init__(self, dataset: Any, workers: int, batch_size: int):

@@ -25,10 +25,7 @@ class Case:
     """One condition of a scenario: a sample size, a delay, a kind of decoding."""
 
     name: str
-    """Part of keys: "4-MiB", of letters, digits, dots and dashes.
-
-    A scenario's first case may be called "": its keys are then those of a scenario without cases.
-    """
+    """Part of keys: "4-MiB", of letters, digits, dots and dashes; may be "" in a scenario's first case."""
     title: str
     """"4 MiB samples", for people."""
     parameters: Mapping[str, Any] = field(default_factory=dict)

@@ -6,6 +6,7 @@ is also made with fewer workers.
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -14,6 +15,7 @@ from ftbench.plan.candidates import CONFIGS, Candidate, Pair, Target
 from ftbench.plan.case import Case
 
 IMPORTANCE, COUNT, CASE = "importance", "count", "case"
+at_least, at_most = functools.partial(Target, "least"), functools.partial(Target, "most")
 WITHOUT_CASES = (Case("", ""),)
 
 
@@ -58,14 +60,6 @@ class Comparison:
     @property
     def sides(self) -> tuple[Side, ...]:
         return (self.numerator, self.denominator) if self.denominator else (self.numerator,)
-
-
-def at_least(value: float) -> Target:
-    return Target("least", value)
-
-
-def at_most(value: float) -> Target:
-    return Target("most", value)
 
 
 @dataclass(frozen=True)

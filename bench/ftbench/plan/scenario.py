@@ -48,6 +48,8 @@ class Scenario:
     - optionally "distributions": {name: {"unit": ..., "values": [...]}}, with at most DISTRIBUTION_LIMIT values each.
       A curve also has its abscissa: {"over": {"title": ..., "values": [...]}};
     - optionally "note", instead of the scenario's.
+
+    Or it has only "unavailable", the reason why the scenario cannot run here.
     """
     metrics: tuple[str, ...]
     """Names of the scenario's metrics (ftbench.plan.metrics), the main one first."""

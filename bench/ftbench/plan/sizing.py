@@ -21,6 +21,10 @@ class DoesNotFit(Exception):
     """Raised if not even batches of one sample fit; the message says which limit to raise."""
 
 
+class BudgetTooShort(DoesNotFit):
+    """Raised if the fewest rounds would not fit into what is left of --budget."""
+
+
 @dataclass(frozen=True)
 class Demand:
     """Bytes of memory and of /dev/shm: a candidate's peak, or the bytes that a machine has."""
@@ -36,24 +40,18 @@ class Demand:
 
 
 def batches_under_way(prefetch_factor: int, workers: int) -> int:
-    """Return the number of batches in memory at once: prefetched ones, the consumer's, and the next.
-
-    The consumer releases a batch only when it has the next one (see ftloader.iterators.prefetch).
-    """
+    """Return the number of batches in memory at once: prefetched ones, the consumer's, and the next."""
+    # The consumer releases a batch only when it has the next one (see ftloader.iterators.prefetch).
     return prefetch_factor * workers + 2
 
 
 def demand(
     batch_bytes: int, workers: int, prefetch_factor: int, queued_per_worker: int = 0, dataset_bytes: int = 0
 ) -> Demand:
-    """Return the bytes that a loader needs at its peak, with `workers` workers and batches of `batch_bytes`.
-
-    Each worker also holds the samples of a batch that it has not collated yet, and some other loaders queue more
-    batches. Each worker process holds a copy of a large dataset; the consumer holds two while it pickles the dataset.
-    """
+    """Return the bytes that a loader needs at its peak, with `workers` workers and batches of `batch_bytes`."""
     shared = batch_bytes * batches_under_way(prefetch_factor, workers)
-    own = batch_bytes * workers * (1 + queued_per_worker)
-    copies = dataset_bytes * (2 + workers)
+    own = batch_bytes * workers * (1 + queued_per_worker)  # with the samples that are not collated yet
+    copies = dataset_bytes * (2 + workers)  # the consumer holds two while it pickles the dataset
     return Demand(shared + own + copies + CONSUMER_BYTES + WORKER_BYTES * workers, shared)
 
 

@@ -6,7 +6,7 @@ Each step changes one thing, so its ratio is the effect of that change alone, an
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ftbench.plan.candidates import CONFIGS, Candidate, Pair
 from ftbench.plan.case import Case
@@ -25,27 +25,19 @@ CHANGES = {
 }
 
 
-@dataclass(frozen=True)
-class Cell:
-    """A candidate of the chain, and the change from the candidate before it."""
+def cells(configs: Iterable[str]) -> list[tuple[Side, str]]:
+    """Return the places of a waterfall that can be measured in *configs*, in order, and the change that leads to each.
 
-    config: str
-    variant: str
-    change: str
-
-
-def cells(configs: Iterable[str]) -> tuple[Cell, ...]:
-    """Return the steps of a waterfall, in order, that can be measured in *configs* (of "gil", "ft-gil", "ft")."""
+    *configs* are some of "gil", "ft-gil" and "ft", at least one.
+    """
     configs = [config for config in CONFIGS if config in configs]
     first = configs[0]
-    chain = [
-        Cell(first, TODAY, "torch DataLoader, processes"),
-        Cell(first, PROCESSES, "this loader, still processes"),
-        Cell(first, THREADS, "threads instead of processes" + ("" if first == "ft" else ", GIL on")),
+    return [
+        (Side(first, TODAY), "torch DataLoader, processes"),
+        (Side(first, PROCESSES), "this loader, still processes"),
+        (Side(first, THREADS), "threads instead of processes" + ("" if first == "ft" else ", GIL on")),
+        *((Side(after, THREADS), CHANGES[before, after]) for before, after in zip(configs, configs[1:])),
     ]
-    for before, after in zip(configs, configs[1:]):
-        chain.append(Cell(after, THREADS, CHANGES[before, after]))
-    return tuple(chain)
 
 
 class WaterfallPlan(ComparisonPlan):
@@ -59,14 +51,10 @@ class WaterfallPlan(ComparisonPlan):
         first = cases[0].name
 
         def comparisons(configs: tuple[str, ...]) -> tuple[Comparison, ...]:
-            chain = cells(configs)
-            whole = [Comparison(Side(cell.config, cell.variant), importance=0) for cell in chain]
-            curve = [
-                Comparison(Side(cell.config, cell.variant, case=first), importance=0, every_count=True)
-                for cell in chain
-                if cell.variant != PROCESSES
-            ]
-            return (*whole, *curve)
+            chain = [side for side, _ in cells(configs)]
+            whole = [Comparison(side, importance=0) for side in chain]
+            some = [replace(side, case=first) for side in chain if side.variant != PROCESSES]
+            return (*whole, *(Comparison(side, importance=0, every_count=True) for side in some))
 
         super().__init__(comparisons, cases, quick_cases=(first,), order=(CASE, COUNT, IMPORTANCE))
 
@@ -79,8 +67,8 @@ class WaterfallPlan(ComparisonPlan):
             for count in counts:
                 chain = [
                     c
-                    for cell in cells({c.config for c in there.values()})
-                    if (c := there.get(Candidate(cell.config, cell.variant, count, case.name).key))
+                    for side, _ in cells({c.config for c in there.values()})
+                    if (c := there.get(side.candidate(count, case.name).key))
                 ]
                 both = [(STEP, after, before) for before, after in zip(chain, chain[1:])]
                 if both:

@@ -13,8 +13,7 @@ PYTHONS = {"gil": "ordinary Python (gil)", "ft": "free-threaded Python (ft)", "f
 def advice(run: Analysis, fall: Waterfall) -> tuple[str, str]:
     """Return (advice, line of code) for the workload of a waterfall; the code is "" if too little was measured.
 
-    The advice is the fastest candidate that loaded the same samples as the waterfall's start. If no difference from the
-    start is shown, the advice is to keep the start.
+    Advised is the fastest candidate that loaded the same samples as the start, or the start if none is shown to differ.
     """
     scenario, workload = run.scenario(fall.scenario), fall.workload
     start = scenario.candidate(fall.start.candidate)

@@ -1,8 +1,4 @@
-"""The choice of a scenario's charts and their contents; ftbench.report.draw draws them.
-
-A trial can keep lists of values, each under a name ("step", "loss"). Values over a quantity such as time are drawn as a
-curve, others as bars of the medians, with lines from 1% to 99%.
-"""
+"""The choice of a scenario's charts and their contents; ftbench.report.draw draws them."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -24,8 +20,6 @@ from ftbench.stats.comparisons import Comparison
 MOST_FACETS = 4
 # With fewer values in a trial, a 99th percentile is a single value, which the picture would hide.
 FEWEST = 30
-# Units that a mark on an axis has room for.
-SHORT_UNITS = ("bytes", "B", "seconds", "s")
 # Titles of kept values, by their name; others have the name itself.
 TITLES = {
     "step": "Time of a step",
@@ -35,15 +29,12 @@ TITLES = {
     "rate-alone": "Batches of the loader alone",
     "operation": "Time of an operation, all workers at it",
     "operation-alone": "Time of an operation, one worker at it",
-    "loss": "Loss of the training",
     "epoch": "Time of each epoch",
     "pss_mib": "Memory (PSS)",
     "uss_mib": "Memory of their own (USS)",
-    "samples-of-an-epoch": "Samples that an epoch has",
     "samples-there": "Samples in the cache",
 }
-RANGES = "Medians; lines: from the lowest round to the highest."
-DEVIATIONS = "Mean over the rounds; lines: one standard deviation either way."
+RANGES = "Geometric means of the rounds; lines: from the lowest round to the highest."
 
 
 def charts(scenario: AnalysedScenario) -> list[Chart]:
@@ -81,7 +72,7 @@ def _measured(scenario: Scenario, metric: Metric, folded: str = "") -> Iterator[
         yield Chart(
             _name(scenario.name, metric.name, number),
             f"{metric.title}{which}: {metric.best} is better",
-            RANGES if bars or over_cases else DEVIATIONS,
+            RANGES,
             (_bars if bars else _curves)(scenario, metric, groups[key]),
             table,
             folded or own,
@@ -89,11 +80,10 @@ def _measured(scenario: Scenario, metric: Metric, folded: str = "") -> Iterator[
 
 
 def _hover(scenario: Scenario, metric: Metric, m: Measured) -> str:
-    deviation = f"\nmean {metric.write(m.mean)} ± {metric.write(m.deviation)}" if len(m.values) > 1 else ""
     rounds = ", ".join(metric.write(value) for value in m.values[:8]) + (", ..." if len(m.values) > 8 else "")
     return (
-        f"{run_words.full_title(scenario, m.candidate)}\nmedian {metric.write(m.median)} {metric.unit}"
-        f"\n{metric.write(m.low)} to {metric.write(m.high)}{deviation}\nrounds: {rounds}"
+        f"{run_words.full_title(scenario, m.candidate)}\nmean {metric.write(m.typical)} {metric.unit}"
+        f"\n{metric.write(m.low)} to {metric.write(m.high)}\nrounds: {rounds}"
     )
 
 
@@ -101,9 +91,9 @@ def _bars(scenario: Scenario, metric: Metric, found: Sequence[Measured]) -> Rows
     counts = {m.candidate.workers for m in found}
     groups: dict[str, list[Row]] = {}
     for m in found:
-        c, text = m.candidate, metric.write(m.median)
-        who = run_words.own_title(c), m.median, m.low, m.high, _hover(scenario, metric, m), c.config, c.variant
-        row = Row(*who, text=text)
+        c = m.candidate
+        who = run_words.own_title(c), m.typical, m.low, m.high, _hover(scenario, metric, m), c.config, c.variant
+        row = Row(*who, text=metric.write(m.typical))
         groups.setdefault(run_words.case_title(scenario, c.case), []).append(row)
     ideal = {"workers": max(counts), "1": 1}.get(metric.ideal) if len(counts) == 1 or metric.ideal == "1" else None
     return Rows(list(groups.items()), metric.unit, ideal=ideal)
@@ -120,31 +110,23 @@ def _curves(scenario: Scenario, metric: Metric, found: Sequence[Measured]) -> Cu
     places = _places(scenario)
     points: dict[tuple[str, str], list[tuple]] = {}
     for m in found:
-        x: float = m.candidate.workers
-        y, low, high = m.mean, m.mean - m.deviation, m.mean + m.deviation
-        if places:
-            x, y, low, high = places[m.candidate.case], m.median, m.low, m.high
-        points.setdefault((m.candidate.config, m.candidate.variant), []).append(
-            (x, y, low, high, _hover(scenario, metric, m))
-        )
+        c = m.candidate
+        point = places.get(c.case, c.workers), m.typical, m.low, m.high, _hover(scenario, metric, m)
+        points.setdefault((c.config, c.variant), []).append(point)
     lines = [Line(*who, run_words.label(*who), *zip(*sorted(of), strict=True)) for who, of in points.items()]
     if not places:
         counts = sorted({m.candidate.workers for m in found})
         # The ideal: the best of one worker times the number of workers.
-        one = 1.0 if metric.ideal else max((m.mean for m in found if m.candidate.workers == 1), default=0.0)
+        one = 1.0 if metric.ideal else max((m.typical for m in found if m.candidate.workers == 1), default=0.0)
         ideal = [(n, one if metric.ideal == "1" else n * one) for n in counts]
         if metric.ideal != "1" and (metric.best != "higher" or metric.unit == "%" or not one):
             ideal = []
         wide = min(counts) > 0 and len(counts) > 3
         return Curves(lines, "workers", metric.unit, {n: str(n) for n in counts}, wide, ideal=ideal)
-    unit, title, values = scenario.case_unit, scenario.case_axis or "case", sorted(places.values())
-    wide = min(values) > 0 and (unit in SHORT_UNITS or style.far_apart(values))
-    if unit and unit not in SHORT_UNITS:  # a mark has no room for the unit
-        title, unit = f"{title}, {unit}", ""
-    marks = {value: style.quantity(value, unit) for value in values}
+    marks = {value: name.replace("-", " ") for name, value in sorted(places.items(), key=lambda each: each[1])}
     far = style.far_apart(end for m in found for end in (m.low, m.high))
-    level = [(x, 1.0) for x in values] if metric.ideal == "1" else []
-    return Curves(lines, title, metric.unit, marks, wide, far, level)
+    level = [(x, 1.0) for x in marks] if metric.ideal == "1" else []
+    return Curves(lines, scenario.case_axis or "case", metric.unit, marks, style.far_apart(marks), far, level)
 
 
 def _ratios(scenario: AnalysedScenario, metric: Metric) -> Iterator[Chart]:

@@ -58,10 +58,7 @@ def commands(run: Analysis) -> list[tuple[str, str]]:
 
 
 def _command(results: Results, given: Options, docker: bool) -> str:
-    """Return the command line of a run with the options *given*, with or without Docker.
-
-    A container sees user-supplied folders as /code and /data. Without Docker, the command names their own paths.
-    """
+    """Return the command line of a run with the options *given*. A container sees folders as /code and /data."""
     folders: dict[str, str] = {}
     data, dataset = given.data, given.dataset
     if not _in_containers(results):
@@ -97,8 +94,8 @@ def _in_containers(results: Results) -> bool:
 def longer(run: Analysis) -> list[tuple[str, str]]:
     """Return pairs (purpose, command line) of runs that would settle the undecided steps of waterfalls.
 
-    Such a run measures only the scenarios with an undecided step, at least as precisely as this run. A run
-    divides its time equally among its scenarios, so it takes their number times what the slowest one needs.
+    Such a run measures only the scenarios with an undecided step, at least as precisely as this run. Scenarios share
+    its time equally, so it takes their number times what the slowest one needs.
     """
     given, in_containers = run.results.options, _in_containers(run.results)
     asked: list[tuple[str, dict[str, Any]]] = []

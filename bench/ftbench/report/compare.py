@@ -1,10 +1,8 @@
 """Changes from one run to another: of machines, versions or commits, from their results.json alone.
 
-Two kinds of figures are compared. A ratio within a run (threads against processes, say) changes with the software, or
-with what the machines are good at. A candidate's value also changes with the machine's speed and its other load.
-
-A change is the ratio of the geometric means of B and A, with Welch's t on the logarithms (B. L. Welch,
-"The generalization of Student's problem", Biometrika 34, 1947), judged as ftbench.stats.comparisons judges ratios.
+Ratios within a run change with the software; candidates' values change with the machine's speed and load, too. A change
+is the ratio of the geometric means of B and A, with Welch's t on the logarithms (B. L. Welch, "The generalization of
+Student's problem", Biometrika 34, 1947), judged as ftbench.stats.comparisons judges ratios.
 """
 
 import math
@@ -174,11 +172,9 @@ def _comparable_cases(result: RunComparison, *both: tuple[Results, Scenario]) ->
 
 
 def _work(run: Results, scenario: Scenario, case: Load) -> dict[str, Any]:
-    """Return the properties of a case's work, by title, which must be equal in both runs to compare values.
-
-    The number of turns may differ: it is planned from measured costs, and each turn is measured by itself.
-    """
+    """Return the properties of a case's work, by title, which must be equal in both runs to compare values."""
     data = case.dataset
+    # Not the number of turns, which is planned from measured costs: each turn is measured by itself.
     found = {
         "batch size": case.batch_size,
         "batches a worker": case.batches_per_worker,
@@ -198,10 +194,7 @@ def _work(run: Results, scenario: Scenario, case: Load) -> dict[str, Any]:
 
 
 def welch(a: Sequence[float], b: Sequence[float]) -> Ratio:
-    """Return the ratio exp(mean of b - mean of a), for logarithms of independent rounds.
-
-    The interval and the p-value are None if either run has fewer than FEWEST_ROUNDS rounds.
-    """
+    """Return the ratio exp(mean of b - mean of a) for logarithms; no interval from fewer than FEWEST_ROUNDS."""
     ratio, n = math.exp(fmean(b) - fmean(a)), min(len(a), len(b))
     low = high = p = None
     if n >= FEWEST_ROUNDS and len({*a}) == len({*b}) == 1:  # nothing varies, so the ratio is certain

@@ -68,8 +68,8 @@ class Row:
 class Rows:
     """Picture of rows, one below the other, in groups with a title above each.
 
-    A row is a bar with its range and dots, and there is a dotted line at `ideal`. With `ratios`, a row is a mark on a
-    logarithmic axis, filled if a difference is shown.
+    A row is a bar with its range and dots. A dotted line is at `ideal`. Ratios are marks on a logarithmic axis, filled
+    if a difference is shown. Values that are far apart are such marks, too: the bars of small ones could not be seen.
     """
 
     groups: Sequence[tuple[str, Sequence[Row]]]
@@ -81,6 +81,12 @@ class Rows:
     def rows(self) -> list[Row]:
         """The rows of all groups."""
         return [row for _, group in self.groups for row in group]
+
+    @property
+    def logarithmic(self) -> bool:
+        """True if the rows are marks on a logarithmic axis."""
+        bars = [row.value for row in self.rows if not (row.begin or row.dots)]
+        return self.ratios or (len(bars) == len(self.rows) and style.far_apart(bars))
 
     @property
     def height(self) -> float:
@@ -119,7 +125,7 @@ class Rows:
         for at, text, how in texts:
             axes.text(0, at, text, va="top", transform=across, bbox=BEHIND, **how)
         for begin, middle, row in places:
-            (_mark if self.ratios else _bar)(axes, middle, row)
+            (_mark if self.logarithmic else _bar)(axes, middle, row)
             behind = {"xytext": (6, 0), "textcoords": "offset points", "va": "center_baseline"}
             axes.annotate(style.cut(row.text), (max(row.ends), middle), annotation_clip=False, **behind)
             whole = Rectangle(
@@ -128,24 +134,29 @@ class Rows:
             style.hover(axes.add_patch(whole), row.hover)
 
     def _scale(self, axes: Axes) -> None:
-        if self.ratios:
-            # Two rounds can give intervals over many powers of ten: cut off intervals, but no ratio.
-            values = [1.0, *(row.value for row in self.rows)]
+        if self.logarithmic:
+            # Two rounds can give intervals over many powers of ten: cut off intervals, but no value.
+            values = [row.value for row in self.rows] + [1.0] * self.ratios
             ends = [end for row in self.rows for end in (row.low, row.high, row.target) if end is not None] + values
             low = max(min(ends), min(values) / WIDEST) * 0.85
-            high = min(max(ends), max(values) * WIDEST) / 0.85
-            marks = style.ratio_marks(low, high)
-            texts = [f"{mark:g}x" for mark in marks]
+            high = min(min(max(ends), max(values) * WIDEST) / 0.85, MOST)
+            if self.ratios:
+                marks = style.ratio_marks(low, high)
+                texts = [f"{mark:g}x" for mark in marks]
+                axes.axvline(1, color=TEXT, linewidth=1)
+            else:
+                wide = max(math.log(min(max(row.ends), high) / low) / row.room for row in self.rows)
+                high = low * math.exp(min(wide, math.log(MOST / low)))
+                marks, texts = style.log_marks(low, high, self.unit)
             axes.set_xscale("log")
             axes.minorticks_off()
-            axes.axvline(1, color=TEXT, linewidth=1)
         else:
             low = min(end for row in self.rows for end in row.ends)
             high = max((self.ideal or 0) * 1.05, *(low + (max(row.ends) - low) / row.room for row in self.rows))
             high = min(high, MOST) if high > low else low + 1
             marks, texts = style.round_marks(low, high, 4)
-            if self.ideal is not None:
-                axes.axvline(self.ideal, **IDEAL)
+        if self.ideal is not None:
+            axes.axvline(self.ideal, **IDEAL)
         axes.set_xlim(low, high)
         axes.set_xticks(marks, texts)
 
@@ -160,10 +171,11 @@ def _bar(axes: Axes, y: float, row: Row) -> None:
 
 
 def _mark(axes: Axes, y: float, row: Row) -> None:
-    colour = SHOWN if row.shown else SOFT
+    colour = COLOURS.get(row.config, SHOWN if row.shown else SOFT)
+    mark = LOOKS[row.variant].mark if row.variant else "o"
     _whisker(axes, y, row, colour)
     face = colour if row.shown else BACK
-    axes.plot(row.value, y, "o", markersize=8, color=colour, mfc=face, markeredgewidth=2)
+    axes.plot(row.value, y, mark, markersize=8, color=colour, mfc=face, markeredgewidth=2)
     if row.target is not None:
         axes.plot(row.target, y, **TARGET_MARK)
 

@@ -30,7 +30,6 @@ STYLE = {
     "text.color": TEXT,
     "hatch.linewidth": 1.5,
     "svg.fonttype": "none",
-    "svg.hashsalt": "chart",
     # A dollar sign in a text does not start a formula.
     "text.parse_math": False,
 }
@@ -123,7 +122,8 @@ def _figure(shown: Sequence[Chart], head: Sequence[str], alarm: bool) -> Figure:
 def _saved(shown: Sequence[Chart], kind: str, head: Sequence[str], alarm: bool = False) -> bytes:
     """Return one picture, "png" or "svg", of charts with their titles; `alarm` colours the heading red."""
     buffer = io.BytesIO()
-    with matplotlib.style.context(["default", STYLE]):  # ignore the user's matplotlibrc
+    # Ignore the user's matplotlibrc. Ids in an SVG are hashes with this salt, so none is in two charts of a page.
+    with matplotlib.style.context(["default", STYLE, {"svg.hashsalt": shown[0].name}]):
         resolution = {"svg": 72, "png": 144}[kind]
         _figure(shown, head, alarm).savefig(buffer, format=kind, dpi=resolution, metadata={"Date": None})
     return buffer.getvalue()
@@ -136,13 +136,11 @@ def svg(chart: Chart, head: Sequence[str]) -> tuple[str, str]:
 
 
 def _refined(content: bytes, chart: Chart, inline: bool) -> str:
-    """Return the SVG with unique ids and titles for hovering, and without unused parts."""
+    """Return the SVG with titles for hovering, and without unused parts."""
     root = ElementTree.fromstring(content)
     elements = list(root.iter())
     used = set(re.findall(r"#([\w-]+)", " ".join(value for element in elements for value in element.attrib.values())))
-    changes = [(FONT, ""), ("url(#", f"url(#{chart.name}-")]
-    if inline:
-        changes += [(light, f"var(--{name})") for name, (light, _) in PALETTE.items()]
+    changes = {FONT: ""} | ({light: f"var(--{name})" for name, (light, _) in PALETTE.items()} if inline else {})
     for element in elements:
         for child in list(element):
             if child.tag.endswith(("}metadata", "}style")) or inline and child.get("id") == ABOVE:
@@ -156,13 +154,11 @@ def _refined(content: bytes, chart: Chart, inline: bool) -> str:
                 title.text = json.loads(value)
                 element.insert(0, title)
                 element.set("pointer-events", "all")
-            elif key == "id" and value in used:
-                element.set(key, f"{chart.name}-{value}")
             elif key.endswith("}href"):
                 # Programs that support only SVG 1.1 need xlink:href.
-                element.set("href" if inline else "xlink:href", f"#{chart.name}-{value[1:]}")
-            elif key != "id" and not value.startswith("rotate(-0 "):
-                for old, new in changes:
+                element.set("href" if inline else "xlink:href", value)
+            elif key != "id" and not value.startswith("rotate(-0 ") or value in used:
+                for old, new in changes.items():
                     value = value.replace(old, new)
                 element.set(key, re.sub(r"\d+\.\d\d+", lambda found: f"{float(found[0]):.2f}", value))
     # In the page, the title stands above the picture.

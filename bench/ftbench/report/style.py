@@ -102,18 +102,6 @@ def far_apart(values: Iterable[float]) -> bool:
     return min(values) > 0 and max(values) / min(values) >= 10
 
 
-def quantity(value: float, unit: str) -> str:
-    """Return the value of a case with its unit: "64 KiB", "4 MiB", "5 ms", "1,000 names"."""
-    if unit in ("bytes", "B"):
-        binary = value and value % 1024 == 0
-        step, units = (1024, ("B", "KiB", "MiB", "GiB", "TiB")) if binary else (1000, ("B", "kB", "MB", "GB", "TB"))
-        power = 0
-        while value and value % step == 0 and power < 4:
-            value, power = value / step, power + 1
-        return f"{value:,.0f} {units[power]}"
-    return amount(value, "s") if unit in ("seconds", "s") else f"{value:,g} {unit}".strip()
-
-
 def amount(value: float, unit: str) -> str:
     """Return the label of a mark on an axis: times and bytes with a suitable unit, other values without a unit."""
     if unit in SECONDS:

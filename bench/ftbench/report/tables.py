@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from statistics import fmean, median, stdev
+from statistics import geometric_mean, median, quantiles
 
 from ftbench.document.model import Scenario
 from ftbench.plan.candidates import CONFIGS, VARIANTS, Candidate
@@ -10,7 +10,8 @@ from ftbench.plan.metrics import Metric
 from ftbench.report import run_words, verdict_words
 from ftbench.stats.analysis import AnalysedScenario
 from ftbench.stats.comparisons import Comparison
-from ftbench.stats.statistics import percentiles
+
+PERCENTILES = (50, 90, 99)
 
 
 @dataclass(frozen=True)
@@ -24,10 +25,8 @@ class Table:
 
 
 def _table(columns: Sequence[tuple[str, bool, Callable]], entries: Sequence) -> Table:
-    """Return a table with a row for each entry. Columns without any text are left out.
-
-    A column is (heading, True for figures, function that returns an entry's text).
-    """
+    """Return a table with a row for each entry. A column is (heading, True for figures, function to its text)."""
+    # Columns without any text are left out.
     texts = [(title, number, [write(entry) for entry in entries]) for title, number, write in columns]
     texts = [(title, number, cells) for title, number, cells in texts if any(cells)]
     return Table(
@@ -39,16 +38,14 @@ def _table(columns: Sequence[tuple[str, bool, Callable]], entries: Sequence) -> 
 
 @dataclass(frozen=True)
 class Measured:
-    """One candidate's values of one metric, one for each round, and their statistics, in the metric's unit."""
+    """One candidate's values of one metric, one for each round, in the metric's unit."""
 
     candidate: Candidate
-    values: tuple[float, ...]
-    median: float
+    values: list[float]
+    typical: float
+    """Their geometric mean, as in ratios (ftbench.document.model.Scenario.typical)."""
     low: float
     high: float
-    mean: float
-    deviation: float
-    """The standard deviation (n - 1); 0 for a single round."""
 
 
 def candidates(scenario: Scenario, metric: str) -> list[Measured]:
@@ -60,9 +57,8 @@ def candidates(scenario: Scenario, metric: str) -> list[Measured]:
 
     found = []
     for c in sorted(scenario.whole, key=place):
-        values = tuple(scenario.in_each_process(c.key, metric))
-        deviation = stdev(values) if len(values) > 1 else 0.0
-        found.append(Measured(c, values, median(values), min(values), max(values), fmean(values), deviation))
+        values = scenario.in_each_process(c.key, metric)
+        found.append(Measured(c, values, geometric_mean(values), min(values), max(values)))
     return found
 
 
@@ -73,11 +69,9 @@ def measured(scenario: Scenario, metric: Metric) -> Table:
         [
             (scenario.case_axis or "case", False, lambda m: run_words.case_title(scenario, m.candidate.case)),
             ("candidate", False, lambda m: run_words.own_title(m.candidate)),
-            (f"median, {metric.unit}", True, lambda m: write(m.median)),
+            (f"mean, {metric.unit}", True, lambda m: write(m.typical)),
             ("lowest", True, lambda m: write(m.low)),
             ("highest", True, lambda m: write(m.high)),
-            ("mean", True, lambda m: write(m.mean)),
-            ("standard deviation", True, lambda m: write(m.deviation) if len(m.values) > 1 else ""),
             ("rounds", True, lambda m: str(len(m.values))),
         ],
         candidates(scenario, metric.name),
@@ -116,12 +110,14 @@ def outcomes(scenario: AnalysedScenario, comparisons: Sequence[Comparison]) -> T
 def pooled(unit: str, entries: Sequence[tuple[str, Sequence[Sequence[float]]]]) -> Table:
     """Return a table of values that trials kept; `entries` are (name, values of each round).
 
-    Percentiles are taken within each round. The table has the median, lowest and highest of the rounds.
+    Values of one trial depend on each other: a slow second slows many steps. So percentiles are taken within each
+    round, and the table has the median, lowest and highest of the rounds.
     """
-
     rows = []
     for name, values in entries:
-        cells = [f"{middle:.4g} ({low:.4g} to {high:.4g})" for middle, low, high in percentiles(values).values()]
+        cuts = [quantiles(of, n=100, method="inclusive") for of in values]
+        at_each = ([of[percent - 1] for of in cuts] for percent in PERCENTILES)
+        cells = [f"{median(at):.4g} ({min(at):.4g} to {max(at):.4g})" for at in at_each]
         ends = f"{min(map(min, values)):.4g}", f"{max(map(max, values)):.4g}"
         rows.append((name, f"{sum(map(len, values)):,}", *cells, *ends))
     head = ("candidate", "values", f"median, {unit}", "90%", "99%", "smallest", "largest")

@@ -163,10 +163,7 @@ def conclusion(scenario: AnalysedScenario, group: Sequence[Comparison]) -> str:
 
 
 def verdict(scenario: AnalysedScenario) -> list[str]:
-    """Return the conclusion: a sentence for each target; without targets at most three, the most important first.
-
-    The sentences are about the most workers. Several cases of one comparison share a sentence.
-    """
+    """Return the conclusion about the most workers: a sentence for each target, or at most three without targets."""
     groups: dict[tuple, list[Comparison]] = {}
     for c in scenario.principal:
         who = ((each.config, each.variant, each.workers) for each in (c.numerator, c.denominator))

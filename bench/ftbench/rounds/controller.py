@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from statistics import fmean
 
 from ftbench.document.convert import from_json
-from ftbench.document.model import Failure, FailureKind, Round, RoundDisturbance, Trial
+from ftbench.document.model import Failure, Round, RoundDisturbance, Trial
 from ftbench.machine.disturbance import state, together
 from ftbench.measure.checksums import by_batch
 from ftbench.plan.candidates import VARIANTS, Candidate, reduce
@@ -50,10 +50,7 @@ class Unavailable(Exception):
 
 
 def check_same_work(seen: dict[str, tuple[str, int]], title: str, result: Mapping) -> None:
-    """Raise WorkDiffers if a batch of a trial differs from the same batch of an earlier trial.
-
-    `seen` is {name of a batch: (title of the first candidate that loaded it, checksum)}; new batches are added.
-    """
+    """Raise WorkDiffers if a batch of a trial differs from the same batch of an earlier trial. Adds to `seen`."""
     for name, checksum in by_batch(result["first_batch"], result["rows"], len(result.get("turn_seconds", ()))).items():
         who, wanted = seen.setdefault(name, (title, checksum))
         if checksum != wanted:
@@ -80,7 +77,7 @@ class Controller:
     seed: int
     fewest: int = FEWEST_ROUNDS
     seen: dict[str, dict[str, tuple[str, int]]] = field(default_factory=dict)
-    """Checksums of each case (check_same_work)."""
+    """By case and name of a batch: the title of the first candidate that loaded it, and its checksum."""
     notes: dict[str, None] = field(default_factory=dict)
     """Notes of the trials, in their order."""
     differences: list[str] = field(default_factory=list)
@@ -95,7 +92,8 @@ class Controller:
 
     def _start(self, candidate: Candidate) -> endpoints.Trial:
         self.interruption.check()
-        return self.twins[TWIN[candidate.config]].start(self.work.task(candidate).request())
+        request = {**self.work.task(candidate).request(), "hash_seed": self.seed}
+        return self.twins[TWIN[candidate.config]].start(request)
 
     def _checked(self, candidate: Candidate, result: dict) -> Trial:
         """Check a trial's result, and return its record; raises Unavailable or WorkDiffers."""
@@ -145,7 +143,7 @@ class Controller:
         try:
             return act()
         except TrialFailed as error:
-            failure = Failure(FailureKind.HUNG if error.hung else FailureKind.FAILED, candidate.key, error.why)
+            failure = Failure("hung" if error.hung else "failed", candidate.key, error.why)
             # The output of the first try has been shown, so a second one that fails alike gets one line.
             known = self.repeated.get(candidate) == failure
             self.display.note(f"the trial of {candidate.title} failed: {error.why if known else error}")
@@ -153,12 +151,9 @@ class Controller:
             return None
 
     def _again(self, group: Iterable[Candidate]) -> list[Candidate]:
-        """Return the failed candidates of a group that get a second try in this round, so that it can be complete.
-
-        Hung candidates get no second try, since that would take too long.
-        """
+        """Return the failed candidates of a group that get a second try in this round: all that did not hang."""
         failed = {c: self.failed[c] for c in group if c in self.failed and c not in self.repeated}
-        again = [c for c, failure in failed.items() if failure.kind != FailureKind.HUNG]
+        again = [c for c, failure in failed.items() if failure.kind != "hung"]
         for candidate in again:
             self.repeated[candidate] = self.failed.pop(candidate)
         return again
@@ -166,11 +161,8 @@ class Controller:
     def warm_up(self, candidates: Sequence[Candidate]) -> Costs:
         """Run one uncounted trial in each twin, and return the costs of trials on this machine.
 
-        This fills the page cache, and shows early that a twin works. If a candidate fails here and another candidate of
-        its twin succeeds, the failed one gets its second try in the first round.
-
-        The costs are the mean time of a turn, and the shortest times of imports and of warm-ups, since the other trials
-        read more from disk. A trial without turns counts as one turn.
+        This fills the page cache, and shows early that a twin works. The costs are the mean time of a turn, and the
+        shortest times of imports and of warm-ups, since the other trials read more from disk.
         """
         found: list[Costs] = []
         hung: set[bool] = set()
@@ -184,9 +176,9 @@ class Controller:
                 self.display.warm_up(candidate)
                 if costs := self._try(candidate, functools.partial(self._costs, candidate)):
                     found.append(costs)
-                    self._again(of_twin)
+                    self._again(of_twin)  # those that failed get a second try in the first round
                     break
-                if self.failed[candidate].kind == FailureKind.HUNG:
+                if self.failed[candidate].kind == "hung":
                     hung.add(processes)
         if not found:
             raise self._all_failed()
@@ -209,9 +201,9 @@ class Controller:
     def plan(
         self, ranked: Ranked, costs: Costs, seconds: float, cpus: int, everybody: bool = False
     ) -> tuple[list[tuple[int, Candidate]], list[Candidate], float]:
-        """Choose the candidates that can be measured in `seconds`, and set the number of turns of a trial.
+        """Choose the candidates that fit into `seconds`, or `everybody`, and set the number of turns of a trial.
 
-        Return (kept candidates with ranks, dropped candidates, seconds of a trial). `everybody` keeps all candidates.
+        Return (kept candidates with ranks, dropped candidates, seconds of a trial).
         """
         at_once = min(cpus, len(ranked)) if self.work.takes_turns else 1
         trial_seconds = costs.trial(USUAL_TURNS if self.work.takes_turns else 1, at_once) * CAUTION
@@ -236,8 +228,7 @@ class Controller:
 
         There are `most` rounds. If `most` is None, rounds end once `fewest` rounds are done and either `enough()` is
         true or the next round would end after `deadline` (time.monotonic()). If the machine becomes so slow that
-        `fewest` rounds no longer fit, later rounds lack the candidates of the highest ranks. A candidate whose trial
-        fails twice is left out.
+        `fewest` rounds no longer fit, later rounds lack the candidates of the highest ranks.
 
         Raises TrialFailed if no candidate is left, and Interrupted, WorkDiffers, Unavailable or TwinError.
         """

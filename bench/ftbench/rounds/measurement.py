@@ -43,6 +43,8 @@ class Measurement:
     """True if the scenario's samples are the same each time, as far as known."""
     processes: bool = True
     """True if worker processes can load the scenario."""
+    left: Callable[[], float] | None = None
+    """Function that returns the seconds left of a budget that must not be exceeded."""
 
     def __post_init__(self) -> None:
         self._configs = self.options.configs
@@ -55,8 +57,8 @@ class Measurement:
     ) -> Iterator[model.Scenario]:
         """Measure the scenario; yield its record after every round. Yield nothing if no candidate can be measured here.
 
-        `share` returns the seconds for the scenario. Raises the exceptions of Controller.rounds, and sizing.DoesNotFit.
-        Raises TrialFailed after the last round if some candidates could not be measured.
+        `share` returns the seconds for the scenario. Raises sizing.DoesNotFit, the exceptions of Controller.rounds, and
+        TrialFailed after the last round if some candidates could not be measured.
         """
         if self.scenario.name == OWN:
             minutes = own.LOOK.patience / 60
@@ -76,6 +78,7 @@ class Measurement:
         seconds, cpus = share(), self.twins.usable_cpus()
         deadline, everybody = time.monotonic() + seconds, options.rounds is not None
         ranked, dropped, trial_seconds = controller.plan(ranked, costs, seconds, cpus, everybody)
+        self._keep_budget(fewest, len(ranked) * trial_seconds)
         fit = f"fit into {options.budget:.0f} s"
         if dropped:
             self._skip(_titles(dropped), f"enough rounds with them would not {fit} (--budget gives more)")
@@ -106,6 +109,14 @@ class Measurement:
         if controller.failed:
             # The measurements of the other candidates are valid.
             raise TrialFailed(failures(controller.failed))
+
+    def _keep_budget(self, rounds: int, seconds: float) -> None:
+        """Raise BudgetTooShort if this number of rounds takes longer than what is left of the budget."""
+        if self.left and rounds * seconds > (left := self.left()):
+            raise sizing.BudgetTooShort(
+                f"{rounds} rounds need about {rounds * seconds:.0f} s, and {max(0.0, left):.0f} s are left of "
+                f"--budget {self.options.budget:g}: give more, or a number of --rounds"
+            )
 
     def _record(self, controller: Controller, candidates: list[Candidate], seed: int) -> model.Scenario:
         """Return the scenario's record before its first round."""

@@ -76,16 +76,21 @@ class Run:
                     sources.get(case.source or scenario.source)
             self.warn_of_options()
             failed = []
+            # The scenarios' own budgets may be exceeded on a slow machine, a shorter one may not.
+            usual = sum(scenario.share(options.quick) for scenario in self.scenarios)
+            left = self._left if options.rounds is None and options.budget < usual else None
             for position, scenario in enumerate(self.scenarios):
                 self.display.scenario(scenario.name, position + 1, len(self.scenarios), self._later(position))
-                measurement = Measurement(scenario, options, twins, self.display)
+                measurement = Measurement(scenario, options, twins, self.display, left=left)
                 share = functools.partial(self._share, position)
                 try:
                     for entry in measurement.rounds(sources, self.interruption, share):
                         if len(entry.rounds) == 1:
                             self.results.scenarios.append(entry)
                         self.save()
-                except Unavailable as error:
+                except (Unavailable, sizing.BudgetTooShort) as error:
+                    if isinstance(error, sizing.BudgetTooShort) and not self.results.scenarios:
+                        raise
                     self.display.skip(scenario.name, str(error))
                 except (sizing.DoesNotFit, TrialFailed, WorkDiffers) as error:
                     # Go on with the other scenarios.
@@ -116,13 +121,16 @@ class Run:
             if s.name not in reached
         ]
 
+    def _left(self) -> float:
+        """Return the seconds of the budget that are left, without those for the report."""
+        report = REPORT_SECONDS[0] + REPORT_SECONDS[1] * len(self.scenarios)
+        return self.begin + self.results.options.budget - report - time.monotonic()
+
     def _share(self, position: int, later: bool = False) -> float:
         """Return the seconds of the remaining budget for the scenario at this position, or for all later scenarios."""
-        report = REPORT_SECONDS[0] + REPORT_SECONDS[1] * len(self.scenarios)
-        left = self.begin + self.results.options.budget - report - time.monotonic()
         to_come = [s.share(self.results.options.quick) for s in self.scenarios[position:]]
         part = to_come[0] / sum(to_come)
-        return left * (1 - part if later else part)
+        return self._left() * (1 - part if later else part)
 
     def _later(self, position: int) -> float:
         """Return the seconds for the scenarios after this one; 0 if the number of rounds is given."""

@@ -48,10 +48,7 @@ class Twins:
         self.environments[twin] = {"endpoint": endpoint.name, **found}
 
     def add_packages(self, requirements: Sequence[str], cache: Path, work: Path, interruption: Interruption) -> None:
-        """Install the `requirements` that a twin lacks into the folder `work`; record failures in `lacking`.
-
-        Raises TwinError if a twin in another container lacks packages, and Interrupted.
-        """
+        """Install the `requirements` that a twin lacks into the folder `work`; record failures in `lacking`."""
         pins: list[str] = []
         # The free-threaded twin first: fewer wheels fit it. The other twin then takes the same versions.
         for twin, endpoint in sorted(self.endpoints.items()):

@@ -34,10 +34,8 @@ class Work:
         return need if variant.processes else sizing.Demand(need.memory, 0)
 
     def groups(self, candidates: Sequence[Candidate]) -> list[list[Candidate]]:
-        """Split candidates into groups. The trials of a group are alive at the same time and take turns.
-
-        A trial with one turn is a group by itself. The others are sorted by case, in groups as large as memory allows.
-        """
+        """Split candidates into groups by case, as large as memory allows, whose trials take turns."""
+        # A trial with one turn is a group by itself.
         single = [[c] for c in candidates if self.turns(c) == 1]
         several = [c for case in self.cases for c in candidates if c.case == case and self.turns(c) > 1]
         return single + sizing.together(several, self.demand, self.room)
@@ -87,8 +85,6 @@ class Work:
 
 
 def warmup_batches(workers: int) -> int:
-    """Return the number of batches that a trial loads before the timed part: the number in memory at once.
-
-    After them, a loader reuses the memory of earlier batches, as it does for most of a long epoch.
-    """
+    """Return the number of batches that a trial loads before the timed part: the number in memory at once."""
+    # After them, a loader reuses the memory of earlier batches, as it does for most of a long epoch.
     return sizing.batches_under_way(PREFETCH_FACTOR, workers)

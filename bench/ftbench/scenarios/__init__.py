@@ -1,12 +1,9 @@
 """The scenarios that can be measured, by name, and their groups.
 
-Each file of this package makes one ftbench.plan.scenario.Scenario; the file of a group makes several. A scenario
-defines its samples, the amount of work in a measurement, and the candidates to compare. It does not depend on rounds,
-statistics or reports. The controller imports these files and has no torch, so a file imports the libraries of its
-dataset only when a trial builds the dataset.
-
-A dataset does not change after its construction, so threads may share it. It has no modules as attributes, since start
-methods other than fork pickle it.
+A scenario (ftbench.plan.scenario.Scenario) defines its samples, the amount of work in a measurement, and the candidates
+to compare. The controller imports these files and has no torch, so a file imports the libraries of its dataset only
+when a trial builds the dataset. A dataset does not change after its construction, so threads may share it. It has no
+modules as attributes, since start methods other than fork pickle it.
 """
 
 from __future__ import annotations
@@ -34,8 +31,7 @@ FILES = (
 )
 """Every file of scenarios, in the order of ``bench --list`` and of reports. A new scenario is entered only here.
 
-A file has SCENARIO. The file of a group has SCENARIOS, NAME and DESCRIPTION instead; a scenario of it may be outside
-the group.
+A file has SCENARIO. The file of a group has SCENARIOS, NAME and DESCRIPTION instead.
 """
 
 _MODULES = [importlib.import_module(f"{__name__}.{file}") for file in FILES]
@@ -53,8 +49,7 @@ DEFAULT = ("pillow", "text")
 def find(name: str) -> Scenario:
     """Return the scenario with this name; raises KeyError.
 
-    In addition to SCENARIOS, it finds scenarios that no command line can name: those for a user-supplied dataset,
-    and "module:NAME", the scenario NAME of another module (evaluation/trust).
+    It also finds those for a user-supplied dataset, and "module:NAME", NAME of another module (evaluation/trust).
     """
     module, elsewhere, attribute = name.partition(":")
     if elsewhere:

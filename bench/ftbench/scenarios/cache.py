@@ -75,8 +75,8 @@ def _remove_left() -> None:
 def measure(task: Task) -> dict:
     """Load epochs of the samples in the cache, `task.batches` batches in all.
 
-    Returns the metrics gb_per_s (1e9 bytes a second, gaps between epochs included), time_to_first_batch (s, from the
-    first fetch) and pss_mib (at the end), and CURVES with one value an epoch. A stall is the wait between two epochs.
+    Returns the metrics gb_per_s (gaps between epochs included), time_to_first_batch (s, from the first fetch) and
+    pss_mib (at the end), and CURVES with one value an epoch. A stall is the wait between two epochs.
     """
     import numpy
 

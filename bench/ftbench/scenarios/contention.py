@@ -1,9 +1,8 @@
 """Contention of threads for shared state in the interpreter: why threads can be slower than processes.
 
-Each case is one small operation, which one worker or all workers repeat. Worker processes share nothing and contend
-only for the machine (memory, caches, turbo). So the time that threads lose against processes is contention.
-
-In the free-threaded build (PEP 703), threads other than the one that made an object count its references by atomic
+Each case is one small operation, which one worker or all workers repeat. Worker processes contend only for the machine
+(memory, caches, turbo). So the time that threads lose against processes is contention for what they share. In the
+free-threaded build (PEP 703), threads other than the one that made an object count its references by atomic
 instructions, which take the cache line exclusively. Dicts are read without a lock. References to immortal objects
 (PEP 683: small integers, None, constants) are not counted.
 """
@@ -98,10 +97,10 @@ KINDS: dict[str, Kind] = {
 
 @contextlib.contextmanager
 def started(kind: Kind, workers: int, processes: bool) -> Iterator[Callable[[int, int], Spans]]:
-    """Context manager: start worker threads or processes for one kind of operation.
+    """Context manager: start worker threads or forked processes for one kind of operation.
 
     Its value is run(operations, workers): in each of 1 or all workers, run the operations from the same moment on, and
-    return the Spans. Threads share the state, unless the kind is private. Processes are forked and have their own.
+    return the Spans. Threads share the state, unless the kind is private.
     """
     fork = multiprocessing.get_context("fork")
     barrier = fork.Barrier if processes else threading.Barrier

@@ -53,12 +53,11 @@ def measure(task: Task) -> dict:
     """Time the steps of a loop while the loader loads at a part of its full rate (the case's "rate", 0 to 1).
 
     First the loader runs alone, for `task.batches` batches, to find its full rate. Then the steps run alone, to find
-    how many batches a step has to take. Then both run. At rate 1 the loop takes batches at the full rate and waits for
-    late ones. At 1/2 it takes half as many, and the loader waits for room in its queue. At 0 the loader is idle.
+    how many batches a step has to take. Then both run. At rate 1 the loop waits for late batches. At 1/2 the loader
+    waits for room in its queue. At 0 it is idle. A step's time is that of its Python code.
 
-    A step's time is that of its Python code, without taking batches. Returns the metrics step_median_ms and
-    step_p99_ms, and the distributions `step` and `step-alone` (ms), `taking` (ms to take a batch, waiting included),
-    `rate` and `rate-alone` (batches/s, one value each).
+    Returns the metrics step_median_ms and step_p99_ms, and the distributions `step` and `step-alone` (ms), `taking` (ms
+    to take a batch, waiting included), `rate` and `rate-alone` (batches/s, one value each).
     """
     rate = task.parameters["rate"]
     steps = STEPS_PER_BATCH * (task.batches // task.workers)

@@ -1,12 +1,10 @@
 """Remote storage: samples whose first byte comes 5 to 200 ms after the request.
 
 A web server in its own process answers with this delay (ftbench.data.slow_server). The dataset reads from it through
-fsspec, as from any web address. Workers wait and do not compute, so there are many more workers than cores: threads
-cost little, processes take memory and time to start.
+fsspec. Workers wait and do not compute, so there are many more workers than cores.
 
-Threads have one disadvantage here: fsspec sends all requests of a process through the one thread of its event loop.
-Each worker process has an event loop of its own. If the delay is short, that thread is the bottleneck. On two cores
-without the GIL it was busy for 86% of the time at 1,100 samples/s, with 64 threads and 5 ms.
+fsspec sends all requests of a process through the one thread of its event loop. If the delay is short, threads wait for
+that: on two cores without the GIL it was busy for 86% of the time at 1,100 samples/s, with 64 threads and 5 ms.
 """
 
 from __future__ import annotations

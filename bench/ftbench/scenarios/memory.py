@@ -53,10 +53,7 @@ class FileNames:
 
 
 def measure(task: Task) -> dict:
-    """Run one epoch and read the memory at LOOKS of its batches, the last batch included.
-
-    Returns the metrics pss_mib and uss_mib (the largest values), and curves of both over the samples loaded.
-    """
+    """Run one epoch; return the largest pss_mib and uss_mib, and curves of both over the samples loaded."""
     samples = task.batches * task.batch_size
     looks = {round(task.batches * look / LOOKS) - 1 for look in range(1, LOOKS + 1)} | {0}
     seen = checksums.Seen()

@@ -2,11 +2,7 @@
 
 The scenarios repeat figures 2 and 4 of "Improved Data Loading with Threads", NVIDIA Technical Blog, 2024. Threads share
 one CUDA context and have a decoder and a stream each. Every process has a context of its own, and hands its batches
-over through CUDA's inter-process memory. Without a GPU, nvImageCodec's CPU codecs are measured, and every report says
-so.
-
-The cases of `combined` are the decoders. With a GPU, nvImageCodec decodes on it and Pillow's batches are copied to it.
-Without a GPU both decode on the CPU, to the same bits.
+over through CUDA's inter-process memory. Without a GPU, nvImageCodec's CPU codecs are measured, and reports say so.
 
 With a GPU, every batch ends in the GPU's memory. Decoders of different makers agree within a few grey levels, not in
 every bit. So each checked row is compared with Pillow's row, and the checksum is that of Pillow's row.
@@ -42,11 +38,7 @@ SAME_PICTURE = 6.0
 
 
 class GpuImages:
-    """Dataset of images decoded on a GPU: sample i is a (408, 640, 3) uint8 tensor in the GPU's memory.
-
-    A batch is decoded in one call. Every thread has a decoder and a CUDA stream. Images of another size are resized on
-    the GPU (bilinear, anti-aliased).
-    """
+    """Dataset of images decoded on a GPU, a batch in one call: sample i is a (408, 640, 3) uint8 tensor there."""
 
     def __init__(self, paths: list[str], device: str):
         from ftloader.decode import read_images
@@ -106,7 +98,6 @@ def backend_note() -> str:
 
 
 def combined_note() -> str:
-    """Return a note for reports: nvImageCodec's backend, and if Pillow's batches were copied to the GPU."""
     return backend_note() + ("; Pillow's batches are copied to it" if gpu.device() else "")
 
 
@@ -175,11 +166,10 @@ class PicturesOnGpu(gpu.OnGpu):
 
 
 def measure(task: Task) -> Turns:
-    """Measure as ftbench.measure.epochs does, with threads or processes of ftloader.DataLoader.
+    """Measure as ftbench.measure.epochs does; raises TrialError if a picture differs from Pillow's.
 
-    A further metric is worker_setup: the seconds to a worker's first image, the median over workers. With a GPU, a
-    batch counts as arrived once it is in the GPU's memory, and gpu_mib_per_worker is the GPU memory of a worker and its
-    batches. Raises TrialError if a picture differs from Pillow's.
+    Further metrics are worker_setup, the seconds to a worker's first image (median over workers), and with a GPU
+    gpu_mib_per_worker. A batch then counts as arrived once it is in the GPU's memory.
     """
     import torch
 

@@ -70,10 +70,7 @@ def measure(task: Task) -> Turns:
 
 
 def _unsendable(batch: Any) -> str:
-    """Return the error of pickling the batch, as a worker process would; "" if there is none.
-
-    torch's loader would wait forever for a batch that cannot be pickled.
-    """
+    """Return the error of pickling the batch, for which torch's loader would wait forever; "" if there is none."""
     try:
         pickle.dumps(batch)
     except Exception as error:  # a user's class may raise anything

@@ -1,8 +1,7 @@
 """The group `peers`: this loader against torch's DataLoader, torchdata.nodes, spdl and a bare loop, with targets.
 
-The samples are JPEGs, and samples of several shapes that cost little or nothing, which show the loader's own cost.
-This loader chooses whether to copy samples into the batch one by one. So it is also compared with the variant
-loader-stack: the same threads, which call torch's default_collate after the last sample of a batch.
+The samples are JPEGs, and samples of several shapes that cost little, which show the loader's own cost. This loader
+chooses whether to copy samples into the batch one by one. So it is also compared with the variant loader-stack.
 """
 
 from __future__ import annotations
@@ -94,12 +93,9 @@ def images(task: Task) -> PillowDataset:
 
 
 def measure_starts(task: Task) -> dict:
-    """Start `task.batches` loaders one after another, and close each at its first batch.
-
-    The metric is time_to_first_batch (s), the median over the loaders. An epoch has more batches than are prefetched.
-    """
+    """Start `task.batches` loaders one after another; return the median time to the first batch (s)."""
     dataset = task.dataset()
-    samples = (task.prefetch_factor + 1) * task.workers * task.batch_size
+    samples = (task.prefetch_factor + 1) * task.workers * task.batch_size  # more than are prefetched
     times, seen = [], checksums.Seen()
     for _ in range(task.batches):
         with open_loader(task, dataset, persistent=False) as loader:

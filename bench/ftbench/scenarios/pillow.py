@@ -1,8 +1,7 @@
 """JPEG decoding with Pillow: the experiment of "Improved Data Loading with Threads", NVIDIA Technical Blog, 2024.
 
-640x408 photographs are decoded by Pillow into batches, by threads and by processes. The work after the decoder decides
-how much memory moves, so there are three cases: the article's (the pixels become an array and a batch), the decoder
-alone, and the usual pipeline, which makes the pictures smaller.
+The work after the decoder decides how much memory moves, so there are three cases: the article's (the pixels become an
+array and a batch), the decoder alone, and the usual pipeline, which makes the pictures smaller.
 """
 
 from __future__ import annotations

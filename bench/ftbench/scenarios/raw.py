@@ -27,10 +27,9 @@ SAMPLE_BYTES = 4 * MIB
 
 
 class Shards:
-    """Dataset of samples that lie back to back in files, read by ``numpy.fromfile(file, int16, count, offset=...)``.
+    """Dataset of samples that lie back to back in files: int16 arrays of 1024 columns, or torch's with `tensors`.
 
-    Sample i is an int16 array of 1024 columns; with `tensors`, a torch tensor. With `forget`, the kernel drops each
-    sample from its page cache once it is read.
+    With `forget`, the kernel drops each sample from its page cache once it is read.
     """
 
     def __init__(self, paths: Sequence[str], sample_bytes: int, tensors: bool = False, forget: bool = False):
@@ -87,21 +86,21 @@ def measure(task: Task) -> Turns:
 
     These parameters of the case change the measurement:
 
-    - cold: if true, files are first dropped from the page cache (raises NotDropped if the kernel keeps them); if false,
-      they are read into it.
+    - cold: if true, files are first dropped from the page cache, if false, they are read into it.
     - pickled: batches are numpy arrays, which torch's worker processes pickle.
-    - pinned: every batch is copied to the GPU; if true, from pinned memory without blocking. torch's worker processes
-      fill shared memory, so torch's loader copies every batch once more, in a thread. This project's worker threads
-      write samples into pinned memory directly.
-      (https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html)
+    - pinned: every batch is copied to the GPU; if true, from pinned memory without blocking. torch copies batches of
+      worker processes to pinned memory in a thread; this project's worker threads write samples into it directly.
     """
     import numpy
 
     case = task.parameters
     if case.get("cold"):
-        from ftbench.machine import page_cache
+        from ftbench.machine.page_cache import NotDropped, drop_all
 
-        page_cache.drop_all(task.paths)
+        try:
+            drop_all(task.paths)
+        except NotDropped as error:
+            return {"unavailable": str(error)}
     elif "cold" in case:
         for path in task.paths:
             Path(path).read_bytes()
@@ -112,14 +111,6 @@ def measure(task: Task) -> Turns:
     result = yield from epochs.measure(task, seen, **options)
     result["metrics"]["gb_per_s"] = result["metrics"]["throughput"] * case["sample_bytes"] / 1e9
     return result
-
-
-def without_page_cache() -> str | None:
-    """Return the reason why the page cache does not drop the generated files; None if it does."""
-    from ftbench.data import images
-    from ftbench.machine import page_cache
-
-    return page_cache.why_not_droppable(images.cache_directory())
 
 
 def _case(name: str, title: str, source: str | None = None, **parameters: Any) -> Case:
@@ -200,7 +191,6 @@ SCENARIOS = (
         # One turn: other trials' reads in between would fill the page cache.
         full=Amount(batch_size=8, batches_per_worker=32, seconds=240),
         quick=Amount(batch_size=8, batches_per_worker=8, seconds=80),
-        unavailable=without_page_cache,
         note="cold is this kernel's page cache; a host's or a disk's own cache is not dropped",
     ),
     _scenario(

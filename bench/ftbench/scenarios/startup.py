@@ -39,8 +39,7 @@ def measure(task: Task) -> dict:
     """Load two epochs without persistent workers, then two epochs with persistent workers.
 
     Returns the metrics time_to_first_batch (s, of a new loader), epoch_gap (s, from the last batch of an epoch to the
-    first batch of the next, with new workers) and epoch_gap_persistent (the same with persistent workers). Checksums
-    are of the first epoch's batches, then of the first batch of each second epoch.
+    first batch of the next, with new workers) and epoch_gap_persistent (the same with persistent workers).
     """
     data, samples = task.dataset(), task.batches * task.batch_size
     seen, started, gaps = checksums.Seen(), [], []
@@ -57,7 +56,7 @@ def measure(task: Task) -> dict:
             epoch = loader.epoch(samples)
             batch = next(epoch)
             gaps.append(time.perf_counter() - begin)
-            seen.rows.append(checksums.part(batch))
+            seen.rows.append(checksums.part(batch))  # of the second epoch, the first batch alone
             del epoch
     _end_fork_server()
     return {

@@ -32,9 +32,8 @@ def measure(task: Task) -> dict:
     """Train the same network for EPOCHS epochs on the loader's batches.
 
     Returns the metrics epoch_seconds and utilisation, medians over the epochs after the first. Utilisation (%) is the
-    share of the time in which the accelerator had a step to work on. Without an accelerator, it is the share of the
-    usable CPUs' time that this process and its workers used. The distributions are `loss`, a curve over the steps, and
-    `epoch` (s).
+    share of the time in which the accelerator had a step to work on, or else of the usable CPUs' time that this process
+    and its workers used. The distributions are `loss`, a curve over the steps, and `epoch` (s).
 
     Losses depend only on the batches and the seed, bit for bit: one thread computes, with torch's deterministic
     algorithms. So `rows` has a checksum of each batch's samples, then one of each step's loss.
@@ -119,10 +118,7 @@ SIDE = 64
 
 
 class Quadrants:
-    """Dataset of random crops of photographs, labelled with the brightest quadrant: (uint8 (3, 64, 64), int 0 to 3).
-
-    Epoch e has the samples e * `per_epoch` and following. Shuffle and crops depend on the seed and the index alone.
-    """
+    """Dataset of random crops of photographs, labelled with the brightest quadrant: (uint8 (3, 64, 64), int 0 to 3)."""
 
     def __init__(self, paths: list[str], per_epoch: int, epochs: int, seed: int):
         import numpy
@@ -132,6 +128,7 @@ class Quadrants:
         self._open, self._bilinear = Image.open, Image.Resampling.BILINEAR
         self._generator, self._array, self._tensor = numpy.random.default_rng, numpy.array, torch.from_numpy
         self._paths, self._seed = tuple(paths), seed
+        # Shuffle and crops depend on the seed and the index alone. An epoch has the next `per_epoch` samples.
         self._order = tuple(
             int(image)
             for epoch in range(epochs)

@@ -16,8 +16,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
-from statistics import fmean, median, quantiles, stdev
+from statistics import fmean, stdev
+from typing import Literal
 
 from ftbench.document.model import Change, Verdict
 from ftbench.plan.candidates import Target
@@ -26,17 +26,12 @@ CONFIDENCE = 0.95
 # The probability that a difference of `resolution` would have been shown.
 POWER = 0.8
 FEWEST_ROUNDS = 3
-PERCENTILES = (50, 90, 99)
 # Memory repeats to a tenth of a percent. A difference as small as that matters to no one, even if it is certain.
 NEGLIGIBLE = 1.01
 
 
-class Reached(StrEnum):
-    """Conclusion about a target; ftbench.report.verdict_words has the wording."""
-
-    MET = "met"
-    MISSED = "missed"
-    UNCLEAR = "unclear"
+Reached = Literal["met", "missed", "unclear"]
+"""Conclusion about a target."""
 
 
 @dataclass(kw_only=True)
@@ -96,18 +91,8 @@ def verdict(r: Ratio) -> Verdict:
 def reached(r: Change, target: Target) -> Reached:
     """Return the conclusion about a target: met or missed if the whole interval lies on one side of the target."""
     if r.n < FEWEST_ROUNDS or r.low is None or r.high is None:
-        return Reached.UNCLEAR
+        return "unclear"
     least = target.at == "least"
     if r.low >= target.value if least else r.high <= target.value:
-        return Reached.MET
-    return Reached.MISSED if (r.high < target.value if least else r.low > target.value) else Reached.UNCLEAR
-
-
-def percentiles(rounds: Sequence[Sequence[float]]) -> dict[int, tuple[float, float, float]]:
-    """Return {percentile: (median, lowest, highest) over the rounds}. Each percentile is taken within a round.
-
-    Values of one trial depend on each other (a slow second slows many steps). So only the rounds tell how certain a
-    percentile is.
-    """
-    cuts = [quantiles(of, n=100, method="inclusive") for of in rounds]
-    return {p: (median(at := [of[p - 1] for of in cuts]), min(at), max(at)) for p in PERCENTILES}
+        return "met"
+    return "missed" if (r.high < target.value if least else r.low > target.value) else "unclear"

@@ -1,7 +1,4 @@
-"""The figures of a waterfall: the ratio of each step of its chain, and of the whole chain.
-
-The steps' ratios multiply to the total, since their logarithms add up.
-"""
+"""The figures of a waterfall: the ratio of each step of its chain, and of the whole chain, which is their product."""
 
 from __future__ import annotations
 
@@ -29,27 +26,24 @@ Chain = list[tuple[str, Candidate]]
 
 
 def chain(scenario: Scenario, case: str) -> tuple[Chain, list[str]]:
-    """Return the waterfall's chain of candidates in *case* with the most workers, and the names of parts not measured.
-
-    Both lists are empty if the case has no chain.
-    """
+    """Return the chain of candidates in *case* with the most workers, and the names of missing parts; or [], []."""
     there = {c.key: c for c in scenario.whole if c.case == case}
     most = max((c.workers for c in there.values() if c.variant in (TODAY, PROCESSES, THREADS)), default=0)
     configs = [config for config in CONFIGS if any(c.config == config for c in there.values())]
     missing = [config for config in CONFIGS if config not in configs]
     found: Chain = []
     before = ""
-    for cell in cells(configs) if configs else ():
-        reached = there.get(Candidate(cell.config, cell.variant, most, case).key)
+    for side, change in cells(configs) if configs else ():
+        reached = there.get(side.candidate(most, case).key)
         if reached:
             # The start of a chain is no change.
-            whole = f"{plural(cell.variant)}, {CONFIGURATIONS[cell.config].title}"
-            found.append((before + cell.change if found or cell.variant == TODAY else whole, reached))
+            whole = f"{plural(side.variant)}, {CONFIGURATIONS[side.config].title}"
+            found.append((before + change if found or side.variant == TODAY else whole, reached))
             before = ""
         else:
-            missing.append(plural(cell.variant))
+            missing.append(plural(side.variant))
             # A change whose end could not be measured is part of the next one.
-            before += f"{cell.change}; " if found else ""
+            before += f"{change}; " if found else ""
     if len(found) < 2 or not any(
         (p.kind, p.numerator, p.denominator) == (TOTAL, found[-1][1].key, found[0][1].key) for p in scenario.pairs
     ):
@@ -114,10 +108,7 @@ def _change(c: Comparison) -> dict:
 
 
 def precise(scenario: Scenario, precision: float) -> bool:
-    """True if the confidence interval of every step's throughput ratio is at most as wide as *precision* says.
-
-    False if there is no chain. Whether an interval lies above or below 1 does not matter.
-    """
+    """True if there is a chain, and every step's interval is as narrow as *precision* says, above or below 1."""
     asked = [p for p in scenario.pairs if p.asked and p.kind in (STEP, TOTAL)]
     if not asked or len(scenario.rounds) < FEWEST_TO_STOP:
         return False

@@ -17,7 +17,7 @@ import traceback
 from collections.abc import Iterator
 
 from ftbench.machine.usage import cpu_seconds
-from ftbench.plan.scenario import DISTRIBUTION_LIMIT, Task, TrialError, Turns
+from ftbench.plan.scenario import Task, TrialError, Turns
 from ftrun.configurations import CONFIGURATIONS, gil_enabled, this_twin
 from ftrun.parent_death import die_with_parent
 
@@ -38,8 +38,7 @@ def check_configuration(config: str) -> dict:
 def measure(task: Task) -> Turns:
     """Measure the task; yield whenever other trials may have a turn.
 
-    Returns a dict: metrics (those of the scenario), samples, batches, first_batch and rows (checksums), turn_seconds
-    and turn_began, distributions, note and torch's version. If the scenario cannot run: {"unavailable": reason}.
+    Returns the fields of ftbench.document.model.Trial and "note"; {"unavailable": reason} if the scenario cannot run.
     """
     import torch
 
@@ -51,6 +50,8 @@ def measure(task: Task) -> Turns:
         return {"unavailable": why}
     measured = scenario.measure(task)
     result = measured if isinstance(measured, dict) else (yield from measured)
+    if "unavailable" in result:
+        return result
     last = result.pop("last_batch", None)
     batches = task.batches * task.turns
     if last is not None and (result["batches"] != batches or last != task.batch_size):
@@ -81,12 +82,9 @@ def _positive(name: str, value: float) -> float:
 
 
 def _checked(name: str, distribution: dict) -> dict:
-    """Return a distribution for results.json; raises TrialError if it is too long or empty, or a curve has gaps."""
+    """Return a distribution for results.json; raises TrialError if a curve has gaps. The schema limits its length."""
     values = [float(f"{value:.6g}") for value in distribution["values"]]
-    places = len(distribution["over"]["values"]) if "over" in distribution else len(values)
-    if not 1 <= len(values) <= DISTRIBUTION_LIMIT:
-        raise TrialError(f"the distribution {name!r} has {len(values)} values, 1 to {DISTRIBUTION_LIMIT} are kept")
-    if places != len(values):
+    if "over" in distribution and len(values) != (places := len(distribution["over"]["values"])):
         raise TrialError(f"the curve {name!r} has {len(values)} values over {places}")
     return {**distribution, "values": values}
 

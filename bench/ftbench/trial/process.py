@@ -59,14 +59,15 @@ class Process:
         try:
             return self._go_on()
         except TimedOut as error:
-            raise TrialFailed(f"it hangs, or {error}{last_lines(error.stderr)}", hung=True) from error
+            why = f"it hangs, or did not end within {self._patience:.0f} s"
+            raise TrialFailed(why + last_lines(error.stderr), hung=True) from error
 
     def _go_on(self) -> dict | None:
         raise NotImplementedError
 
-    def _ask(self, line: bytes) -> dict | None:
+    def _ask(self, line: bytes, seconds: float | None = None) -> dict | None:
         """Send a line to the process; return the next line that it writes (a dict), or None if it ends without one."""
-        answer = self._child.ask(line, self._watch, self._patience)
+        answer = self._child.ask(line, self._watch, self._patience if seconds is None else seconds)
         if answer is None:
             return None
         with contextlib.suppress(ValueError):
@@ -80,14 +81,15 @@ class Process:
 
 
 class TrialProcess(Process):
-    """The process of a trial (ftbench.trial.child), which imports libraries and waits for its first turn.
+    """The process of a trial (ftbench.trial.child); the constructor raises OSError if the interpreter cannot be run.
 
-    Other load on the CPUs is recorded only while the trial measures, not while the trial waits. Its constructor raises
-    OSError if the interpreter cannot be run.
+    Other load on the CPUs is recorded only while the trial measures, not while the trial waits.
     """
 
     def __init__(self, python: str, request: dict, watch: Watch, packages: str | None = None):
         environment = child_environment(request["config"], paths=[packages] if packages else [])
+        # Samples that depend on the hashes of strings are then the same in all trials.
+        environment.setdefault("PYTHONHASHSEED", str(request.get("hash_seed", 0)))
         super().__init__(request, watch, command(python, "ftbench.trial.child"), environment)
         # The end of this process also ends the trial.
         self._next = json.dumps({**request, "parent": os.getpid()}).encode() + b"\n"

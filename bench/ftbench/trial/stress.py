@@ -6,6 +6,7 @@ scenario does not affect the others.
 """
 
 import subprocess
+import time
 from collections.abc import Iterator
 from dataclasses import fields
 
@@ -16,8 +17,8 @@ from ftrun.project import ROOT
 from ftrun.supervise import Watch
 
 PROGRAM = "tests.stress"
-# Seconds in addition to its minutes: for imports, and for scenarios that hang, which it ends after two minutes each.
-PATIENCE = 1800.0
+# Seconds in addition to its minutes. It takes about a minute, and ends scenarios that hang after two minutes each.
+PATIENCE = 1200.0
 # pytest's exit status if a scenario failed. The scenario's line has the failure.
 SOME_FAILED = 1
 # The most characters of a failure's text: the stacks of many threads can be long.
@@ -36,10 +37,11 @@ class StressProcess(Process):
         line = [*command(python, PROGRAM), "--seed", str(request["seed"]), *minutes]
         environment = child_environment(request["config"], paths=[str(ROOT)])
         super().__init__(request, watch, line, environment, stdin=subprocess.DEVNULL)
+        self._until = time.monotonic() + self._patience
 
     def _go_on(self) -> dict | None:
         """Return the suite's next line, or None at its end."""
-        line = self._ask(b"")
+        line = self._ask(b"", self._until - time.monotonic())
         if line is None:
             outcome = self._child.finish(b"", self._watch, self._patience)
             if outcome.returncode not in (0, SOME_FAILED):
@@ -48,7 +50,7 @@ class StressProcess(Process):
 
 
 def request(part: Stress, config: str) -> dict:
-    """Return the request for the suite in a configuration; its "patience" is the limit for each line, in seconds."""
+    """Return the request for the suite in a configuration; its "patience" is the limit for the whole, in seconds."""
     patience = 60 * (part.minutes or 0) + PATIENCE
     return {"config": config, "minutes": part.minutes, "seed": part.seed, "patience": patience}
 
@@ -56,7 +58,7 @@ def request(part: Stress, config: str) -> dict:
 def take(part: Stress, config: str, lines: Iterator[dict]) -> Iterator[StressResult]:
     """Add the suite's lines to the record; yield each result. Raises TrialFailed for invalid or missing results."""
     done = 0
-    for line in lines:
+    while (line := _next(lines, part.scenarios[done:])) is not None:
         try:
             if "source" in line:
                 if part.source not in (None, line["source"]):
@@ -77,6 +79,16 @@ def take(part: Stress, config: str, lines: Iterator[dict]) -> Iterator[StressRes
         yield result
     if done < len(part.scenarios):
         raise TrialFailed(f"{len(part.scenarios) - done} scenarios did not run")
+
+
+def _next(lines: Iterator[dict], left: list[str]) -> dict | None:
+    """Return the next line, None at the end. If the suite takes too long, TrialFailed names the first of `left`."""
+    try:
+        return next(lines, None)
+    except TrialFailed as error:
+        if error.hung and left:
+            raise TrialFailed(f"{left[0]}: {error}", hung=True) from error
+        raise
 
 
 def problem(part: Stress | None) -> str | None:

@@ -2,6 +2,10 @@
 
 import sys
 
-from ftsafety.audit.cli import main
+try:
+    from ftsafety.audit.cli import main
 
-sys.exit(main())
+    sys.exit(main())
+except KeyboardInterrupt:  # during an import
+    print("audit: interrupted", file=sys.stderr)
+    sys.exit(130)

@@ -158,7 +158,7 @@ def hostile(document: model.Results) -> model.Results:
         for name in ("name", "description", "sample", "question", "note", "case_axis", "case_unit"):
             setattr(entry, name, getattr(entry, name) + HOSTILE)
         entry.dataset = replace(entry.dataset, source="own", directory=HOSTILE)
-        entry.failures = [model.Failure(model.FailureKind.FAILED, entry.candidates[0].key, HOSTILE)]
+        entry.failures = [model.Failure("failed", entry.candidates[0].key, HOSTILE)]
         entry.pairs = [replace(pair, why=HOSTILE) for pair in entry.pairs]
         for case in entry.cases:
             case.title += HOSTILE

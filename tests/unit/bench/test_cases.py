@@ -76,7 +76,7 @@ def test_trials_get_what_belongs_to_their_case():
     assert {trial.candidate for trial in only.trials} == {c.key for _, c in ranked}
     found = {(r["case"], r["paths"][0], r["batch_size"], r["batches"], r["parameters"]["rows"]) for r in endpoint.ran}
     assert found == {("64-KiB", "small", 256, 8, 16), ("4-MiB", "large", 8, 6, 1024)}
-    names = {*Task.__dataclass_fields__, "patience"}
+    names = {*Task.__dataclass_fields__, "patience", "hash_seed"}
     assert all(name in names for r in endpoint.ran for name in r)
 
 

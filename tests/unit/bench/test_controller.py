@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import pytest
 
-from ftbench.document.model import Failure, FailureKind, Round
+from ftbench.document.model import Failure, Round
 from ftbench.plan.candidates import VARIANTS
 from ftbench.plan.comparisons import grid
 from ftbench.plan.sizing import Demand
@@ -127,7 +127,7 @@ def test_who_fails_is_left_out_from_then_on_and_the_others_go_on(make):
     ((candidate, failure),) = controller.failed.items()
     key = candidate.key
     # In a line: its last words were told when it happened.
-    assert failure == Failure(FailureKind.FAILED, key, "exit status 3")
+    assert failure == Failure("failed", key, "exit status 3")
     assert failures(controller.failed) == f"the trial of {candidate.title} failed: exit status 3"
     # What it measured before stands; it has no more to say in the others.
     assert key in keys(first) and len(first.trials) == n and len(others) == 2
@@ -143,7 +143,7 @@ def test_who_fails_once_has_another_try_in_the_same_round(make, turns):
     # Everybody has a result in every round, so that each pairs with those of its own round.
     assert [len(r.trials) for r in rounds] == [n] * 3 and not controller.failed
     ((candidate, failure),) = controller.repeated.items()
-    assert failure == Failure(FailureKind.FAILED, candidate.key, "exit status 3")
+    assert failure == Failure("failed", candidate.key, "exit status 3")
     # A second failure is one too many.
     endpoint.broken, endpoint.once = (
         {name: getattr(candidate, name) for name in ("config", "variant", "workers")},

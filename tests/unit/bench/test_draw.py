@@ -97,6 +97,16 @@ def test_values_are_where_they_belong():
     assert [list(map(float, each.get_ydata())) for each in axes.lines] == [[1.0, 2.0], [5.0, 7.0], [5.0], [7.0]]
 
 
+def test_bars_far_apart_are_marks_on_a_logarithmic_axis():
+    """The bar of a value that another exceeds 50 times would be too short to be seen."""
+    axes = axes_of(bars(2.0, 100.0))
+    assert axes.get_xscale() == "log" and not [patch for patch in axes.patches if patch.get_fill()]
+    (low, high), first, last = axes.get_xlim(), *lines_in(axes)
+    assert (first, last) == ([2.0], [100.0]) and low < 2.0 and high > 110.0  # with room for the figure
+    assert axes_of(bars(20.0, 100.0)).get_xscale() == "linear"
+    assert axes_of(Rows([("", [row(2.0, dots=(1.0, 3.0)), row(100.0)])], "s")).get_xscale() == "linear"
+
+
 def test_the_last_point_of_a_long_curve_shows_its_value():
     root, _ = drawn(Curves([line(*map(float, range(1000)))], "step", "nats"))
     titles = [element.text for element in root.iter("{http://www.w3.org/2000/svg}title")]

@@ -15,7 +15,6 @@ from ftbench.document.model import Results, Verdict
 from ftbench.report import charts, run_words, style, tables, verdict_words
 from ftbench.report import page as pages
 from ftbench.scenarios import training
-from ftbench.stats.statistics import percentiles
 from tests.unit.bench import documents
 from tests.unit.bench.reports import alone, analysed, changed, trials
 
@@ -26,9 +25,9 @@ def test_every_chart_has_its_figures_in_its_table(many):
         first = scenario.metric
         found = charts.charts(scenario)
         assert found[0].name == run_words.slug(f"{scenario.name}-{first.name}")
-        place = found[0].table.head.index(f"median, {first.unit}")
+        place = found[0].table.head.index(f"mean, {first.unit}")
         assert sorted(row[place] for row in found[0].table.rows) == sorted(
-            first.write(m.median) for m in tables.candidates(scenario, first.name)
+            first.write(m.typical) for m in tables.candidates(scenario, first.name)
         )
         assert all(chart.caption and chart.table.rows for chart in found)
         ratios = next(c for c in found if c.name.endswith("-ratios"))
@@ -40,10 +39,10 @@ def test_cases_on_an_axis_become_curves(many):
     scenario = many.scenario("sizes")
     measured = charts.charts(scenario)[0].picture
     assert measured.logarithmic_x and [*measured.marks.values()] == ["64 KiB", "512 KiB", "4 MiB"]
-    medians = {m.candidate.key: m.median for m in tables.candidates(scenario, "throughput")}
+    means = {m.candidate.key: m.typical for m in tables.candidates(scenario, "throughput")}
     (line,) = [line for line in measured.lines if line.label == "free-threaded: loader threads"]
     assert list(line.x) == [64 * 1024, 512 * 1024, 4096 * 1024]
-    assert list(line.y) == [medians[f"ft/loader-thread/2@{case.name}"] for case in documents.SIZES]
+    assert list(line.y) == [means[f"ft/loader-thread/2@{case.name}"] for case in documents.SIZES]
     # Those of one worker have their own chart, on request.
     others = [c for c in charts.charts(scenario) if c.folded == "with 1 worker"]
     assert len(measured.lines) == 6 and others and "1 worker" in others[0].title
@@ -55,7 +54,7 @@ def test_cases_by_name_become_groups_of_bars(many):
     assert all(len(group) == 12 and all(row.label for row in group) for _, group in picture.groups)
 
 
-def test_many_numbers_of_workers_become_curves_with_deviations(many):
+def test_many_numbers_of_workers_become_curves_with_ranges(many):
     scenario = many.scenario("workers")
     (line,) = [
         line for line in charts.charts(scenario)[0].picture.lines if line.label == "free-threaded: loader threads"
@@ -66,9 +65,9 @@ def test_many_numbers_of_workers_become_curves_with_deviations(many):
         if (m.candidate.config, m.candidate.variant) == ("ft", "loader-thread")
     ]
     assert list(line.x) == [1, 2, 4, 8]
-    assert list(line.y) == pytest.approx([statistics.fmean(m.values) for m in own])
-    for y, low, high, m in zip(line.y, line.low, line.high, own, strict=True):
-        assert high - y == pytest.approx(statistics.stdev(m.values)) == pytest.approx(y - low)
+    assert list(line.y) == [scenario.typical(m.candidate.key, "throughput") for m in own]
+    for low, high, m in zip(line.low, line.high, own, strict=True):
+        assert (low, high) == (min(m.values), max(m.values))
 
 
 def test_many_numbers_of_workers_under_cases_become_a_chart_for_each(many):
@@ -78,9 +77,9 @@ def test_many_numbers_of_workers_under_cases_become_a_chart_for_each(many):
     assert [c.title for c in found] == [f"Throughput, {case.title}: higher is better" for case in documents.WORK]
     for chart, case in zip(found, documents.WORK, strict=True):
         measured = [m for m in tables.candidates(scenario, "throughput") if m.candidate.case == case.name]
-        assert sorted(y for line in chart.picture.lines for y in line.y) == sorted(m.mean for m in measured)
+        assert sorted(y for line in chart.picture.lines for y in line.y) == sorted(m.typical for m in measured)
         # Nobody can do more than as many times the best of one worker.
-        one = max(m.mean for m in measured if m.candidate.workers == 1)
+        one = max(m.typical for m in measured if m.candidate.workers == 1)
         assert chart.picture.ideal == [(1, one), (2, 2 * one), (4, 4 * one)]
 
 
@@ -92,10 +91,17 @@ def test_distributions_are_kept_with_their_tails(many):
     (box,) = [c for c in charts.charts(scenario) if c.name == "steps-step-times"]
     row = next(r for r in box.table.rows if r[0] == "ft loader threads x2, decode only")
     rounds = [t.distributions["step-times"].values for t in scenario.trials_of("ft/loader-thread/2@decode")]
-    middle, low, high = percentiles(rounds)[99]
+    of_each = [statistics.quantiles(one, n=100, method="inclusive")[98] for one in rounds]
+    middle, low, high = statistics.median(of_each), min(of_each), max(of_each)
     assert box.table.head == ("candidate", "values", "median, ms", "90%", "99%", "smallest", "largest")
     assert row[1] == "250" and row[5:] == (f"{values[0]:.4g}", f"{values[-1]:.4g}")
     assert row[4] == f"{middle:.4g} ({low:.4g} to {high:.4g})"
+
+
+def test_percentiles_are_taken_within_rounds():
+    (row,) = tables.pooled("ms", [("it", [[float(v) for v in range(101)], [10.0], [2.0, 1.0]])]).rows
+    # Between two values linearly.
+    assert row[2] == "10 (1.5 to 50)" and row[4] == "10 (1.99 to 99)"
 
 
 @pytest.mark.parametrize("values", [[float(n) for n in range(1, 101)], [3.0]])
@@ -113,22 +119,10 @@ def test_quantiles_are_values_that_were_measured(many, values):
 
 @pytest.mark.parametrize(
     "value, unit, wanted",
-    [
-        (64 * 1024, "bytes", "64 KiB"),
-        (4 << 20, "bytes", "4 MiB"),
-        (1000, "bytes", "1 kB"),
-        (10**9, "bytes", "1 GB"),
-        (1, "bytes", "1 B"),
-        (0, "bytes", "0 B"),
-        (0.005, "seconds", "5 ms"),
-        (0, "seconds", "0 s"),
-        (2, "seconds", "2 s"),
-        (1000, "names", "1,000 names"),
-        (3, "", "3"),
-    ],
+    [(0.005, "s", "5 ms"), (0, "s", "0 s"), (2048, "MiB", "2 GiB"), (1000, "samples/s", "1,000"), (0.5, "", "0.5")],
 )
-def test_values_of_an_axis(value, unit, wanted):
-    assert style.quantity(value, unit) == wanted
+def test_marks_of_an_axis(value, unit, wanted):
+    assert style.amount(value, unit) == wanted
 
 
 def test_overview_turns_what_should_be_small(many):

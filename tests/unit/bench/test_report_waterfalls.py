@@ -7,7 +7,7 @@ from statistics import geometric_mean
 import pytest
 
 from ftbench.document.convert import as_json
-from ftbench.document.model import Failure, FailureKind, Results, Verdict
+from ftbench.document.model import Failure, Results, Verdict
 from ftbench.plan.waterfall import WaterfallPlan
 from ftbench.report import advice, charts, commands, markdown, run_words, terminal, verdict_words, waterfalls
 from ftbench.report import page as pages
@@ -43,7 +43,7 @@ def test_a_missing_step_is_named_with_its_reason(many):
             one.trials = [trial for trial in one.trials if trial.candidate != missing]
         left = [c for c in scenario.candidates if c.key != missing]
         scenario.pairs = WaterfallPlan().pairs(left)
-        scenario.failures = [Failure(FailureKind.FAILED, missing, "RuntimeError: not thread-safe")]
+        scenario.failures = [Failure("failed", missing, "RuntimeError: not thread-safe")]
         results.options.dataset = "my.py:x"
 
     failed = changed(many, fail)

@@ -1,5 +1,6 @@
 """The thread-safety suite as part of a run: real runs of it, what is kept of them, and what the report says."""
 
+import contextlib
 import json
 import signal
 import subprocess
@@ -105,6 +106,22 @@ def test_interrupted_suite_leaves_what_was_measured_whole(environment, few, twin
     page = (tmp_path / "out/latest/report.html").read_text()
     for text in (output, page, (tmp_path / "out/latest/summary.md").read_text()):
         assert "did not come to its end" in text and "bench --quick --stress" in " ".join(text.split())
+
+
+def test_a_suite_that_takes_too_long_is_ended_and_its_scenario_named(monkeypatch, tmp_path, twin):
+    """Whatever else it writes in that time: the limit is for the whole, not for a line."""
+    program = tmp_path / "slow.py"
+    program.write_text(
+        "import itertools, json, time\n"
+        "print(json.dumps({'source': 'a', 'scenarios': ['one', 'two']}), flush=True)\n"
+        "for number in itertools.count():\n    time.sleep(0.1)\n    print(json.dumps({'source': 'a', 'scenarios': "
+        "['one', 'two']}), flush=True)\n"
+    )
+    monkeypatch.setattr(stress, "command", lambda python, _: [python, str(program)])
+    part = begun()
+    suite = stress.StressProcess(sys.executable, {**stress.request(part, twin), "patience": 3.0}, {})
+    with contextlib.closing(suite), pytest.raises(TrialFailed, match="^one: it hangs, or did not end within 3 s"):
+        list(stress.take(part, twin, iter(suite.go_on, None)))
 
 
 @pytest.mark.parametrize(

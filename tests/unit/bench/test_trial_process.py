@@ -42,6 +42,14 @@ def trials(started: list[psutil.Process]) -> list[psutil.Process]:
     return [each for each in started if "ftbench.trial.child" in each.cmdline()]
 
 
+def test_trials_of_a_run_hash_strings_alike(start, children, monkeypatch):
+    monkeypatch.delenv("PYTHONHASHSEED", raising=False)
+    trial = start(1, "loader-thread", hash_seed=123)
+    assert trial.go_on() is None
+    (process,) = trials(children())
+    assert process.environ()["PYTHONHASHSEED"] == "123"
+
+
 def test_the_turns_of_two_trials_alternate(start, children):
     a, b = start(2), start(2, "loader-thread")
     # Imports, warm-ups, then all turns but the last.

@@ -29,10 +29,10 @@ CASES = (Case("", "the first"), Case("other", "another"))
     ],
 )
 def test_the_places_of_every_configuration(configs, expected, last):
-    chain = cells(configs)
-    assert [cell.config for cell in chain] == expected
-    assert [cell.variant for cell in chain] == [TODAY, PROCESSES, *[THREADS] * (len(chain) - 2)]
-    assert chain[-1].change == last
+    chain = [side for side, _ in cells(configs)]
+    assert [side.config for side in chain] == expected
+    assert [side.variant for side in chain] == [TODAY, PROCESSES, *[THREADS] * (len(chain) - 2)]
+    assert cells(configs)[-1][1] == last
     # One thing at a time.
     for before, after in zip(chain, chain[1:], strict=False):
         assert (before.config == after.config) != (before.variant == after.variant)
@@ -69,7 +69,7 @@ def test_the_steps_multiply_to_the_whole_to_the_last_digit():
 def test_the_chain_stays_whatever_is_given_up(configs):
     ranked = WaterfallPlan(CASES).ranked(configs, [1, 2, 4, 8], quick=False)
     assert len({c.key for _, c in ranked}) == len(ranked)
-    whole = {f"{cell.config}/{cell.variant}/8" for cell in cells(configs)}
+    whole = {side.candidate(8, "").key for side, _ in cells(configs)}
     kept, given_up = choose(ranked, 0.0, 1.0)
     assert {c.key for c in kept} == whole
     assert len(kept) + len(given_up) == len(ranked)
