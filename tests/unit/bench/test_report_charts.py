@@ -141,7 +141,7 @@ def test_overview_turns_what_should_be_small(many):
 
 def test_pictures(many):
     """A waterfall's picture, and of each scenario without one all charts that its page shows without being asked."""
-    run = alone(many, many.scenario("chain"), many.scenario("steps"))
+    run = alone(many, many.scenario("pillow"), many.scenario("chain"), many.scenario("steps"))
     pictures = dict(itertools.takewhile(lambda file: file[0].endswith(".png"), pages.files(run)))
     assert list(pictures) == ["waterfall.png", "steps.png"]
     for content in pictures.values():
