@@ -1,10 +1,8 @@
 """The same program with torch's class and with ours, where ours once cost more: counts, not times."""
 
 import itertools
-import logging
 import resource
 import sys
-import warnings
 from pathlib import Path
 
 import numpy as np
@@ -18,8 +16,6 @@ from ftloader.batch import assembly, layout
 from ftloader.batch.slots import Slots
 from ftloader.workers.pool import WorkerPool
 from tests.datasets import Rows
-
-pytestmark = pytest.mark.thread_unsafe(reason="starts processes, and counts what the whole process does")
 
 
 @pytest.fixture(autouse=True)
@@ -177,70 +173,3 @@ def test_many_workers_for_tiny_samples(assert_same, monkeypatch):
     assert_same(program(threads, 64), program(torchs, 2))  # in 64 processes all would wait for these to start
     # At first 16 workers are asked to help with a batch. Once the time of a sample is known, one is.
     assert len(tasks) < 8 * 1000
-
-
-# 14: a file that is opened late, and shared by threads
-
-
-class Records(Rows):
-    size, file = 64, None
-
-    def __init__(self, path):
-        self.path = path
-
-    def __getitem__(self, index):
-        if self.file is None:
-            self.file = open(self.path, "rb")
-        self.file.seek(4 * index)
-        return int.from_bytes(self.file.read(4))
-
-
-@pytest.fixture
-def records(tmp_path):
-    path = tmp_path / "records"
-    path.write_bytes(b"".join(index.to_bytes(4) for index in range(64)))
-    dataset = Records(path)
-    yield dataset
-    if dataset.file is not None:
-        dataset.file.close()
-
-
-def epochs_and_warnings(loader):
-    epochs, logs = [], []
-    for _ in range(3):
-        with warnings.catch_warnings(record=True) as log:
-            warnings.simplefilter("always")
-            epochs.append(torch.cat(list(loader)).tolist())
-        logs.append([entry for entry in log if issubclass(entry.category, UserWarning)])
-    return epochs, logs
-
-
-AS_TORCH = {
-    "worker_method='process'": (False, {"worker_method": "process"}, None),
-    "with the GIL": (True, {}, "processes: the GIL is on"),
-    "with a context": (False, {"multiprocessing_context": "fork"}, "processes: multiprocessing_context is given"),
-}
-
-
-@pytest.mark.parametrize("case", AS_TORCH)
-def test_in_processes_a_file_opened_late_is_each_workers_own(case, records, monkeypatch, caplog):
-    gil, arguments, why = AS_TORCH[case]
-    expected = epochs_and_warnings(torchs(records, 4, num_workers=2))
-    assert expected == ([list(range(64))] * 3, [[], [], []])
-    monkeypatch.setattr("sys._is_gil_enabled", lambda: gil)
-    with caplog.at_level(logging.INFO, "ftloader"):
-        assert epochs_and_warnings(DataLoader(records, 4, num_workers=2, **arguments)) == expected
-    assert caplog.messages == ([f"worker_method='auto' takes {why}"] * 3 if why else [])
-
-
-def test_auto_warns_once_of_a_file_that_threads_share(records, monkeypatch, caplog):
-    monkeypatch.setattr("sys._is_gil_enabled", lambda: False)
-    with caplog.at_level(logging.INFO, "ftloader"):
-        _, ((entry,), *later) = epochs_and_warnings(DataLoader(records, 4, num_workers=2))
-    assert later == [[], []]
-    assert caplog.messages == ["worker_method='auto' takes threads: the GIL is off"] * 3
-    assert entry.filename == __file__
-    message = str(entry.message)
-    assert message.startswith("dataset.file is a _io.BufferedReader that all workers")
-    assert "threading.local()" in message and "./twins audit FILE.py:NAME" in message
-    assert "worker_method='process'" in message and "worker_method='thread'" in message

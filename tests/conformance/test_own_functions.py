@@ -9,8 +9,6 @@ from torch.utils.data import IterableDataset, default_collate, get_worker_info
 
 from ftloader import DataLoader
 
-pytestmark = pytest.mark.thread_unsafe(reason="starts processes")
-
 
 class Parts(IterableDataset):
     def __init__(self):
@@ -70,23 +68,6 @@ def test_functions_are_each_workers_own(functions, persistent, assert_same):
         return epochs, parts.part, parts.seen, vars(arguments["collate_fn"]) if functions is packing else None
 
     assert_same(program(DataLoader, worker_method="thread"), program(Torchs, multiprocessing_context="fork"))
-
-
-class NotToBeCopied:
-    def __reduce__(self):
-        raise TypeError("holds a connection")
-
-    def __call__(self, samples):
-        return samples
-
-
-def test_a_function_that_cannot_be_copied(caplog):
-    with pytest.raises(TypeError, match="worker_init_fn or collate_fn cannot be copied .*holds a connection"):
-        iter(DataLoader(Parts(), num_workers=1, collate_fn=NotToBeCopied(), worker_method="thread"))
-    caplog.set_level("INFO", "ftloader")
-    loader = DataLoader(Parts(), 12, num_workers=1, collate_fn=NotToBeCopied())
-    assert list(loader) == [list(range(12))]
-    assert "takes processes" in caplog.text
 
 
 def test_functions_of_a_map_style_dataset_are_shared():

@@ -12,8 +12,6 @@ from tests.checkout import CHECKOUT, importable
 EXAMPLES = CHECKOUT / "examples"
 PROGRAMS = sorted(path.name for path in EXAMPLES.glob("*.py"))
 
-pytestmark = pytest.mark.thread_unsafe(reason="starts programs enough")
-
 
 @pytest.fixture
 def run(tmp_path):

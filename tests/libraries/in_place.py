@@ -1,14 +1,16 @@
 """Runs a file's programs with a class in torch.utils.data.DataLoader's place, before any library is imported.
 
-    python in_place.py torch|thread|auto FILE
+    python in_place.py FILE
 
-Prints, as JSON, for each function `program_*` its name: the kinds of iterators that it made, and what it returned
+Does so in three processes, with torch's class, and with ours and worker_method="thread" and "auto". Each prints its
+class, and as JSON for each function `program_*` its name: the kinds of iterators that it made, and what it returned
 (or the error that it raised). A program gets an empty folder.
 """
 
 import importlib.util
 import inspect
 import json
+import os
 import sys
 import tempfile
 import traceback
@@ -65,8 +67,13 @@ def main(loader, path):
                 except Exception:
                     result = {"error": traceback.format_exc()}
             found[name] = sorted(used), result
-    print("\n" + json.dumps(found))
+    print(f"\n{loader} {json.dumps(found)}", flush=True)
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    for loader in ("torch", "thread", "auto"):
+        if os.fork() == 0:
+            main(loader, sys.argv[1])
+            break  # ends as any program does
+        if status := os.waitstatus_to_exitcode(os.wait()[1]):
+            sys.exit(status)

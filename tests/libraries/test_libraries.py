@@ -26,10 +26,10 @@ PROGRAMS = [
 
 
 @functools.cache
-def outcomes(file, loader):
-    """Run all programs of a file in a process of their own; return {program: (kinds of iterators, result)}."""
+def outcomes(file):
+    """Run all programs of a file with each class; return {class: {program: (kinds of iterators, result)}}."""
     done = subprocess.run(
-        [sys.executable, str(HERE / "in_place.py"), loader, str(file)],
+        [sys.executable, str(HERE / "in_place.py"), str(file)],
         env={**os.environ, "PYTHONPATH": importable()},
         capture_output=True,
         text=True,
@@ -37,18 +37,18 @@ def outcomes(file, loader):
     )
     if done.returncode:
         pytest.fail(done.stderr, pytrace=False)
-    return json.loads(done.stdout.splitlines()[-1])
+    lines = [line.split(" ", 1) for line in done.stdout.splitlines() if re.match(r"(torch|thread|auto) \{", line)]
+    return {loader: json.loads(found) for loader, found in lines}
 
 
-@pytest.mark.thread_unsafe(reason="starts processes, whose results all tests share")
 @pytest.mark.parametrize("loader", ["thread", "auto"])
 @pytest.mark.parametrize(("file", "program"), PROGRAMS)
 def test_as_with_torchs_class(file, program, loader):
     library = file.stem.removeprefix("with_")
     if importlib.util.find_spec(library) is None:
         pytest.skip(f"{library} is not installed: run tests/libraries/run.py in this twin")
-    torch_kinds, torchs = outcomes(file, "torch")[program]
-    kinds, ours = outcomes(file, loader)[program]
+    torch_kinds, torchs = outcomes(file)["torch"][program]
+    kinds, ours = outcomes(file)[loader][program]
     for result in torchs, ours:
         if "error" in result:
             pytest.fail(result["error"], pytrace=False)

@@ -13,7 +13,6 @@ NAMES = [name for name in vars(with_formats) if name.startswith("of_")]
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.timeout(300)
 def test_an_audit_of_a_dataset_that_holds_objects_of_a_library(tmp_path, name):
     objects = getattr(with_formats, name)(tmp_path)
     classes = sum(objects_of([name.removeprefix("of_")]).values(), [])

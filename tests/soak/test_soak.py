@@ -8,7 +8,6 @@ import gc
 import os
 import random
 import threading
-import time
 import warnings
 from pathlib import Path
 
@@ -16,13 +15,13 @@ import numpy as np
 import psutil
 import pytest
 import torch
-from torch.utils.data import Dataset, IterableDataset, get_worker_info
 
 from ftloader import DataLoader
 from ftloader.batch.layout import SMALLEST_SLOT
-from tests.worker_threads import worker_threads
+from tests.datasets import Failing, Rows, Stream
+from tests.worker_threads import until_collected
 
-pytestmark = [pytest.mark.timeout(4 * 3600), pytest.mark.thread_unsafe(reason="counts what the whole process has")]
+pytestmark = [pytest.mark.timeout(4 * 3600)]
 
 WIDTH = SMALLEST_SLOT // 4  # floats: enough for a sample to be copied straight into its batch's memory
 ROW = torch.arange(float(WIDTH))
@@ -32,54 +31,22 @@ class Left(Exception):
     """Exception of the loop itself."""
 
 
-class Rows(Dataset):
-    def __init__(self, size, failing):
-        self.size, self.failing = size, failing
-
-    def __len__(self):
-        return self.size
-
-    def __getitem__(self, index):
-        if index == self.failing:
-            raise ValueError(index)
-        return ROW + index, index
+def tensor_and_index(index):
+    return ROW + index, index
 
 
-class Arrays(Rows):
-    def __getitem__(self, index):
-        return {"row": np.full(WIDTH, super().__getitem__(index)[1], dtype=np.float32), "index": index}
+def array_and_index(index):
+    return {"row": np.full(WIDTH, index, dtype=np.float32), "index": index}
 
 
-class Small(Rows):
-    def __getitem__(self, index):
-        return super().__getitem__(index)[1]
-
-
-class Allocated(Dataset):
-    """Dataset whose samples a worker allocates and the main thread frees: a tensor, an array, Python objects."""
-
-    def __len__(self):
-        return 100_000
-
-    def __getitem__(self, index):
-        return {
-            "slot": torch.full((WIDTH,), float(index)),
-            "small": np.full(64, index),
-            "text": f"sample {index}",
-            "pair": (index, float(index)),
-        }
-
-
-class Stream(IterableDataset):
-    def __init__(self, size, failing):
-        self.size, self.failing = size, failing
-
-    def __iter__(self):
-        info = get_worker_info()
-        for i in range(info.id, self.size, info.num_workers):
-            if i == self.failing:
-                raise ValueError(i)
-            yield ROW + i, i
+def allocated(index):
+    """Return what a worker allocates and the main thread frees: a tensor, an array, Python objects."""
+    return {
+        "slot": torch.full((WIDTH,), float(index)),
+        "small": np.full(64, index),
+        "text": f"sample {index}",
+        "pair": (index, float(index)),
+    }
 
 
 def check(batch):
@@ -94,10 +61,10 @@ def check(batch):
 
 def make(rng):
     size = rng.randint(0, 24)
-    failing = rng.choice([None, None, rng.randrange(24)])
-    cls = rng.choice([Rows, Arrays, Small, Stream])
+    failing = rng.choice([(), (), (rng.randrange(24),)])
+    rows = Failing(ValueError, size, failing, rng.choice([tensor_and_index, array_and_index, None]))
     return DataLoader(
-        cls(size, failing),
+        rows if rng.random() < 0.75 else Stream(size, rows.__getitem__),
         batch_size=rng.randint(1, 5),
         num_workers=rng.randint(1, 3),
         prefetch_factor=rng.randint(1, 2),
@@ -160,11 +127,7 @@ def resident():
 def count():
     """Return the threads, file descriptors, resident bytes and tasks, once all workers have ended."""
     gc.collect()
-    deadline = time.monotonic() + 60
-    while worker_threads() and time.monotonic() < deadline:
-        gc.collect()
-        for thread in worker_threads():
-            thread.join(0.1)
+    until_collected()
     memory = resident()
     return (
         threading.active_count(),
@@ -207,7 +170,9 @@ def test_iterators_abandoned_at_random_points(request):
 @pytest.mark.long(reason="a minute")
 def test_a_million_samples():
     # CPython 145615 and 156159: what one thread allocates and another frees can stay with the first.
-    dl = DataLoader(Allocated(), batch_size=50, num_workers=8, worker_method="thread", persistent_workers=True)
+    dl = DataLoader(
+        Rows(100_000, allocated), batch_size=50, num_workers=8, worker_method="thread", persistent_workers=True
+    )
 
     def epoch():
         for number, batch in enumerate(dl):

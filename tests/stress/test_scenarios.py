@@ -9,8 +9,6 @@ import pytest
 from tests.stress import engine
 from tests.stress.scenarios import containers, files, libraries, loaders, storms
 
-pytestmark = pytest.mark.thread_unsafe(reason="starts processes with threads enough")
-
 SCENARIOS = [
     cls
     for module in (containers, libraries, files, loaders, storms)

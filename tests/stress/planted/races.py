@@ -17,29 +17,37 @@ MANY = 100
 UPDATES = 3000
 
 
+class Locked(Scenario):
+    """The correction: a lock around ``get()``."""
+
+    def __init__(self, rng):
+        super().__init__(rng)
+        self.lock = threading.Lock()
+
+    def get(self, *arguments):
+        with self.lock:
+            return super().get(*arguments)
+
+
 class LostUpdate(Scenario):
     """``+=`` on an attribute that threads share."""
 
     def __init__(self, rng):
         self.count = 0
 
+    def get(self):
+        self.count += 1
+
     def step(self, thread, rng):
         for _ in range(UPDATES):
-            self.count += 1
+            self.get()
 
     def check(self):
         assert self.count == THREADS * UPDATES
 
 
-class LostUpdateCorrected(LostUpdate):
-    def __init__(self, rng):
-        super().__init__(rng)
-        self.lock = threading.Lock()
-
-    def step(self, thread, rng):
-        for _ in range(UPDATES):
-            with self.lock:
-                self.count += 1
+class LostUpdateCorrected(Locked, LostUpdate):
+    pass
 
 
 class CheckThenAct(Scenario):
@@ -63,14 +71,8 @@ class CheckThenAct(Scenario):
             assert self.get(key) == key * 2
 
 
-class CheckThenActCorrected(CheckThenAct):
-    def __init__(self, rng):
-        super().__init__(rng)
-        self.lock = threading.Lock()
-
-    def get(self, key):
-        with self.lock:
-            return super().get(key)
+class CheckThenActCorrected(Locked, CheckThenAct):
+    pass
 
 
 class SharedOffset(Scenario):
@@ -120,14 +122,8 @@ class LazyInitialisation(Scenario):
         assert self.get()[49] == 49 * 49
 
 
-class LazyInitialisationCorrected(LazyInitialisation):
-    def __init__(self, rng):
-        super().__init__(rng)
-        self.lock = threading.Lock()
-
-    def get(self):
-        with self.lock:
-            return super().get()
+class LazyInitialisationCorrected(Locked, LazyInitialisation):
+    pass
 
 
 class SharedDecoder(Scenario):

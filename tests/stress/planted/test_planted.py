@@ -7,8 +7,6 @@ import pytest
 from tests.stress import engine
 from tests.stress.planted.races import CORRECTED, RACES, Crash, Deadlock, LostUpdateCorrected
 
-pytestmark = pytest.mark.thread_unsafe(reason="starts processes with threads enough")
-
 # A race is looked for until it is found, up to this; a busy machine may need longer than the moment it takes.
 LOOKED_FOR = 120.0
 

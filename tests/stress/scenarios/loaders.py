@@ -1,9 +1,6 @@
 """The loader: what users do to iterators, from several threads."""
 
-import contextlib
-import gc
 import threading
-import time
 
 import numpy as np
 import torch
@@ -47,43 +44,6 @@ class ConcurrentIterators(Scenario):
 
     def step(self, thread, rng):
         assert sum(map(indices, self.loader), []) == list(range(SIZE))
-
-
-class OneIteratorForAll(Scenario):
-    """All threads take from one iterator: each batch comes once."""
-
-    def __init__(self, rng):
-        self.iterator = iter(threaded(Rows()))
-        self.taken = [[] for _ in range(self.threads)]
-
-    def step(self, thread, rng):
-        self.taken[thread].extend(indices(batch)[0] for batch in self.iterator)
-
-    def check(self):
-        assert sorted(sum(self.taken, [])) == list(range(0, SIZE, 4))
-
-
-class AbandonedIterators(Scenario):
-    """Iterators are left at any point, also in reference cycles, and by other threads."""
-
-    def __init__(self, rng):
-        self.left = []
-
-    def step(self, thread, rng):
-        dataset = Rows()
-        iterator = iter(threaded(dataset))
-        for _ in range(rng.randint(0, 4)):
-            next(iterator)
-        way = rng.randrange(4)
-        if way == 0:
-            dataset.iterator = iterator
-        elif way == 1:
-            self.left.append(iterator)
-        elif way == 2 and self.left:
-            with contextlib.suppress(IndexError):
-                self.left.pop()
-        elif rng.random() < 0.1:
-            gc.collect()
 
 
 class ExceptionsInCallbacks(Scenario):
@@ -191,29 +151,6 @@ class BuffersUnderFire(Scenario):
         for first, count, form, data in self.held:
             expected = form(torch.arange(first, first + count).float()[:, None].expand(count, 3000).contiguous())
             assert np.array_equal(np.asarray(data), np.asarray(expected))
-
-
-class ShutdownAtEveryPoint(Scenario):
-    """close() after every number of batches, while another thread is taking some."""
-
-    def step(self, thread, rng):
-        iterator = iter(threaded(Rows(), persistent_workers=rng.random() < 0.3))
-        seen, delay = [], rng.random() * 0.002
-
-        def take():
-            with contextlib.suppress(RuntimeError):  # was shut down
-                seen.extend(indices(batch)[0] for batch in iterator)
-
-        other = threading.Thread(target=take)
-        other.start()
-        with contextlib.suppress(RuntimeError, StopIteration):
-            for _ in range(rng.randint(0, SIZE // 4)):
-                seen.append(indices(next(iterator))[0])
-        time.sleep(delay)
-        iterator.close()
-        other.join()
-        assert len(seen) == len(set(seen))
-        assert set(seen) <= set(range(0, SIZE, 4))
 
 
 class StatesWhileRunning(Scenario):

@@ -14,12 +14,13 @@ import time
 import warnings
 
 import torch
-from torch.utils.data import IterableDataset, default_collate, get_worker_info
+from torch.utils.data import default_collate, get_worker_info
 
 from ftloader import DataLoader
 from ftloader.workers import exit as program_exit
+from tests.datasets import Stream
 from tests.stress.engine import Scenario
-from tests.worker_threads import worker_threads
+from tests.worker_threads import until_collected, worker_threads
 
 SIZE = 60
 JOINING = 60.0
@@ -49,14 +50,6 @@ class Rows:
         return torch.tensor([index])
 
 
-class Share(IterableDataset):
-    """Each worker's share of what Rows holds."""
-
-    def __iter__(self):
-        info = get_worker_info()
-        return (torch.tensor([i]) for i in range(info.id, SIZE, info.num_workers))
-
-
 class _Storm(Scenario):
     """Base of storms. Warnings of late workers are failures, and so are worker threads that are left."""
 
@@ -68,14 +61,7 @@ class _Storm(Scenario):
         warnings.filterwarnings("ignore", "This DataLoader will create")
 
     def check(self):
-        deadline = time.monotonic() + JOINING
-        while True:
-            gc.collect()
-            left = worker_threads()
-            if not left or time.monotonic() > deadline:
-                break
-            left[0].join(0.1)
-        assert left == []
+        assert until_collected(seconds=JOINING), worker_threads()
 
 
 def threaded(dataset, **options):
@@ -132,7 +118,7 @@ class IteratorsLeftWhileCollecting(_Storm):
     def step(self, thread, rng):
         for _ in range(10):
             if rng.random() < 0.3:
-                loader = threaded(Share(), batch_size=4, num_workers=2)
+                loader = threaded(Stream(SIZE, lambda i: torch.tensor([i])), batch_size=4, num_workers=2)
             else:
                 loader = threaded(
                     Rows(rng.random(), slow=0.1),
@@ -172,7 +158,9 @@ class OneIteratorClosedByOthers(_Storm):
 
     def step(self, thread, rng):
         for _ in range(4):
-            iterator = iter(threaded(Rows(rng.random(), slow=0.2), batch_size=3, num_workers=2))
+            persistent = rng.random() < 0.3
+            loader = threaded(Rows(rng.random(), slow=0.2), batch_size=3, num_workers=2, persistent_workers=persistent)
+            iterator = iter(loader)
             seen, errors = [[], [], []], []
 
             def take(mine):

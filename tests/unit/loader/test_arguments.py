@@ -61,21 +61,31 @@ def test_multiprocessing_context_with_threads_is_an_error(context):
         dl.worker_method = "thread"
 
 
-@pytest.mark.timeout(60)
-def test_auto_follows_the_gil_and_the_context(worker_method):
-    dl = DataLoader(ROWS, num_workers=1, worker_method=worker_method)
-    classes = {"thread": ThreadDataLoaderIter, "process": ProcessDataLoaderIter}
-    assert type(iter(dl)) is classes[worker_method]
-    expected = "process" if sys._is_gil_enabled() else "thread"
-    assert type(iter(DataLoader(ROWS, num_workers=1))) is classes[expected]
-    with_context = DataLoader(ROWS, num_workers=1, multiprocessing_context="fork")
-    assert type(iter(with_context)) is ProcessDataLoaderIter
+THREADS, PROCESSES, SERIAL = ThreadDataLoaderIter, ProcessDataLoaderIter, SerialDataLoaderIter
+ON, OFF = (PROCESSES, "processes: the GIL is on"), (THREADS, "threads: the GIL is off")
 
 
-def test_no_workers_is_torchs_serial_path(worker_method):
-    dl = DataLoader(ROWS, batch_size=4, worker_method=worker_method)
-    assert type(iter(dl)) is SerialDataLoaderIter
-    assert torch.equal(torch.cat(list(dl)), ROWS)
+@pytest.mark.parametrize(
+    ("gil", "arguments", "taken", "why"),
+    [
+        (None, {}, *(ON if sys._is_gil_enabled() else OFF)),
+        (True, {}, *ON),
+        (False, {}, *OFF),
+        (False, {"multiprocessing_context": "fork"}, PROCESSES, "processes: multiprocessing_context is given"),
+        (True, {"worker_method": "thread"}, THREADS, None),
+        (False, {"worker_method": "process"}, PROCESSES, None),
+        (False, {"num_workers": 0}, SERIAL, None),
+        (False, {"num_workers": 0, "worker_method": "thread"}, SERIAL, None),
+    ],
+)
+def test_auto_follows_the_gil_and_the_context_and_says_so(gil, arguments, taken, why, monkeypatch, caplog):
+    if gil is not None:
+        monkeypatch.setattr("sys._is_gil_enabled", lambda: gil)
+    with caplog.at_level("INFO", "ftloader"):
+        iterator = iter(DataLoader(ROWS, **{"num_workers": 1} | arguments))
+    assert type(iterator) is taken
+    assert torch.equal(torch.cat(list(iterator)), ROWS)
+    assert caplog.messages == ([f"worker_method='auto' takes {why}"] if why else [])
 
 
 def test_prefetch_factor_zero_is_an_error_with_threads():
@@ -110,13 +120,11 @@ def test_an_iterator_cannot_be_pickled():
             pickle.dumps(iterator)
 
 
-@pytest.mark.timeout(120)
-def test_importing_changes_neither_the_gil_nor_torch(start_python):
-    process = start_python(
-        """
+def test_importing_changes_neither_the_gil_nor_torch(run_with_torch):
+    program = """
         import sys
-        before = getattr(sys, "_is_gil_enabled", lambda: True)()
         import torch.utils.data
+        before = sys._is_gil_enabled()
         init = torch.utils.data.DataLoader.__init__
         serial = torch.utils.data.DataLoader._get_iterator
         import ftloader
@@ -124,7 +132,5 @@ def test_importing_changes_neither_the_gil_nor_torch(start_python):
         assert torch.utils.data.DataLoader._get_iterator is serial
         assert sys._is_gil_enabled() == before
         assert torch.utils.data.get_worker_info() is None
-        """
-    )
-    out, err = process.communicate(timeout=100)
-    assert (process.returncode, out, err) == (0, "", "")
+    """
+    assert run_with_torch(program) == (0, "", "")

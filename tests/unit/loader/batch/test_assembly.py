@@ -1,21 +1,18 @@
 """Batches under construction while other workers change their hints, at the worst moment."""
 
-import math
 import types
 
-import numpy as np
 import pytest
 import torch
 from torch.utils.data import DataLoader as TorchDataLoader
 from torch.utils.data import default_collate
-from torch.utils.data._utils import collate
 
 from ftloader import DataLoader
 from ftloader.batch import layout
 from ftloader.batch.assembly import BatchHints, Mode, SharedBatch
 from ftloader.batch.errors import ErrorPolicy
 from ftloader.batch.fetch import BatchSettings, Epoch, Failure, Fetched
-from ftloader.batch.layout import Layout, is_torchs_collation
+from ftloader.batch.layout import Layout
 from ftloader.batch.memory import BufferPool
 from ftloader.batch.slots import Slots
 
@@ -57,17 +54,6 @@ def test_what_batches_look_like_may_change_between_two_looks():
         assert torch.equal(batch, torch.stack(SAMPLES))
 
 
-@pytest.mark.parametrize(
-    "seconds, helpers, first_piece", [(math.inf, 2, 16), (1.0, 2, 16), (20e-6, 2, 16), (4e-6, 1, 50), (1e-9, 1, 64)]
-)
-def test_cheap_samples_are_not_shared_out_in_small_pieces(seconds, helpers, first_piece):
-    hints = of_threads()
-    hints.seconds = seconds
-    batch = SharedBatch(hints, Epoch(), list(range(64)))
-    assert batch.helpers == helpers
-    assert len(batch._claim(None)) == first_piece
-
-
 @pytest.mark.parametrize("fewer, kind", [(0, Slots), (1, torch.Tensor)])
 def test_arrays_of_a_certain_size_have_slots(fewer, kind):
     samples = [torch.full((layout.SMALLEST_SLOT // 8 - fewer,), float(n), dtype=torch.float64) for n in range(4)]
@@ -76,15 +62,6 @@ def test_arrays_of_a_certain_size_have_slots(fewer, kind):
         data = build(hints, samples, [0, 1, 2, 3]).data
         assert type(data) is kind
         assert torch.equal(data.batch() if kind is Slots else data, torch.stack(samples))
-
-
-def test_small_values_beside_large_ones_are_collated_by_torch():
-    size = layout.SMALLEST_SLOT // 8
-    samples = [{"pixels": torch.full((size,), n), "mask": np.full((8, 8), n), "n": n} for n in range(4)]
-    expected = default_collate(samples)
-    batch = build(of_threads(), samples, [0, 1, 2, 3]).data.batch()
-    assert list(batch) == list(expected)
-    assert all(torch.equal(batch[key], expected[key]) for key in expected)
 
 
 @pytest.mark.parametrize("lengths", [[256], [256, 512, 768]])
@@ -149,13 +126,3 @@ def test_no_sample_is_loaded_for_a_batch_that_there_is_no_memory_for():
     outcome = build(hints, Counting(), [*range(8)])
     assert isinstance(outcome, Failure) and "can't allocate memory" in str(outcome.exception)
     assert loaded == []
-
-
-@pytest.mark.thread_unsafe(reason="changes torch's collation for the process")
-def test_a_collation_that_the_program_has_changed_is_not_torchs(monkeypatch):
-    assert is_torchs_collation(default_collate) and not is_torchs_collation(lambda samples: samples)
-    with monkeypatch.context() as changed:
-        changed.setitem(collate.default_collate_fn_map, torch.Tensor, lambda samples, **_: samples)
-        assert not is_torchs_collation(default_collate)
-    monkeypatch.setattr(collate, "collate", lambda *_, **__: None)
-    assert not is_torchs_collation(default_collate)

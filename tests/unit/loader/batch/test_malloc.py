@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from ftloader.batch.memory import BufferPool, advise_huge_pages
+from tests.unit.loader.batch.test_slots import Filler
 
 # Samples of 1 MB and three blocks of it at once, as an image, its copy and its array.
 PROGRAM = """
@@ -46,25 +47,13 @@ print(*found)
 """
 
 
-def faults_per_sample(**variables):
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("MALLOC_")}
-    answer = subprocess.run(
-        [sys.executable, "-c", PROGRAM],
-        env={**environment, **variables},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=True,
-    )
-    return [float(word) for word in answer.stdout.split()]
-
-
 glibc = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="malloc's thresholds are glibc's")
 
 
 @glibc
-def test_freed_memory_is_kept():
-    before, after = faults_per_sample()
+def test_freed_memory_is_kept(run_program):
+    _, out, _ = run_program(PROGRAM)
+    before, after = map(float, out.split())
     # Three blocks are 732 pages of 4 KiB.
     assert before > 100
     assert after < 10
@@ -73,12 +62,10 @@ def test_freed_memory_is_kept():
 @glibc
 def test_thresholds_that_the_program_has_set_stay():
     # Every block of over 64 KiB is mapped for itself, whatever the loader does.
-    _, after = faults_per_sample(MALLOC_MMAP_THRESHOLD_="65536")
-    assert after > 100
-
-
-class Filler:
-    """Stands for the batch that fills a buffer."""
+    environment = os.environ | {"MALLOC_MMAP_THRESHOLD_": "65536"}
+    command = [sys.executable, "-c", PROGRAM]
+    out = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=True).stdout
+    assert float(out.split()[1]) > 100
 
 
 huge_pages = pytest.mark.skipif(

@@ -7,10 +7,8 @@ import pytest
 import torch
 
 from ftloader import DataLoader, empty_sample
-from ftloader.batch.layout import Layout
 from ftloader.batch.memory import BufferPool
 from tests.datasets import Rows
-from tests.in_threads import in_threads
 
 
 def image(index):
@@ -37,23 +35,8 @@ def test_all_workers_build_a_batch_together():
     assert [values(b) for b in threads(Rows(2, make), batch_size=2)] == [[0, 1]]
 
 
-def test_memory_is_used_again_when_the_consumer_has_dropped_it():
-    addresses = [batch.data_ptr() for batch in threads(Rows(80, image))]
-    assert len(addresses) == 20
-    # Dispatched (2 a worker), held by the loop, and those that the loop and a worker are about to drop.
-    assert len(set(addresses)) <= 7
-
-
 class Filler:
     """Stands for the batch that fills a buffer."""
-
-
-def test_memory_shared_with_another_process_is_given_up():
-    pool, filler = BufferPool(4), Filler()
-    buffer = pool.take(4096, filler)
-    buffer.storage.share_memory_()  # as sending a tensor through a queue of torch.multiprocessing does
-    buffer.release()
-    assert pool.take(4096, filler) is not buffer
 
 
 def test_a_buffer_is_taken_while_it_is_filled():
@@ -73,25 +56,6 @@ def test_the_pool_remembers_no_more_than_it_should():
     del held, filler
     assert pool.take(2000, Filler()).storage.nbytes() == 2000
     assert len(pool._buffers) == 3
-
-
-def test_a_pool_shared_by_threads_gives_nothing_away_twice():
-    pool = BufferPool(8)
-    wrong = []
-
-    def use(mark):
-        filler = Filler()
-        for _ in range(300):
-            buffer = pool.take(4096, filler)
-            tensor = torch.empty(0, dtype=torch.uint8).set_(buffer.storage)
-            tensor.fill_(mark)
-            buffer.release()
-            if not bool((tensor == mark).all()):
-                wrong.append(mark)
-            del tensor
-
-    in_threads(use, range(4))
-    assert wrong == []
 
 
 def test_empty_sample_is_the_samples_slot():
@@ -178,20 +142,6 @@ def test_empty_sample_outside_a_loader():
     assert array.shape == (3, 2) and array.dtype == np.uint8 and array.flags.owndata
 
 
-def test_a_skipped_sample_leaves_no_gap():
-    """Nor where the sample is a single array; batch/test_on_error.py has samples of two parts."""
-
-    def make(index):
-        if index % 3 == 0:
-            raise ValueError(index)
-        return image(index)
-
-    loader = threads(Rows(9, make), on_error="skip", batch_size=3)
-    with pytest.warns(UserWarning, match="3 of this epoch's samples"):
-        assert [values(b) for b in loader] == [[1, 2], [4, 5], [7, 8]]
-    assert [skipped.index for skipped in loader.skipped.samples] == [0, 3, 6]
-
-
 def test_the_first_failing_sample_of_a_batch_is_raised():
     """The sample with the lower index is raised, although another fails before it."""
     later = threading.Event()
@@ -207,29 +157,3 @@ def test_the_first_failing_sample_of_a_batch_is_raised():
 
     with pytest.raises(ValueError, match="first"):
         next(iter(threads(Rows(4, make), num_workers=4)))
-
-
-def test_layout_tells_structures_apart():
-    array = np.zeros((100, 100), np.float32)
-    layout = Layout.of({"image": array, "label": 1})
-    assert layout.flatten({"image": array + 1, "label": 2})[1] == 2
-    for other in (
-        {"label": 1, "image": array},
-        {"image": array},
-        {"image": array.astype(np.float64), "label": 1},
-        {"image": array[::-1], "label": 1},
-        {"image": torch.from_numpy(array), "label": 1},
-        [array, 1],
-    ):
-        assert layout.flatten(other) is None
-    assert Layout.of((1, "name")) is None
-
-
-def test_a_pool_remembers_the_storages_of_all_leaves():
-    pool = BufferPool(3)
-    fillers = [Filler() for _ in range(12)]
-    for _ in range(2):
-        taken = [pool.take(1000, filler, per_batch=4) for filler in fillers]
-        assert len({id(buffer) for buffer in taken}) == len(pool._buffers) == 12
-        for buffer in taken:
-            buffer.release()

@@ -6,6 +6,7 @@ import pytest
 
 from ftloader.cache import GrowingCache, fetchers
 from ftloader.cache.store import Store
+from tests.unit.loader.cache.web_server import serving
 
 
 @pytest.fixture(autouse=True)
@@ -33,6 +34,26 @@ def opened(tmp_path):
     yield make
     for cache in caches:
         cache.close()
+
+
+@pytest.fixture
+def ready(opened):
+    """Return ``ready(source, **arguments)``, which sets epoch 0, once all of a source with an end is there."""
+
+    def make(source, *directory, **arguments):
+        cache = opened(source, *directory, **{"min_samples": getattr(source, "count", None) or 1} | arguments)
+        cache.set_epoch(0)
+        return cache
+
+    return make
+
+
+@pytest.fixture
+def server(tmp_path):
+    """A web server of the directory "served", which is empty."""
+    (tmp_path / "served").mkdir()
+    with serving(tmp_path / "served") as server:
+        yield server
 
 
 @pytest.fixture

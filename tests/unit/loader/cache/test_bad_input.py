@@ -13,13 +13,12 @@ from ftloader.workers import exit as program_exit
 from tests.unit.loader.cache.sources import Failing, Numbered, check, keys_of, until
 from tests.unit.loader.cache.test_store import on_disk
 
-pytestmark = pytest.mark.usefixtures("short_pauses")
+pytestmark = [pytest.mark.usefixtures("short_pauses"), pytest.mark.filterwarnings("ignore:the cache:RuntimeWarning")]
 
 
-def test_a_sample_that_fails_is_tried_again(opened):
+def test_a_sample_that_fails_is_tried_again(ready):
     source = Failing(10, lambda key, attempt: OSError("hiccup") if attempt < 3 else None)
-    cache = opened(source, min_samples=10)
-    cache.set_epoch(0)
+    cache = ready(source, min_samples=10)
     check(cache)
     assert len(cache) == 10 and cache.statistics().retried == 20 and cache.statistics().failed == 0
 
@@ -44,41 +43,42 @@ def test_warnings_that_are_errors_end_no_fetcher(opened, capsys):
     assert len(cache) == 9 and "RuntimeWarning: the cache" in capsys.readouterr().err
 
 
-# SystemExit: threads that it ends die in silence.
-@pytest.mark.filterwarnings("ignore:the cache:RuntimeWarning")
-@pytest.mark.parametrize("error", [OSError, SystemExit])
-@pytest.mark.parametrize("count", [2, None])
-def test_a_source_that_always_fails_is_an_error(opened, count, error):
-    cache = opened(Failing(count, lambda *_: error("no route")), retries=1)
-    with pytest.raises(CacheError, match=f"fetching fails: no route.*{error.__name__}"):
-        cache.set_epoch(0)
+class Gives(Numbered):
+    """Source whose samples are all *given*."""
+
+    def __init__(self, count, given):
+        super().__init__(count)
+        self.given = given
+
+    def read(self, key):
+        return self.given
 
 
-@pytest.mark.filterwarnings("ignore:the cache:RuntimeWarning")
-def test_a_source_that_gives_keys_and_then_fails_whatever_is_asked(opened):
-    class Half(Failing):
-        def keys(self):
-            yield from super().keys()
-            raise ConnectionError("half a listing")
-
-    cache = opened(Half(5, lambda *_: ConnectionError("no route")), fetchers=1)
-    with pytest.raises(CacheError, match="fetching fails: (no route|half a listing)"):
-        cache.set_epoch(0)
+class Half(Failing):
+    def keys(self):
+        yield from super().keys()
+        raise ConnectionError("half a listing")
 
 
-@pytest.mark.filterwarnings("ignore:the cache:RuntimeWarning")
-@pytest.mark.parametrize("given", [None, "text", 7, [1, 2], memoryview(b"abcd")[::2]])
-def test_a_source_that_gives_no_bytes(opened, given):
-    class Odd(Numbered):
-        def read(self, key):
-            return given
+@pytest.mark.parametrize(
+    ("source", "error"),
+    [
+        # SystemExit: threads that it ends die in silence.
+        *(
+            (Failing(count, lambda *_, error=error: error("no route")), f"fetching fails: no route.*{error.__name__}")
+            for count in (2, None)
+            for error in (OSError, SystemExit)
+        ),
+        (Half(5, lambda *_: ConnectionError("no route")), "fetching fails: (no route|half a listing)"),
+        *((Gives(3, given), "bytes-like|contiguous") for given in (None, "text", 7, [1, 2], memoryview(b"abcd")[::2])),
+        (Gives(2, bytes(2 << 20)), "larger than a quarter of the budget"),
+    ],
+)
+def test_a_source_that_gives_nothing_that_can_be_kept(opened, source, error):
+    with pytest.raises(CacheError, match=error):
+        opened(source, retries=1).set_epoch(0)
 
-    cache = opened(Odd(3))
-    with pytest.raises(CacheError, match="bytes-like|contiguous"):
-        cache.set_epoch(0)
 
-
-@pytest.mark.filterwarnings("ignore:the cache:RuntimeWarning")
 @pytest.mark.parametrize("error", [None, PermissionError("not yours"), SystemExit("not yours")])
 def test_keys_that_are_no_strings_or_fail(opened, error):
     class Odd(Numbered):
@@ -95,8 +95,6 @@ def test_keys_that_are_no_strings_or_fail(opened, error):
     assert 4 <= len(source.reads) < 200
 
 
-@pytest.mark.timeout(60)
-@pytest.mark.filterwarnings("ignore:the cache:RuntimeWarning")
 def test_keys_that_fail_half_way(opened):
     class Cut(Numbered):
         def keys(self):
@@ -121,23 +119,15 @@ def test_an_object_that_is_no_source(tmp_path, opened):
     assert not (tmp_path / "cache").exists()
 
 
-def test_buffers_of_any_kind_are_bytes(opened):
+def test_buffers_of_any_kind_are_bytes(ready):
     import numpy as np
 
     class Arrays(Numbered):
         def read(self, key):
             return np.frombuffer(super().read(key), np.int32).reshape(2, 125)
 
-    cache = opened(Arrays(3), min_samples=3)
-    cache.set_epoch(0)
+    cache = ready(Arrays(3), min_samples=3)
     check(cache)
-
-
-@pytest.mark.filterwarnings("ignore:the cache:RuntimeWarning")
-def test_samples_too_large_for_the_budget(opened):
-    cache = opened(Numbered(2, size=1 << 20), max_bytes=1 << 20)
-    with pytest.raises(CacheError, match="larger than a quarter of the budget"):
-        cache.set_epoch(0)
 
 
 @pytest.mark.parametrize("format", ["segment", "tfrecord"])
@@ -182,7 +172,6 @@ def test_a_full_disk_keeps_what_is_there_and_goes_on_when_it_can(opened, disk):
     assert len(cache) == 60 and sorted(source.reads) == sorted(source.keys())  # none was fetched twice
 
 
-@pytest.mark.filterwarnings("ignore:the cache:RuntimeWarning")
 def test_a_full_disk_at_the_start_is_an_error(opened, disk):
     directory = disk(1 << 20)
     ballast = directory / "ballast"
@@ -203,7 +192,7 @@ def test_a_directory_that_cannot_be_written(tmp_path, opened):
 
 
 @pytest.mark.parametrize("lacking", ["fcntl.flock", "os.replace", "os.posix_fallocate", "os.fdatasync"])
-def test_a_file_system_that_lacks_a_call(opened, monkeypatch, lacking):
+def test_a_file_system_that_lacks_a_call(opened, ready, monkeypatch, lacking):
     def refuse(*_):
         raise OSError(errno.EOPNOTSUPP, f"no {lacking} here")
 
@@ -213,8 +202,7 @@ def test_a_file_system_that_lacks_a_call(opened, monkeypatch, lacking):
             with pytest.raises(OSError, match=f"no {lacking} here"):
                 opened(Numbered(5))
         else:  # what was not synced is checked by the next writer
-            cache = opened(Numbered(5), min_samples=5)
-            cache.set_epoch(0)
+            cache = ready(Numbered(5))
             check(cache)
             with pytest.warns(RuntimeWarning, match=f"a file onto the disk: OSError: .* no {lacking} here"):
                 cache.close()
@@ -225,7 +213,7 @@ def test_a_file_system_that_lacks_a_call(opened, monkeypatch, lacking):
 
 @pytest.mark.parametrize("format", ["segment", "tfrecord"])
 @pytest.mark.parametrize("where", ["set_epoch", "a fetcher"])
-def test_a_segment_that_cannot_be_ended_is_fetched_again(opened, monkeypatch, format, where):
+def test_a_segment_that_cannot_be_ended_is_fetched_again(opened, ready, monkeypatch, format, where):
     source = Numbered(4 if where == "set_epoch" else 30, size=20_000)
     failed, ftruncate, main = [], os.ftruncate, threading.main_thread()
 
@@ -251,16 +239,7 @@ def test_a_segment_that_cannot_be_ended_is_fetched_again(opened, monkeypatch, fo
         assert sorted(keys_of(cache)) == sorted(source.keys())
         assert cache.statistics().bytes_used >= on_disk(cache._directory)
         cache.close()
-        cache = opened(source, max_bytes=16 << 20, min_samples=source.count, format=format)
-        cache.set_epoch(0)
-
-
-def test_two_trainers_on_one_directory(opened, tmp_path):
-    cache = opened(Numbered(5), min_samples=5)
-    with pytest.raises(CacheError, match="another\\s+job needs a directory of its own"):
-        opened(Numbered(5))
-    cache.set_epoch(0)
-    check(cache)
+        cache = ready(source, max_bytes=16 << 20, min_samples=source.count, format=format)
 
 
 def test_a_source_that_never_answers_is_named(opened, monkeypatch):
@@ -299,22 +278,9 @@ def test_a_source_that_never_answers_leaves_no_lock_where_warnings_are_errors(op
             thread.join()
 
 
-def test_files_of_others_are_left_alone(opened, tmp_path):
-    (tmp_path / "cache").mkdir()
-    (tmp_path / "cache" / "notes.txt").write_text("mine")
-    cache = opened(Numbered(5), min_samples=5)
-    cache.set_epoch(0)
-    cache.close()
-    assert (tmp_path / "cache" / "notes.txt").read_text() == "mine"
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        opened(Numbered(5)).close()
-
-
-def test_a_segment_that_somebody_overwrote_ends_no_fetcher(opened):
+def test_a_segment_that_somebody_overwrote_ends_no_fetcher(ready):
     source = Numbered(5)
-    cache = opened(source, min_samples=5, fetchers=1)
-    cache.set_epoch(0)
+    cache = ready(source, min_samples=5, fetchers=1)
     for path in Path(cache._directory).glob("*.segment"):
         path.write_bytes(b"of another program" * 10)
     source.count = 7

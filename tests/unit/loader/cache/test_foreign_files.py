@@ -39,7 +39,6 @@ def test_pins_of_others_are_left_alone(store):
     assert not os.path.exists(ours) and {"board.pins", "0123abcd.pins"} < set(os.listdir(store.directory))
 
 
-@pytest.mark.timeout(30)
 def test_pipes_in_the_place_of_small_files_are_not_waited_for(store):
     add(store, 1)
     publish(store)
@@ -52,7 +51,6 @@ def test_pipes_in_the_place_of_small_files_are_not_waited_for(store):
         sharing.wait_for_epoch(store.directory, 0)
 
 
-@pytest.mark.timeout(30)
 @pytest.mark.parametrize("kind", ["pipe", "not text", "endless"])
 def test_pins_that_hold_anything_pin_nothing(store, kind):
     path = os.path.join(store.directory, "0123456789abcdef.pins")
@@ -114,7 +112,6 @@ def test_a_link_in_a_segment_s_place_is_not_followed(store, tmp_path, sealed):
     assert victim.read_bytes() == before
 
 
-@pytest.mark.timeout(30)
 def test_a_pipe_in_a_segment_s_place_is_not_waited_for(store):
     add(store, 1)
     snapshot = publish(store)

@@ -157,7 +157,13 @@ def kept_for_certain(operations, count):
     return {name for name in certain if name.endswith(segment.SUFFIX)}
 
 
-def replay(tmp_path, monkeypatch, format, times, seed):
+LONG = [pytest.mark.long(reason="2,000 power failures"), pytest.mark.timeout(1800)]
+
+
+@pytest.mark.parametrize("format", ["segment", "tfrecord"])
+@pytest.mark.parametrize(("times", "seed"), [(10, 0), pytest.param(1000, 1, marks=LONG)])
+@pytest.mark.slow
+def test_power_failures(tmp_path, monkeypatch, format, times, seed):
     operations = recorded(tmp_path, monkeypatch, format)
     for name in ("fdatasync", "fsync"):
         monkeypatch.setattr(os, name, lambda fd: None)
@@ -190,16 +196,3 @@ def replay(tmp_path, monkeypatch, format, times, seed):
             path.unlink()
         directory.rmdir()
     assert certain_ones > 5 * times and lost_ones  # some were lost, and most were not
-
-
-@pytest.mark.parametrize("format", ["segment", "tfrecord"])
-@pytest.mark.slow
-def test_power_failures(tmp_path, monkeypatch, format):
-    replay(tmp_path, monkeypatch, format, 10, 0)
-
-
-@pytest.mark.long(reason="2,000 power failures")
-@pytest.mark.timeout(1800)
-@pytest.mark.parametrize("format", ["segment", "tfrecord"])
-def test_a_thousand_power_failures(tmp_path, monkeypatch, format):
-    replay(tmp_path, monkeypatch, format, 1000, 1)

@@ -8,7 +8,6 @@ import threading
 import pytest
 
 from ftloader.cache import CacheError, GrowingCache, sharing
-from tests.checkout import CHECKOUT
 from tests.unit.loader.cache.sources import Numbered, check, keys_of, until
 
 
@@ -114,26 +113,29 @@ def test_what_is_being_written_is_no_snapshot(cache, reader, monkeypatch):
     assert keys_of(reader) == keys_of(cache)
 
 
-def test_a_rank_that_is_killed_leaves_no_pins(cache, start_python, tmp_path):
+def test_a_rank_that_is_killed_leaves_no_pins(cache, tmp_path):
     cache.set_epoch(0)
-    rank = start_python(
-        f"""
-        import sys, time
-        sys.path.append({str(CHECKOUT)!r})
-        from ftloader.cache import GrowingCache
-        from tests.unit.loader.cache.sources import check, keys_of
-        cache = GrowingCache(None, {str(tmp_path / "cache")!r})
-        cache.set_epoch(0)
-        check(cache)
-        print(keys_of(cache), flush=True)
-        time.sleep(600)
-        """
-    )
-    assert rank.stdout.readline() == f"{keys_of(cache)}\n"
+    reading, writing = os.pipe()
+    rank = os.fork()
+    if not rank:
+        try:
+            signal.alarm(100)  # ends the process
+            reader = GrowingCache(None, tmp_path / "cache")
+            reader.set_epoch(0)
+            check(reader)
+            os.write(writing, "\n".join(keys_of(reader)).encode())
+            os.close(writing)
+            while True:
+                signal.pause()
+        finally:
+            os._exit(1)
+    os.close(writing)
+    with open(reading) as file:
+        assert file.read().split("\n") == keys_of(cache)
     first = set(keys_of(cache))
     assert len(pins(tmp_path / "cache")) == 1
-    rank.send_signal(signal.SIGKILL)
-    rank.wait()
+    os.kill(rank, signal.SIGKILL)
+    os.waitpid(rank, 0)
     for epoch in range(1, 4):
         next_epoch(cache, epoch)
     assert not first & set(keys_of(cache)) and cache._store.evictions and not pins(tmp_path / "cache")

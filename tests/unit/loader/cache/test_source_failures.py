@@ -1,13 +1,10 @@
 """What the user is told when a source fails: the tables of docs/cache.md, a test for each row."""
 
-import contextlib
 import dataclasses
-import http.server
 import itertools
 import os
 import re
 import shutil
-import threading
 import warnings
 
 import fsspec
@@ -15,57 +12,20 @@ import pytest
 
 from ftloader.cache import CacheError, GrowingCache, UrlSource
 from tests.unit.loader.cache.sources import Numbered, check, content, keys_of, until
+from tests.unit.loader.cache.web_server import serving
 
-pytestmark = [pytest.mark.usefixtures("short_pauses"), pytest.mark.timeout(120)]
+pytestmark = pytest.mark.usefixtures("short_pauses")
 
-PAGE = '<a href="a.bin">a</a> <a href="b.bin">b</a> <a href="deep/">deep</a>'
-
-
-class Handler(http.server.BaseHTTPRequestHandler):
-    """Handler of one page with three links. ``server.failing`` maps a path to the status that it gets instead."""
-
-    def do_GET(self):
-        status = self.server.failing.get(self.path)
-        key = self.path.removeprefix("/x/")
-        body = (
-            PAGE.encode() if key == "" else b'<a href="c.bin">c</a>' if key in ("deep", "deep/") else content(key, 500)
-        )
-        body = b"" if status == "empty" else body
-        self.send_response(status if isinstance(status, int) else 200)
-        self.send_header("Content-Type", "application/octet-stream" if key.endswith(".bin") else "text/html")
-        self.send_header("Content-Length", str(len(body) + (100 if status == "cut short" else 0)))
-        if status == 302:
-            self.send_header("Location", self.path)
-        self.end_headers()
-        self.wfile.write(body)
-        self.close_connection = True
-
-    def log_message(self, *_):
-        pass
-
-
-@contextlib.contextmanager
-def serving(port=0, failing=()):
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", port), Handler)
-    server.failing = dict(failing)  # before the first request
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield server
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+LISTING = ("/x/", "/x")
 
 
 @pytest.fixture
-def server():
-    with serving() as server:
-        yield server
-
-
-def address(server):
-    return f"http://127.0.0.1:{server.server_port}/x/"
+def three(server):
+    """The server's address, with a.bin, b.bin and deep/c.bin below it."""
+    (server.directory / "x" / "deep").mkdir(parents=True)
+    for key in ("a.bin", "b.bin", "deep/c.bin"):
+        (server.directory / "x" / key).write_bytes(content(key, 500))
+    return f"{server.address}/x/"
 
 
 def set_epoch(cache, epoch):
@@ -96,10 +56,10 @@ LISTINGS = {
 
 
 @pytest.mark.parametrize("status", LISTINGS)
-def test_a_web_server_that_fails_at_the_first_listing(opened, server, status):
-    server.failing = dict.fromkeys(("/x/", "/x"), status)
+def test_a_web_server_that_fails_at_the_first_listing(opened, server, three, status):
+    server.failing = dict.fromkeys(LISTING, status)
     with pytest.raises(CacheError, match=f"(?is)0 samples are there.*fetching fails: .*({LISTINGS[status]})"):
-        opened(address(server), retries=1).set_epoch(0)
+        opened(three, retries=1).set_epoch(0)
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:9/x/", "http://no-such-host.invalid/x/"])
@@ -108,17 +68,17 @@ def test_a_web_server_that_is_not_there(opened, url):
         opened(url, retries=1).set_epoch(0)
 
 
-def test_an_empty_page_is_an_empty_source(opened, server):
-    server.failing = dict.fromkeys(("/x/", "/x"), "empty")
+def test_an_empty_page_is_an_empty_source(opened, server, three):
+    server.failing = dict.fromkeys(LISTING, "empty")
     with pytest.raises(CacheError, match="the source has no more"):
-        opened(address(server), retries=1).set_epoch(0)
+        opened(three, retries=1).set_epoch(0)
 
 
 @pytest.mark.parametrize("status", LISTINGS)
-def test_a_web_server_that_fails_at_a_later_listing(opened, server, status):
-    cache = opened(address(server), min_samples=3)
+def test_a_web_server_that_fails_at_a_later_listing(opened, server, three, status):
+    cache = opened(three, min_samples=3)
     assert set_epoch(cache, 0) == []
-    server.failing = dict.fromkeys(("/x/", "/x"), status)
+    server.failing = dict.fromkeys(LISTING, status)
     fail_listing(cache)
     (told,) = set_epoch(cache, 1)
     assert re.search(f"(?is)could not list its source: .*({LISTINGS[status]}).*samples that are there already", told)
@@ -130,28 +90,28 @@ def test_a_web_server_that_fails_at_a_later_listing(opened, server, status):
     assert set_epoch(cache, 3) == [] and cache.statistics().trouble == ""
 
 
-def test_a_web_server_that_ends_and_comes_back(opened):
-    with serving() as server:
-        port, cache = server.server_port, opened(address(server), min_samples=3)
+def test_a_web_server_that_ends_and_comes_back(opened, server, three):
+    with serving(server.directory) as first:
+        port, cache = first.server_port, opened(f"{first.address}/x/", min_samples=3)
         cache.set_epoch(0)
     fail_listing(cache)
     assert "Cannot connect" in "".join(set_epoch(cache, 1))
-    with serving(port, dict.fromkeys(("/x/", "/x"), 503)) as server:
+    with serving(server.directory, port, dict.fromkeys(LISTING, 503)) as server:
         until(cache, lambda now: "503" in now.trouble)
         assert "503" in "".join(set_epoch(cache, 2))  # another reason
         server.failing = {}
         until(cache, lambda now: cache._fetchers.complete)
         assert set_epoch(cache, 3) == []
-        server.failing = dict.fromkeys(("/x/", "/x"), 503)
+        server.failing = dict.fromkeys(LISTING, 503)
         fail_listing(cache)
         assert "503" in "".join(set_epoch(cache, 4))
     assert re.search("the source could not be listed [0-9]+ times", str(cache.statistics()))
 
 
 @pytest.mark.parametrize("status", [404, 503])
-def test_a_page_below_that_fails(opened, server, status):
+def test_a_page_below_that_fails(opened, server, three, status):
     server.failing = dict.fromkeys(("/x/deep/", "/x/deep"), status)
-    cache = opened(address(server), min_samples=2)
+    cache = opened(three, min_samples=2)
     if status == 503:
         until(cache, lambda now: now.samples == 2 and now.failed_listings)
     assert ["503" in one for one in set_epoch(cache, 0)] == ([True] if status == 503 else [])
@@ -176,22 +136,21 @@ READS = {
 
 
 @pytest.mark.parametrize("status", READS)
-def test_a_web_server_that_fails_at_a_read(opened, server, status):
+def test_a_web_server_that_fails_at_a_read(opened, server, three, status):
     server.failing = {"/x/a.bin": status}
     with pytest.warns(RuntimeWarning, match=f"could not get sample 'a.bin': .*{READS[status]}"):
-        cache = opened(address(server), retries=1)
+        cache = opened(three, retries=1)
         until(cache, lambda _: cache._fetchers.idle)
     cache.set_epoch(0)
     assert sorted(keys_of(cache)) == ["b.bin", "deep/c.bin"] and cache.statistics().failed == 1
 
 
-def test_a_directory_that_is_unmounted_and_mounted_again(opened, tmp_path):
+def test_a_directory_that_is_unmounted_and_mounted_again(ready, tmp_path):
     folder = tmp_path / "data"
     folder.mkdir()
     for number in range(3):
         (folder / f"{number}").write_bytes(content(f"{number}", 500))
-    cache = opened(str(folder), min_samples=3)
-    cache.set_epoch(0)
+    cache = ready(str(folder), min_samples=3)
     os.rename(folder, tmp_path / "away")
     fail_listing(cache)
     assert "there is no directory" in "".join(set_epoch(cache, 1))
@@ -233,11 +192,11 @@ def test_links_in_a_circle_are_no_failure(tmp_path):
     assert "a" in set(UrlSource(str(tmp_path / "data")).keys())
 
 
-def test_a_directory_of_fsspec_s_memory_that_is_emptied(opened):
+def test_a_directory_of_fsspec_s_memory_that_is_emptied(ready):
     memory = fsspec.filesystem("memory")
     memory.pipe_file("/emptied/0", content("0", 300))
-    cache = opened("memory://emptied", min_samples=1)
-    cache.set_epoch(0)
+    cache = ready("memory://emptied", min_samples=1)
+    check(cache)
     memory.rm("/emptied", recursive=True)  # as in a store without directories: empty, not gone
     assert set_epoch(cache, 1) == [] and len(cache) == 1
 
@@ -285,10 +244,9 @@ def test_a_listing_without_an_end_after_one_that_failed(opened):
         assert set_epoch(cache, epoch) == []
 
 
-def test_an_error_after_as_many_epochs_as_are_allowed(opened):
+def test_an_error_after_as_many_epochs_as_are_allowed(ready):
     source = Dying(5)
-    cache = opened(source, min_samples=5, max_unlisted=2)
-    cache.set_epoch(0)
+    cache = ready(source, min_samples=5, max_unlisted=2)
     source.error = OSError("no route")
     fail_listing(cache)
     assert len(set_epoch(cache, 1)) == 1 and set_epoch(cache, 2) == []
@@ -329,8 +287,7 @@ def test_directories_with_such_names_are_sources(tmp_path, monkeypatch):
         (199e9, 200e9, "199 of 200 GB"),
     ],
 )
-def test_units_suit_the_size(opened, used, whole, expected):
-    cache = opened(Numbered(4), min_samples=4)
-    cache.set_epoch(0)
+def test_units_suit_the_size(ready, used, whole, expected):
+    cache = ready(Numbered(4))
     now = dataclasses.replace(cache.statistics(), bytes_used=int(used), max_bytes=int(whole))
     assert f"; {expected};" in str(now)

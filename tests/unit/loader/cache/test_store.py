@@ -5,11 +5,10 @@ import linecache
 import os
 import sys
 import threading
-import zlib
 
 import pytest
 
-from ftloader.cache import CacheError, record, segment, sharing
+from ftloader.cache import CacheError, record, sharing
 from ftloader.cache import store as store_module
 from ftloader.cache.segment import disk_usage
 from ftloader.cache.store import Snapshot, Store
@@ -156,7 +155,8 @@ def test_least_recently_used(tmp_path):
 
 
 def test_one_writer(store):
-    with pytest.raises(CacheError, match=f"process {os.getpid()} writes to the cache"):
+    words = rf"process {os.getpid()} writes to the cache(.|\n)*another\s+job needs a directory of its own"
+    with pytest.raises(CacheError, match=words):
         Store(store.directory, 4 * MIB, "oldest")
     store.close()
     Store(store.directory, 4 * MIB, "oldest").close()
@@ -177,7 +177,6 @@ def test_a_disk_that_fails_at_the_end_leaves_no_lock(store, monkeypatch):
     again.close()
 
 
-@pytest.mark.timeout(60)
 def test_ctrl_c_at_any_line_is_no_hindrance_to_closing(tmp_path):
     """Ctrl-C comes at any line that the thread that sets epochs runs, but some of compound statements."""
     number, ended = 0, False
@@ -268,7 +267,6 @@ def test_closing_waits_for_syncing(store, monkeypatch):
     assert held == [True] and not store._lock.held
 
 
-@pytest.mark.timeout(30)
 def test_a_signal_handler_may_close_what_is_being_closed(store, monkeypatch):
     sync = os.fdatasync
     monkeypatch.setattr(os, "fdatasync", lambda fd: store.close() or sync(fd))
@@ -320,32 +318,6 @@ def test_what_is_damaged_is_dropped(store):
     assert store.claim("sample 0") and store.contents()[0] == 10 - len(snapshot.segments[0])
 
 
-@pytest.mark.parametrize("field", ["begin", "count", "length"])
-def test_a_segment_that_lies_about_sizes_gives_nothing(store, field):
-    add(store, 1, 2)
-    store.close()
-    (path,) = (os.path.join(store.directory, name) for name in segment.names_in(store.directory))
-    with open(path, "r+b") as file:
-        content_ = file.read()
-        trailer = content_[-record.TRAILER.size :]
-        magic, crc, _, begin, count, _ = record.TRAILER.unpack(trailer)
-        index = bytearray(content_[begin : -record.TRAILER.size])
-        if field == "begin":
-            begin = 1 << 62
-        elif field == "count":
-            count = 1 << 40
-        else:
-            index[8:16] = (1 << 62).to_bytes(8, "little")
-            crc = zlib.crc32(index)
-        own = zlib.crc32(repr((crc, begin, count)).encode())
-        file.seek(-len(index) - len(trailer), os.SEEK_END)
-        file.write(index + record.TRAILER.pack(magic, crc, own, begin, count, 0))
-    again = Store(store.directory, 4 * MIB, "oldest")
-    left = keys(publish(again).segments) if field != "length" else keys(again.newest(2 * MIB))
-    again.close()
-    assert set(left) <= {1, 2} and (field != "length" or 1 not in left)
-
-
 def fork_and_wait(reading, writing, begun, begins):
     """Fork a child that reports its start, and ends when the parent has looked."""
     child = os.fork()
@@ -357,7 +329,6 @@ def fork_and_wait(reading, writing, begun, begins):
     return child
 
 
-@pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
 def test_a_forked_child_does_not_share_the_lock(store):
     ends = reading, writing, begun, begins = *os.pipe(), *os.pipe()
     child = fork_and_wait(*ends)
@@ -381,7 +352,6 @@ def test_a_snapshot_that_cannot_be_published_leaves_the_one_before(store, monkey
     assert store._victim() is not None
 
 
-@pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
 @pytest.mark.parametrize("version", record.FORMATS.values(), ids=record.FORMATS)
 def test_a_forked_child_holds_no_room(tmp_path, version):
     """A file that a child has open would keep its room on the disk after its eviction."""
@@ -406,7 +376,6 @@ def opened_in(directory):
     return [link for link in links if link.startswith(directory + "/")]
 
 
-@pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
 def test_a_child_that_is_forked_while_a_file_is_locked_does_not_share_the_lock(store, monkeypatch):
     """Another thread forks after a file was opened and before a child would know of it."""
     forked, flock = [], sharing.fcntl.flock

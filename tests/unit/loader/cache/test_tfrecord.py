@@ -7,12 +7,10 @@ import numpy as np
 import pytest
 
 from ftloader.cache import CacheError, CorruptSampleError, GrowingCache, tfrecord
-from ftloader.cache.record import FORMATS, checksum
-from ftloader.cache.segment import SegmentWriter
+from ftloader.cache.record import FORMATS
 from ftloader.cache.store import Store
-from tests.unit.loader.cache.sources import Numbered, check, content, keys_of
+from tests.unit.loader.cache.sources import Numbered, check, content
 from tests.unit.loader.cache.test_segment import written
-from tests.unit.loader.cache.test_store import on_disk
 
 VERSION = FORMATS["tfrecord"]
 
@@ -60,20 +58,6 @@ class TestFiles:
                 with pytest.raises(CorruptSampleError, match=r"damaged|in the middle of a record"):
                     list(tfrecord.records(path))
 
-    def test_a_segment_never_takes_more_than_it_began_with(self, tmp_path):
-        for number, (key, length) in enumerate([(b"k" * 50, 100), (b"k", 30000), (b"k" * 5000, 1), (b"k", 10**6)]):
-            size = -(-SegmentWriter.size_for(key, length, VERSION) // 4096) * 4096
-            directory = tmp_path / str(number)
-            directory.mkdir()
-            writer = SegmentWriter(str(directory), 0, size, VERSION)
-            assert writer.fits(key, length)
-            while writer.fits(key, length):
-                assert on_disk(directory) == size
-                row = writer.begin(key, length, checksum(VERSION, bytes(length)))
-                writer.write(row, bytes(length))
-                writer.complete(row, key.decode())
-            assert writer.seal().size == on_disk(directory) <= size
-
     def test_a_damaged_record_is_not_read(self, tmp_path):
         sealed = written(tmp_path, version=VERSION)
         rows = [sealed._rows["offset"][2].item() + at for at in (-12, -1, 0, 700, 703)]
@@ -90,19 +74,6 @@ class TestFiles:
 
 
 class TestCache:
-    def test_it_grows_within_its_budget(self, opened, tmp_path):
-        cache = opened(Numbered(None, 20_000), max_bytes=2 << 20, min_samples=20, format="tfrecord")
-        for epoch in range(2000):
-            cache.set_epoch(epoch)
-            check(cache)
-            if epoch > 12 and cache.statistics().evictions:
-                break
-            with cache._store.changed:  # nothing is added or evicted under this lock
-                assert on_disk(tmp_path / "cache") <= 2 << 20
-            read = [record for path in cache.files() for record in tfrecord.records(path)]
-            assert read == [content(key, 20_000) for key in keys_of(cache)]
-        assert cache.statistics().evictions > 0
-
     def test_a_directory_has_both_formats(self, opened, tmp_path):
         with opened(Numbered(20), min_samples=20) as cache:
             cache.set_epoch(0)

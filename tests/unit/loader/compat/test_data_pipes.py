@@ -8,12 +8,7 @@ from torch.utils.data.datapipes.map import SequenceWrapper
 
 from ftloader import DataLoader
 
-pytestmark = [
-    pytest.mark.timeout(120),
-    pytest.mark.thread_unsafe(reason="forks; torch's loaders walk pipes with hooks that all threads share"),
-    pytest.mark.filterwarnings("ignore:`shuffle=True` was set"),
-    pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning"),
-]
+pytestmark = [pytest.mark.filterwarnings("ignore:`shuffle=True` was set")]
 
 
 def double(x):

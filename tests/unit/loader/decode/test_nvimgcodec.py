@@ -121,7 +121,6 @@ def test_a_decoder_a_thread():
     assert len({id(decoder) for decoder in decoders}) == 4
 
 
-@pytest.mark.thread_unsafe(reason="counts the threads of the process")
 @pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="counts threads in /proc/self/task")
 def test_no_thread_of_the_library_outlives_ours():
     decode.read_image(FILES["gray"], backend="nvimgcodec")

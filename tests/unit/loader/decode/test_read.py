@@ -321,7 +321,6 @@ def test_read_pil_gives_a_loaded_image(tmp_path):
     assert np.array_equal(np.array(decode.read_pil(JPEGS["usual"])), plain(JPEGS["usual"]))
 
 
-@pytest.mark.thread_unsafe(reason="Pillow has one registry of formats for all threads")
 def test_formats_registered_by_the_program_are_tried():
     """For example pillow-heif's, also if it comes after Pillow's own have been loaded."""
 

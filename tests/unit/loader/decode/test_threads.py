@@ -3,14 +3,11 @@
 import gc
 import os
 import random
-import threading
-import weakref
 
 import numpy as np
 import pytest
 
 from ftloader import decode
-from ftloader.decode import jpeg_fast
 from tests.encoded_pictures import encoded, picture, plain
 from tests.in_threads import in_threads
 
@@ -60,18 +57,6 @@ def test_errors_and_pixels_at_once(pictures):
     in_threads(read, range(THREADS))
 
 
-def test_one_batch_array_filled_by_many_threads(pictures):
-    data, expected = pictures[0]
-    batch = np.zeros((THREADS * 10, *expected.shape), np.uint8)
-
-    def read(number):
-        for slot in range(number, len(batch), THREADS):
-            decode.read_image(data, out=batch[slot])
-
-    in_threads(read, range(THREADS))
-    assert (batch == expected).all()
-
-
 def test_the_first_use_of_pillow_in_many_threads_at_once(run_program):
     """Pillow fills its registry of formats on demand; here twelve threads make the demand."""
     status, _, errors = run_program(
@@ -104,29 +89,6 @@ def test_the_first_use_of_pillow_in_many_threads_at_once(run_program):
     assert status == 0, errors
 
 
-def test_scratch_memory_ends_with_its_thread(pictures):
-    jpeg = next(data for data, _ in pictures if data[:2] == b"\xff\xd8")
-    kept = []
-
-    class Watched:
-        pass
-
-    def read():
-        decode.read_image(jpeg)
-        assert vars(jpeg_fast._scratch)
-        # Core images cannot be watched: an object next to them is.
-        jpeg_fast._scratch.watched = Watched()
-        kept.append(weakref.ref(jpeg_fast._scratch.watched))
-
-    thread = threading.Thread(target=read)
-    thread.start()
-    thread.join()
-    gc.collect()
-    assert kept[0]() is None
-    assert not hasattr(jpeg_fast._scratch, "watched")
-
-
-@pytest.mark.thread_unsafe(reason="counts the open files of the process")
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="counts files in /proc/self/fd")
 def test_no_file_is_left_open(tmp_path, pictures):
     path = tmp_path / "x.jpg"

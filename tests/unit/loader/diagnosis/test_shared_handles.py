@@ -20,24 +20,18 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import ConcatDataset, Dataset, IterableDataset, StackDataset, Subset
+from torch.utils.data import ConcatDataset, IterableDataset, StackDataset, Subset
 
 from ftloader import DataLoader
 from ftloader.datasets import ImageFolder
 from ftloader.diagnosis.shared_handles import handles_of
+from tests import datasets
 
-pytestmark = pytest.mark.thread_unsafe(reason="records warnings")
 
-
-class Rows(Dataset):
+class Rows(datasets.Rows):
     def __init__(self, **attributes):
+        super().__init__(8)
         vars(self).update(attributes)
-
-    def __len__(self):
-        return 8
-
-    def __getitem__(self, index):
-        return index
 
 
 class Reader:
@@ -239,9 +233,6 @@ class Late(Rows):
 
     file = None
 
-    def __init__(self, path):
-        self.path = path
-
     def __getitem__(self, index):
         if self.file is None:
             self.file = open(self.path)
@@ -250,9 +241,14 @@ class Late(Rows):
 
 @pytest.mark.parametrize("arguments", [{"batch_size": 2}, {"batch_size": 8}, {"batch_size": 2, "in_order": False}])
 def test_what_is_opened_late_is_found_after_the_first_batch(arguments, gil_is_off, path):
-    dataset = Late(path)
-    (entry,) = warnings_of(lambda: list(DataLoader(dataset, num_workers=1, **arguments)))
-    assert "dataset.file is a _io.TextIOWrapper" in str(entry.message)
+    dataset = Late(path=path)
+    dl = DataLoader(dataset, num_workers=1, **arguments)
+    (entry,) = warnings_of(lambda: (list(dl), list(dl)))
+    assert entry.filename == __file__
+    message = str(entry.message)
+    assert message.startswith("dataset.file is a _io.TextIOWrapper that all workers")
+    assert "threading.local()" in message and "./twins audit FILE.py:NAME" in message
+    assert "worker_method='process'" in message and "worker_method='thread'" in message
     dataset.file.close()
 
 
@@ -265,7 +261,7 @@ def test_what_is_opened_in_a_later_epoch_of_persistent_workers_is_found(gil_is_o
 
 
 def test_as_an_error_it_costs_no_batch(gil_is_off, path):
-    dataset = Late(path)
+    dataset = Late(path=path)
     dl = DataLoader(dataset, 2, num_workers=1)
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
@@ -323,10 +319,3 @@ def test_no_warning_where_nothing_is_shared(gil_is_off, tmp_path):
 def test_a_copy_of_the_loader_warns_for_itself(gil_is_off, path, opened):
     dl = DataLoader(Rows(file=opened(open(path))), num_workers=1)
     assert len(warnings_of(lambda: list(dl))) == len(warnings_of(lambda: list(copy.copy(dl)))) == 1
-
-
-@pytest.mark.parametrize("arguments", [{"worker_method": "thread", "num_workers": 1}, {"num_workers": 0}], ids=str)
-def test_where_nothing_is_chosen_nothing_is_logged(arguments, caplog):
-    with caplog.at_level("INFO", "ftloader"):
-        list(DataLoader(Rows(), **arguments))
-    assert caplog.records == []

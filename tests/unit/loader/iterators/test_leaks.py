@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-pytestmark = [pytest.mark.timeout(900), pytest.mark.slow, pytest.mark.thread_unsafe(reason="counts what is open")]
+pytestmark = [pytest.mark.timeout(900), pytest.mark.slow]
 
 PROGRAM = """
 import gc, json, os, time

@@ -6,7 +6,6 @@ What user code raises elsewhere is in tests/conformance/test_failures.py.
 import contextlib
 import gc
 import os
-import pickle
 import signal
 import sys
 import threading
@@ -17,11 +16,8 @@ import pytest
 from torch.utils.data import IterableDataset
 
 from ftloader import DataLoader
-from ftloader.workers.process import NotedException
 from tests.datasets import Failing, Rows
 from tests.outcomes import drain
-
-pytestmark = [pytest.mark.timeout(120), pytest.mark.thread_unsafe(reason="forks")]
 
 
 class Deadly(Failing):
@@ -58,17 +54,6 @@ def test_an_exception_of_a_local_class_does_not_hang():
     assert batches == [[0, 1], [4, 5], [6, 7]]
     assert [type(error) for error in errors] == [LookupError]
     assert "Local: three" in str(errors[0])
-
-
-def test_noted_exception_survives_pickling():
-    try:
-        raise ValueError("x")
-    except ValueError as error:
-        error.add_note("a note")
-        noted = pickle.loads(pickle.dumps(NotedException(error, "in a test")))
-    with pytest.raises(ValueError, match="Caught ValueError in a test") as caught:
-        noted.reraise()
-    assert caught.value.__notes__ == ["a note"]
 
 
 class EndsFirst(IterableDataset):

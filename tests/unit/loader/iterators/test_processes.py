@@ -18,10 +18,7 @@ from ftloader.batch.fetch import EMPTY, Fetched
 from ftloader.iterators import processes as process_iterator
 from ftloader.iterators.processes import ProcessDataLoaderIter
 from ftloader.rng.sample import sample_rng
-from ftloader.workers.process import WorkerFetcher
-from tests.datasets import Failing, Rows, Stream
-
-pytestmark = [pytest.mark.timeout(120), pytest.mark.thread_unsafe(reason="forks")]
+from tests.datasets import Failing, Rows
 
 
 def draw(index):
@@ -86,35 +83,9 @@ def test_every_start_method_gives_the_same_numbers_and_worker_info(context):
         assert pid != os.getpid()
 
 
-def test_epochs_of_persistent_workers_draw_what_those_of_threads_draw():
-    def epochs(method):
-        arguments = {"num_workers": 2, "worker_method": method, "persistent_workers": True, "generator": seeded()}
-        dl = DataLoader(Stream(10, draw), batch_size=5, **arguments)
-        return [torch.cat(list(dl)) for _ in range(3)]
-
-    processes, threads = epochs("process"), epochs("thread")
-    assert all(torch.equal(a, b) for a, b in zip(processes, threads, strict=True))
-    draws = [set(epoch[:, 1].tolist()) for epoch in processes]
-    assert not draws[0] & draws[1] and not draws[1] & draws[2]
-
-
-def test_a_batch_without_remarks_is_sent_as_it_is():
-    class Fetcher:
-        def fetch(self, index, epoch):
-            return index
-
-    def sent(fetched):
-        return WorkerFetcher(Fetcher(), 0).fetch((0, 0, fetched))
-
-    batch = object()
-    assert sent(Fetched(batch)) is batch
-    for told in (Fetched(batch, (Skipped(1, "E"),)), Fetched(EMPTY), Fetched(batch, (), {"at": 3})):
-        assert sent(told) is told
-
-
 def test_batches_are_in_shared_memory_also_if_something_was_skipped():
     dl = DataLoader(
-        FailingTensors(ValueError("three"), size=8, at=[3]),
+        Failing(ValueError("three"), size=8, at=[3], make=torch.tensor),
         batch_size=2,
         num_workers=1,
         worker_method="process",
@@ -124,11 +95,6 @@ def test_batches_are_in_shared_memory_also_if_something_was_skipped():
         batches = list(dl)
     assert [len(batch) for batch in batches] == [2, 1, 2, 2]
     assert all(batch.is_shared() for batch in batches)
-
-
-class FailingTensors(Failing):
-    def __getitem__(self, index):
-        return torch.tensor(super().__getitem__(index))
 
 
 class Pinnable:

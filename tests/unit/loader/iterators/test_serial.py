@@ -3,7 +3,6 @@
 import itertools
 import threading
 
-import pytest
 import torch
 from torch.utils.data import IterableDataset
 from torch.utils.data.dataloader import _SingleProcessDataLoaderIter
@@ -12,8 +11,6 @@ from ftloader import DataLoader
 from ftloader.batch.fetch import MapFetcher
 from ftloader.iterators.serial import SerialDataLoaderIter
 from tests.interruption import interrupted_at
-
-pytestmark = pytest.mark.timeout(60)
 
 
 def test_is_torchs_iterator():
@@ -25,7 +22,6 @@ def test_is_torchs_iterator():
     assert iterator._num_yielded == 1
 
 
-@pytest.mark.thread_unsafe(reason="the profiler is one for all threads")
 def test_the_profiler_sees_each_batch():
     with torch.autograd.profiler.profile() as profile:
         list(DataLoader(torch.arange(4), batch_size=2))

@@ -3,15 +3,11 @@
 import threading
 
 import numpy as np
-import pytest
 import torch
 from torch.utils.data import default_collate
 
 from ftloader import DataLoader
 from tests.datasets import Rows
-from tests.in_threads import in_threads
-
-pytestmark = pytest.mark.timeout(60)
 
 
 def threads(dataset, **arguments):
@@ -49,18 +45,6 @@ def collate_by_hand(samples):
 def test_batches_collated_by_hand_are_not_in_shared_memory():
     for batch in threads(Rows(50, torch.tensor), batch_size=5, collate_fn=collate_by_hand):
         assert not any(tensor.is_shared() for tensor in batch)
-
-
-def test_one_iterator_shared_by_threads_gives_each_batch_once():
-    iterator = iter(threads(torch.arange(400), batch_size=2))
-    seen = [[] for _ in range(4)]
-
-    def consume(mine):
-        mine.extend(batch.tolist() for batch in iterator)
-
-    in_threads(consume, seen)
-    assert sorted(sum(seen, [])) == [[i, i + 1] for i in range(0, 400, 2)]
-    assert all(mine == sorted(mine) for mine in seen)
 
 
 def test_workers_work_ahead_up_to_the_bound_without_being_asked():

@@ -14,13 +14,11 @@ import weakref
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import Dataset, IterableDataset
 
 from ftloader import DataLoader, sample_rng
 from ftloader.rng.program import GlobalDrawCheck, _places, preserved
 from ftloader.rng.sample import GlobalRandomWarning
-
-pytestmark = [pytest.mark.thread_unsafe(reason="records warnings, and looks at all threads")]
+from tests.datasets import Rows, Stream
 
 USES = {"random": random.random, "numpy.random": np.random.rand, "torch's default generator": lambda: torch.rand(1)}
 SEEDS = {
@@ -202,33 +200,20 @@ def gil_is_off(monkeypatch):
     monkeypatch.setattr("sys._is_gil_enabled", lambda: False)
 
 
-class Draws(Dataset):
-    """Draws for some time, so that the consumer waits meanwhile."""
-
-    def __len__(self):
-        return 4
-
-    def __getitem__(self, index):
-        for _ in range(50):
-            time.sleep(0.001)
-            random.random(), torch.rand(1)
-        return index
-
-
-class DrawingStream(IterableDataset):
-    def __iter__(self):
-        yield Draws()[0]
-
-
-class Own(Dataset):
-    """Draws from the sample's generators."""
-
-    def __len__(self):
-        return 40
-
-    def __getitem__(self, index):
+def draw_for_some_time(index):
+    """So that the consumer waits meanwhile."""
+    for _ in range(50):
         time.sleep(0.001)
-        return sample_rng().python.random() + sample_rng().numpy.random()
+        random.random(), torch.rand(1)
+    return index
+
+
+def draw_from_the_samples_own(index):
+    time.sleep(0.001)
+    return sample_rng().python.random() + sample_rng().numpy.random()
+
+
+DRAWS, OWN = Rows(4, draw_for_some_time), Rows(40, draw_from_the_samples_own)
 
 
 def epochs_until_reported(loader):
@@ -241,7 +226,7 @@ def epochs_until_reported(loader):
     return log + reports_of(lambda: [list(loader) for _ in range(3)])
 
 
-@pytest.mark.parametrize("dataset", [Draws(), DrawingStream()], ids=["map", "iterable"])
+@pytest.mark.parametrize("dataset", [DRAWS, Stream(2, draw_for_some_time)], ids=["map", "iterable"])
 @pytest.mark.parametrize("persistent", [False, True])
 def test_auto_warns_once_for_each_loader(dataset, persistent, gil_is_off):
     dl = DataLoader(dataset, num_workers=2, persistent_workers=persistent)
@@ -256,7 +241,7 @@ def test_auto_warns_once_for_each_loader(dataset, persistent, gil_is_off):
 
 
 def test_the_looks_keep_no_iterator_alive(gil_is_off):
-    dl = DataLoader(Own(), num_workers=2)
+    dl = DataLoader(OWN, num_workers=2)
     gc.disable()  # a reference cycle would last until a collection
     try:
         batches = iter(dl)
@@ -271,7 +256,7 @@ def test_the_looks_keep_no_iterator_alive(gil_is_off):
 def test_as_an_error_it_costs_no_batch(gil_is_off):
     for _ in range(50):
         found, caught = [], 0
-        with warnings.catch_warnings(), iter(DataLoader(Draws(), num_workers=1)) as batches:
+        with warnings.catch_warnings(), iter(DataLoader(DRAWS, num_workers=1)) as batches:
             warnings.simplefilter("error", GlobalRandomWarning)
             while True:
                 try:
@@ -289,10 +274,10 @@ def test_as_an_error_it_costs_no_batch(gil_is_off):
 @pytest.mark.parametrize(
     ("dataset", "arguments"),
     [
-        (Draws(), {"worker_method": "thread"}),
-        (Draws(), {"worker_method": "process"}),
-        (Draws(), {"num_workers": 0}),
-        (Own(), {}),
+        (DRAWS, {"worker_method": "thread"}),
+        (DRAWS, {"worker_method": "process"}),
+        (DRAWS, {"num_workers": 0}),
+        (OWN, {}),
     ],
     ids=["thread", "process", "none", "auto, sample_rng"],
 )

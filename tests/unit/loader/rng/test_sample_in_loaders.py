@@ -10,15 +10,10 @@ from hypothesis import strategies as st
 
 from ftloader import DataLoader
 from ftloader.rng.sample import sample_rng
+from tests.datasets import Batches, Rows, Stream
 
 WORKERS = [(0, None), (1, "thread"), (2, "thread"), (1, "process"), (2, "process")]
-every_kind_of_workers = pytest.mark.parametrize(
-    ("num_workers", "worker_method"),
-    [
-        pytest.param(n, method, marks=[pytest.mark.thread_unsafe(reason="forks")] if method == "process" else [])
-        for n, method in WORKERS
-    ],
-)
+every_kind_of_workers = pytest.mark.parametrize(("num_workers", "worker_method"), WORKERS)
 
 
 def numbers():
@@ -26,34 +21,22 @@ def numbers():
     return [rng.python.random(), rng.numpy.random(), torch.rand(1, generator=rng.torch, dtype=torch.float64).item()]
 
 
-class Augmented(torch.utils.data.Dataset):
-    def __len__(self):
-        return 24
-
-    def __getitem__(self, index):
-        return torch.tensor([index, *numbers()], dtype=torch.float64)
+def augmented(index):
+    return torch.tensor([index, *numbers()], dtype=torch.float64)
 
 
-class AugmentedBatches(Augmented):
-    def __getitems__(self, indices):
-        return [torch.tensor([index, *numbers()], dtype=torch.float64) for index in indices]
+def nested(index):
+    """Load other samples while this one is loaded."""
+    first = sample_rng().python.random()
+    inner = DataLoader(Rows(7, augmented), batch_size=5, generator=torch.Generator().manual_seed(index))
+    crops = [crop for batch in inner for crop in batch]
+    second = sample_rng().python.random()
+    return torch.stack([*crops, torch.tensor([index, first, second, 0], dtype=torch.float64)])
 
 
-class Stream(torch.utils.data.IterableDataset):
-    def __iter__(self):
-        for index in range(20):
-            yield torch.tensor([index, *numbers()], dtype=torch.float64)
-
-
-class Nested(Augmented):
-    """Loads other samples while it loads one."""
-
-    def __getitem__(self, index):
-        first = sample_rng().python.random()
-        inner = DataLoader(Augmented(), batch_size=5, generator=torch.Generator().manual_seed(index))
-        crops = [crop for batch in inner for crop in batch]
-        second = sample_rng().python.random()
-        return torch.stack([*crops, torch.tensor([index, first, second, 0], dtype=torch.float64)])
+ROWS = Rows(24, augmented)
+STREAM = Stream(20, augmented)
+DATASETS = {"rows": ROWS, "batches": Batches(24, augmented), "nested": Rows(24, nested)}
 
 
 def make(dataset, num_workers, worker_method, **arguments):
@@ -69,7 +52,7 @@ def load(*args, epochs=2, **arguments):
 
 
 @every_kind_of_workers
-@pytest.mark.parametrize("dataset", [Augmented(), AugmentedBatches(), Nested()], ids=lambda d: type(d).__name__)
+@pytest.mark.parametrize("dataset", DATASETS.values(), ids=DATASETS)
 @pytest.mark.slow(cases=3)
 def test_numbers_are_those_of_a_loader_without_workers(dataset, num_workers, worker_method):
     arguments = {"batch_size": 5, "shuffle": True}
@@ -80,21 +63,21 @@ def test_numbers_are_those_of_a_loader_without_workers(dataset, num_workers, wor
 
 @every_kind_of_workers
 def test_samples_one_by_one(num_workers, worker_method):
-    assert load(Augmented(), num_workers, worker_method, batch_size=None) == load(Augmented(), 0, None, batch_size=None)
+    assert load(ROWS, num_workers, worker_method, batch_size=None) == load(ROWS, 0, None, batch_size=None)
 
 
-@pytest.mark.parametrize("worker_method", ["thread", pytest.param("process", marks=pytest.mark.thread_unsafe)])
+@pytest.mark.parametrize("worker_method", ["thread", "process"])
 def test_an_iterable_dataset_in_one_share(worker_method):
-    expected = load(Stream(), 0, None, batch_size=3)
-    assert load(Stream(), 1, worker_method, batch_size=3) == expected
+    expected = load(STREAM, 0, None, batch_size=3)
+    assert load(STREAM, 1, worker_method, batch_size=3) == expected
 
 
-@pytest.mark.parametrize("worker_method", ["thread", pytest.param("process", marks=pytest.mark.thread_unsafe)])
-def test_epochs_of_persistent_workers_have_their_own_numbers(worker_method):
-    (first, second, third) = load(Augmented(), 2, worker_method, persistent_workers=True, epochs=3, batch_size=5)
-    assert first != second != third != first
-    again = load(Augmented(), 1, worker_method, persistent_workers=True, epochs=3, batch_size=5)
-    assert again == [first, second, third]
+@pytest.mark.parametrize("dataset", [ROWS, STREAM], ids=["map", "iterable"])
+def test_epochs_of_persistent_workers_have_their_own_numbers(dataset):
+    epochs = load(dataset, 2, "thread", persistent_workers=True, epochs=3, batch_size=5)
+    draws = [{sample[1] for batch in epoch for sample in batch} for epoch in epochs]
+    assert not draws[0] & draws[1] and not draws[1] & draws[2] and not draws[0] & draws[2]
+    assert load(dataset, 2, "process", persistent_workers=True, epochs=3, batch_size=5) == epochs
 
 
 @settings(deadline=None, database=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow])
@@ -107,14 +90,14 @@ def test_epochs_of_persistent_workers_have_their_own_numbers(worker_method):
 )
 def test_a_samples_numbers_depend_on_nothing_else(num_workers, batch_size, prefetch, in_order, seed):
     arguments = {"prefetch_factor": prefetch, "in_order": in_order} if num_workers else {}
-    loader = make(Augmented(), num_workers, "thread", batch_size=batch_size, shuffle=True, seed=seed, **arguments)
+    loader = make(ROWS, num_workers, "thread", batch_size=batch_size, shuffle=True, seed=seed, **arguments)
     drawn = sorted(sample for batch in loader for sample in batch.tolist())
-    reference = make(Augmented(), 0, None, batch_size=7, shuffle=True, seed=seed)
+    reference = make(ROWS, 0, None, batch_size=7, shuffle=True, seed=seed)
     assert drawn == sorted(sample for batch in reference for sample in batch.tolist())
 
 
 def test_the_key_is_the_samplers_index_so_repeated_samples_repeat():
-    loader = make(Augmented(), 2, "thread", batch_size=2, sampler=[3, 3, 7, 3])
+    loader = make(ROWS, 2, "thread", batch_size=2, sampler=[3, 3, 7, 3])
     samples = [sample for batch in loader for sample in batch.tolist()]
     assert samples[0] == samples[1] == samples[3] != samples[2]
 
@@ -124,29 +107,21 @@ def test_a_collate_function_is_in_no_sample():
         return sample_rng()
 
     with pytest.raises(RuntimeError, match="not loading a sample"):
-        next(iter(make(Augmented(), 2, "thread", collate_fn=collate)))
+        next(iter(make(ROWS, 2, "thread", collate_fn=collate)))
     with pytest.raises(RuntimeError, match="not loading a sample"):
-        next(iter(make(Augmented(), 0, None, collate_fn=collate)))
+        next(iter(make(ROWS, 0, None, collate_fn=collate)))
 
 
 # Code that draws from the global generators
 
 
-class Global(torch.utils.data.Dataset):
-    def __len__(self):
-        return 12
-
-    def __getitem__(self, index):
-        python = random.random()
-        array = np.random.rand()
-        tensor = torch.rand(1, dtype=torch.float64)
-        return torch.cat([tensor, torch.tensor([python, array], dtype=torch.float64)])
+def from_the_global_generators(index):
+    return torch.tensor([random.random(), np.random.rand(), torch.rand(1, dtype=torch.float64)], dtype=torch.float64)
 
 
-@pytest.mark.thread_unsafe(reason="draws from the global generators")
 def test_it_goes_on_working_and_draws_as_under_torchs_loader():
     def run(kind):
         random.seed(1), np.random.seed(1), torch.manual_seed(1)
-        return [batch.tolist() for batch in kind(Global(), batch_size=5, shuffle=True)]
+        return [batch.tolist() for batch in kind(Rows(12, from_the_global_generators), batch_size=5, shuffle=True)]
 
     assert run(DataLoader) == run(torch.utils.data.DataLoader)

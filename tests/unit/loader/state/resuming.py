@@ -3,16 +3,16 @@
 import itertools
 import json
 
-import pytest
 import torch
 
 from ftloader import DataLoader
 from ftloader.rng.sample import sample_rng
+from tests.datasets import Rows
 
 WAYS = {
     "serial": {"num_workers": 0},
     "thread": {"num_workers": 1, "worker_method": "thread"},
-    "threads": {"num_workers": 3, "worker_method": "thread"},
+    "threads": {"num_workers": 2, "worker_method": "thread"},
     "process": {"num_workers": 1, "worker_method": "process"},
     "processes": {"num_workers": 2, "worker_method": "process"},
 }
@@ -21,20 +21,14 @@ WAYS = {
 ONE_STREAM = ["serial", "thread", "process"]
 
 
-def param(*ways):
-    """Return one set of parameters, marked for pytest-run-parallel if it forks."""
-    forks = any("process" in str(way) for way in ways)
-    return pytest.param(*ways, marks=pytest.mark.thread_unsafe(reason="forks") if forks else ())
-
-
-EACH_WAY = [param(way) for way in WAYS]
-ALL_PAIRS = [param(*pair) for pair in itertools.product(WAYS, WAYS)]
+EACH_WAY = list(WAYS)
+ALL_PAIRS = list(itertools.product(WAYS, WAYS))
 FEW_PAIRS = [
-    param("serial", "threads"),
-    param("threads", "processes"),
-    param("threads", "serial"),
-    param("processes", "threads"),
-    param("process", "thread"),
+    ("serial", "threads"),
+    ("threads", "processes"),
+    ("threads", "serial"),
+    ("processes", "threads"),
+    ("process", "thread"),
 ]
 """For tests of what does not depend on the pair: each way saves and loads in one of them."""
 
@@ -83,17 +77,15 @@ def seeded(seed: int = 0) -> torch.Generator:
 SIZE = 23
 
 
-class Noisy(torch.utils.data.Dataset):
-    """Rows with random numbers of their own."""
+def noisy(index):
+    return index, sample_rng().numpy.integers(1 << 30)
 
-    def __len__(self):
-        return SIZE
 
-    def __getitem__(self, index):
-        return index, sample_rng().numpy.integers(1 << 30)
+NOISY = Rows(SIZE, noisy)
+"""Rows with random numbers of their own."""
 
 
 def shuffling(way, **arguments):
     """Return a loader that shuffles with a generator of its own, so that the state decides all draws."""
     arguments = {"batch_size": 4, "shuffle": True, "generator": seeded()} | arguments
-    return DataLoader(Noisy(), **WAYS[way], **arguments)
+    return DataLoader(NOISY, **WAYS[way], **arguments)

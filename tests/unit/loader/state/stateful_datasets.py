@@ -1,8 +1,10 @@
-"""Iterable-style datasets with a state, of every kind.
+"""Datasets with a state; iterable-style ones of every kind.
 
 The kinds differ in what a state from the end of a pass means. A sample names its pass, worker and place."""
 
 from torch.utils.data import IterableDataset, get_worker_info
+
+from tests.datasets import Rows
 
 SIZES = (10, 3)
 """Samples of each of two workers. With batches of 2 the second ends early, in a batch that is not full."""
@@ -104,6 +106,9 @@ class Iterator:
         if self.i == self.size:
             raise StopIteration
         self.i += 1
+        return self.give()
+
+    def give(self):
         return sample(self.epoch, self.worker_id, self.i - 1)
 
     def state_dict(self):
@@ -135,6 +140,22 @@ class OnlyIterator(IterableDataset):
 
     def __iter__(self):
         return Iterator(0)
+
+
+class Counting(Rows):
+    """Map-style dataset that counts its samples."""
+
+    loaded = 0
+
+    def __getitem__(self, index):
+        self.loaded += 1
+        return index, self.loaded
+
+    def state_dict(self):
+        return {"loaded": self.loaded}
+
+    def load_state_dict(self, state):
+        self.loaded = state["loaded"]
 
 
 KINDS = [Documented, CountsAtBegin, ItsOwnIterator, Stream, WithIterator, OnlyIterator]

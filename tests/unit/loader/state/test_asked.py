@@ -9,7 +9,8 @@ from torch.utils.data import IterableDataset, Sampler
 
 from ftloader import DataLoader
 from tests.datasets import Rows
-from tests.unit.loader.state.resuming import EACH_WAY, WAYS, contents, interrupt, param, resume
+from tests.unit.loader.state.resuming import EACH_WAY, WAYS, contents, interrupt, resume
+from tests.unit.loader.state.stateful_datasets import Counting
 
 SIZE = 24
 
@@ -113,27 +114,23 @@ def test_a_sampler_that_is_changed_during_the_epoch(every, right):
         next(iter(other))
 
 
-class Counted(Rows):
+class Counted(Counting):
     """Rows that say how often their worker's copy has been asked for its state."""
 
-    asked = loaded = 0
+    asked = 0
 
     def __getitem__(self, index):
-        self.loaded += 1
-        return self.loaded, self.asked
+        return super().__getitem__(index)[1], self.asked
 
     def state_dict(self):
         self.asked += 1
-        return {"loaded": self.loaded}
-
-    def load_state_dict(self, state):
-        self.loaded = state["loaded"]
+        return super().state_dict()
 
 
 @pytest.mark.parametrize(
     ("way", "every", "asked"),
     [(way, every, 0) for way in ("serial", "threads") for every in (None, 1, 3)]
-    + [param("process", None, 1), param("process", 1, 11), param("process", 3, 1 + 3), param("processes", 3, 1 + 1)],
+    + [("process", None, 1), ("process", 1, 11), ("process", 3, 1 + 3), ("processes", 3, 1 + 1)],
 )
 def test_a_map_style_dataset_is_asked_every_n_batches_of_a_process(way, every, asked):
     loader = DataLoader(Counted(SIZE), 2, snapshot_every_n_steps=every, **WAYS[way])
@@ -143,7 +140,6 @@ def test_a_map_style_dataset_is_asked_every_n_batches_of_a_process(way, every, a
 
 
 @pytest.mark.parametrize(("every", "loaded"), [(None, [0, 0]), (1, [6, 4]), (2, [4, 4])])
-@pytest.mark.thread_unsafe(reason="forks")
 def test_the_state_of_a_map_style_dataset_in_processes_is_the_latest_asked_for(every, loaded):
     def make():
         return DataLoader(Counted(SIZE), 2, snapshot_every_n_steps=every, **WAYS["processes"])
@@ -155,7 +151,6 @@ def test_the_state_of_a_map_style_dataset_in_processes_is_the_latest_asked_for(e
     assert sorted(first_of_each) == sorted(n + 1 for n in loaded)
 
 
-@pytest.mark.thread_unsafe(reason="forks")
 def test_a_worker_that_has_given_nothing_begins_as_the_loaders_own_dataset():
     _, state, _ = interrupt(DataLoader(Counted(SIZE), 2, **WAYS["processes"]), 1)
     assert state["datasets"] == [{"loaded": 0}] * 2
@@ -182,7 +177,7 @@ class Stream(IterableDataset):
         self.begin = state["i"]
 
 
-@pytest.mark.parametrize("way", ["serial", "thread", param("process")])
+@pytest.mark.parametrize("way", ["serial", "thread", "process"])
 def test_an_iterable_style_dataset_is_asked_after_each_batch_or_every_n(way):
     def asked(every):
         batches = contents(DataLoader(Stream(), 2, snapshot_every_n_steps=every, **WAYS[way]))
@@ -191,17 +186,6 @@ def test_an_iterable_style_dataset_is_asked_after_each_batch_or_every_n(way):
     assert asked(None) == asked(1) == 11
     assert asked(4) == 1 + 2  # the first batch too
     assert asked(1000) == 1
-
-
-@pytest.mark.parametrize("way", ["serial", "thread", param("process")])
-def test_by_default_no_sample_of_an_iterable_style_dataset_is_loaded_again(way):
-    _, state, rest = interrupt(DataLoader(Stream(), 2, **WAYS[way]), 5)
-    assert state["workers"][0]["snapshot_at"] == state["workers"][0]["batches"] == 5
-    assert [batch[0] for batch in resume(DataLoader(Stream(), 2), state)] == [batch[0] for batch in rest]
-
-
-def test_the_default_is_what_the_signature_says():
-    assert DataLoader(torch.arange(3)).snapshot_every_n_steps is None
 
 
 class OtherMeaning(IterableDataset):
@@ -274,7 +258,6 @@ class StubsStream(StubStream):
         return iter(StubIterator(self.returns))
 
 
-@pytest.mark.thread_unsafe(reason="forks")
 @pytest.mark.parametrize("arguments", [{}, {"snapshot_every_n_steps": 1, "persistent_workers": True}])
 @pytest.mark.parametrize(
     ("returns", "why", "cause"),
@@ -320,7 +303,6 @@ class UnsentMap(StubDataset):
     state_dict = Unsent.state_dict
 
 
-@pytest.mark.thread_unsafe(reason="forks")
 @pytest.mark.parametrize("persistent", [False, True])
 @pytest.mark.parametrize("dataset", [Unsent(False), UnsentMap(False)])
 @pytest.mark.slow(cases=1)
@@ -336,7 +318,6 @@ def test_a_state_that_cannot_be_sent_costs_no_batch(dataset, persistent):
         assert first + contents(iterator) == torchs
 
 
-@pytest.mark.thread_unsafe(reason="forks")
 @pytest.mark.parametrize("dataset", [Unsent(False), UnsentMap(False), StubStream(False), range(SIZE)])
 @pytest.mark.slow(cases=1)
 def test_a_batch_that_cannot_be_sent_is_an_error_with_and_without_such_a_state(dataset):
@@ -356,7 +337,7 @@ class Late(Asked):
         return super().state_dict()
 
 
-@pytest.mark.parametrize("way", ["serial", "threads", param("processes")])
+@pytest.mark.parametrize("way", ["serial", "threads", "processes"])
 def test_a_state_that_can_be_taken_later_is_enough(way):
     def make():
         return DataLoader(range(SIZE), 2, sampler=Late(), snapshot_every_n_steps=2, **WAYS[way])

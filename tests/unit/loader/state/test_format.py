@@ -13,8 +13,6 @@ from ftloader import DataLoader
 from tests.datasets import Rows, Stream
 from tests.unit.loader.state.resuming import contents, seeded
 
-pytestmark = pytest.mark.thread_unsafe(reason="the process's random generators")
-
 
 def make(**arguments):
     return DataLoader(range(20), **{"batch_size": 4, "shuffle": True, "generator": seeded()} | arguments)

@@ -8,22 +8,23 @@ import torch
 from torch.utils.data import DistributedSampler
 
 from ftloader import DataLoader
-from tests.datasets import Gated
+from tests.datasets import Failing, Gated
 from tests.unit.loader.state.resuming import (
     EACH_WAY,
     FEW_PAIRS,
+    NOISY,
     SIZE,
     WAYS,
-    Noisy,
     contents,
     interrupt,
-    param,
+    noisy,
     resume,
     seeded,
 )
+from tests.unit.loader.state.stateful_datasets import Counting
 
 
-@pytest.mark.parametrize("saving", ["threads", param("processes")])
+@pytest.mark.parametrize("saving", ["threads", "processes"])
 @pytest.mark.parametrize("loading", EACH_WAY)
 def test_batches_out_of_order_are_neither_lost_nor_repeated(saving, loading):
     event = threading.Event() if saving == "threads" else torch.multiprocessing.Event()
@@ -46,7 +47,7 @@ def test_batches_out_of_order_are_neither_lost_nor_repeated(saving, loading):
 def test_distributed_sampler(saving, loading):
     def make(way, rank):
         sampler = DistributedSampler(range(SIZE), num_replicas=2, rank=rank, shuffle=True, seed=1)
-        return DataLoader(Noisy(), batch_size=2, sampler=sampler, generator=seeded(), **WAYS[way])
+        return DataLoader(NOISY, batch_size=2, sampler=sampler, generator=seeded(), **WAYS[way])
 
     for rank in (0, 1):
         loader = make(saving, rank)
@@ -66,14 +67,8 @@ def test_distributed_sampler(saving, loading):
     assert resume(other, state) == contents(loader)  # of a whole epoch it is the program's
 
 
-class Faulty(Noisy):
-    def __init__(self, faulty):
-        self.faulty = faulty
-
-    def __getitem__(self, index):
-        if index in self.faulty:
-            raise OSError(f"cannot read {index}")
-        return super().__getitem__(index)
+def faulty(at):
+    return Failing(lambda index: OSError(f"cannot read {index}"), SIZE, at, noisy)
 
 
 @pytest.mark.filterwarnings("ignore:.*left out")
@@ -81,7 +76,7 @@ class Faulty(Noisy):
 def test_samples_left_out_count_as_handed_over(saving, loading):
     def make(way):
         # All of the third batch, some of others.
-        dataset = Faulty({1, 8, 9, 10, 11, 17})
+        dataset = faulty({1, 8, 9, 10, 11, 17})
         return DataLoader(dataset, batch_size=4, on_error="skip", generator=seeded(), **WAYS[way])
 
     assert len(contents(make(saving))) == 5
@@ -93,8 +88,8 @@ def test_samples_left_out_count_as_handed_over(saving, loading):
 
 @pytest.mark.parametrize(("saving", "loading"), FEW_PAIRS)
 def test_a_batch_that_raised_is_tried_again_until_a_later_one_was_handed_over(saving, loading):
-    def make(way, faulty):
-        return DataLoader(Faulty(faulty), batch_size=4, generator=seeded(), **WAYS[way])
+    def make(way, at):
+        return DataLoader(faulty(at), batch_size=4, generator=seeded(), **WAYS[way])
 
     expected = contents(make(saving, ()))
     loader = make(saving, {5})
@@ -109,47 +104,25 @@ def test_a_batch_that_raised_is_tried_again_until_a_later_one_was_handed_over(sa
     assert resume(make(loading, ()), state) == expected[3:] == contents(iterator)
 
 
-class Counting:
-    """Map-style dataset with a state of its own."""
-
-    def __init__(self):
-        self.loaded = 0
-
-    def __len__(self):
-        return SIZE
-
-    def __getitem__(self, index):
-        self.loaded += 1
-        return index, self.loaded
-
-    def state_dict(self):
-        return {"loaded": self.loaded}
-
-    def load_state_dict(self, state):
-        self.loaded = state["loaded"]
-
-
-@pytest.mark.thread_unsafe(reason="forks")
 def test_the_datasets_own_state_is_restored():
-    _, state, rest = interrupt(DataLoader(Counting(), batch_size=4), 2)
+    _, state, rest = interrupt(DataLoader(Counting(SIZE), batch_size=4), 2)
     assert state["dataset"] == {"loaded": 8}
     for way in ("serial", "process"):
-        assert resume(DataLoader(Counting(), batch_size=4, **WAYS[way]), state) == rest
+        assert resume(DataLoader(Counting(SIZE), batch_size=4, **WAYS[way]), state) == rest
 
-    dataset = Counting()
+    dataset = Counting(SIZE)
     _, state, rest = interrupt(DataLoader(dataset, batch_size=4, **WAYS["threads"]), 2)
     assert dataset.loaded == SIZE
-    other = Counting()
+    other = Counting(SIZE)
     loader = DataLoader(other, batch_size=4, **WAYS["threads"])
     loader.load_state_dict(state)
     next(iter(loader))
     assert other.loaded >= state["dataset"]["loaded"] + 4 >= 12
 
 
-@pytest.mark.thread_unsafe(reason="forks")
 def test_the_datasets_states_of_worker_processes_are_restored():
     def make(way, **arguments):
-        return DataLoader(Counting(), batch_size=4, snapshot_every_n_steps=1, **WAYS[way] | arguments)
+        return DataLoader(Counting(SIZE), batch_size=4, snapshot_every_n_steps=1, **WAYS[way] | arguments)
 
     first, state, rest = interrupt(make("processes"), 3)
     assert [batch[1] for batch in first] == [[1, 2, 3, 4], [1, 2, 3, 4], [5, 6, 7, 8]]

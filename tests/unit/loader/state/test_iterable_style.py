@@ -1,5 +1,6 @@
 """Iterable-style loaders stopped after any batch: resumed, they give the remaining batches."""
 
+import itertools
 import pickle
 
 import pytest
@@ -10,19 +11,11 @@ from torch.utils.data.datapipes.iter import IterableWrapper
 from ftloader import DataLoader
 from ftloader.rng.sample import sample_rng
 from tests.datasets import FailingStream, Whole, my_share
-from tests.unit.loader.state.resuming import ONE_STREAM, WAYS, contents, interrupt, param, resume, seeded
+from tests.unit.loader.state import stateful_datasets
+from tests.unit.loader.state.resuming import EACH_WAY, ONE_STREAM, WAYS, contents, interrupt, resume, seeded
 
-TWO_WORKERS = {
-    "threads": {"num_workers": 2, "worker_method": "thread"},
-    "processes": {"num_workers": 2, "worker_method": "process"},
-}
-PAIRS = [param(WAYS[a], WAYS[b]) for a in ONE_STREAM for b in ONE_STREAM] + [
-    param(a, b) for a in TWO_WORKERS.values() for b in TWO_WORKERS.values()
-]
-
-
-def name(way):
-    return f"{way['num_workers']} {way.get('worker_method', '')}"
+TWO_WORKERS = ["threads", "processes"]
+PAIRS = [pair for ways in (ONE_STREAM, TWO_WORKERS) for pair in itertools.product(ways, repeat=2)]
 
 
 class Sharded(IterableDataset):
@@ -59,24 +52,12 @@ class Resumable(Sharded):
         self.begin = state["i"]
 
 
-class Iterator:
-    def __init__(self, worker_id, samples):
-        self.worker_id, self.samples, self.i = worker_id, samples, 0
+class Iterator(stateful_datasets.Iterator):
+    def __init__(self, worker_id, size):
+        self.worker_id, self.size, self.i = worker_id, size, 0
 
-    def __iter__(self):
-        return self
-
-    def __next__(self):
-        if self.i == self.samples:
-            raise StopIteration
-        self.i += 1
+    def give(self):
         return 100 * self.worker_id + self.i - 1, sample_rng().numpy.integers(1 << 30)
-
-    def state_dict(self):
-        return {"i": self.i}
-
-    def load_state_dict(self, state):
-        self.i = state["i"]
 
 
 class ResumableIterator(Sharded):
@@ -96,7 +77,7 @@ class Itself(Iterator, IterableDataset):
 
     def __iter__(self):
         self.worker_id, workers = my_share()
-        self.samples = Sharded.sizes[self.worker_id] if workers > 1 else 21
+        self.size = Sharded.sizes[self.worker_id] if workers > 1 else 21
         return self
 
 
@@ -105,9 +86,9 @@ DATASETS = [Sharded, Resumable, ResumableIterator, Itself]
 
 def check(saving, loading, dataset, arguments):
     def make(way):
-        return DataLoader(dataset(), generator=seeded(), **{"batch_size": 4} | arguments | way)
+        return DataLoader(dataset(), generator=seeded(), **{"batch_size": 4} | arguments | WAYS[way])
 
-    processes = "process" in (saving.get("worker_method"), loading.get("worker_method"))
+    processes = "process" in saving + loading
     whole = contents(make(saving))
     for handed_over in (3, len(whole)) if processes else range(len(whole) + 1):
         first, state, rest = interrupt(make(saving), handed_over)
@@ -116,7 +97,7 @@ def check(saving, loading, dataset, arguments):
 
 
 @pytest.mark.parametrize("dataset", DATASETS)
-@pytest.mark.parametrize(("saving", "loading"), PAIRS, ids=name)
+@pytest.mark.parametrize(("saving", "loading"), PAIRS)
 @pytest.mark.slow(cases=8)
 def test_the_remaining_batches_are_the_same(saving, loading, dataset):
     check(saving, loading, dataset, {})
@@ -128,29 +109,17 @@ def test_the_remaining_batches_are_the_same(saving, loading, dataset):
     ids=str,
 )
 @pytest.mark.parametrize("dataset", DATASETS)
-@pytest.mark.parametrize(
-    ("saving", "loading"),
-    [(WAYS["serial"], WAYS["thread"]), param(TWO_WORKERS["threads"], TWO_WORKERS["processes"])],
-    ids=name,
-)
+@pytest.mark.parametrize(("saving", "loading"), [("serial", "thread"), ("threads", "processes")])
 @pytest.mark.slow(cases=4)
 def test_with_other_arguments(saving, loading, dataset, arguments):
     check(saving, loading, dataset, arguments)
 
 
-@pytest.mark.thread_unsafe(reason="forks")
-def test_all_datasets_give_the_same():
-    expected = contents(DataLoader(Sharded(), 4, generator=seeded()))
-    for dataset in DATASETS:
-        for way in ONE_STREAM:
-            assert contents(DataLoader(dataset(), 4, generator=seeded(), **WAYS[way])) == expected
-
-
-@pytest.mark.parametrize("way", [param(way) for way in (*map(WAYS.get, ONE_STREAM), *TWO_WORKERS.values())], ids=name)
+@pytest.mark.parametrize("way", EACH_WAY)
 @pytest.mark.parametrize("dataset", [Sharded, Resumable, ResumableIterator])
 def test_the_next_epoch_is_whole(dataset, way):
     def make(seed):
-        return DataLoader(dataset(), batch_size=4, generator=seeded(seed), **way)
+        return DataLoader(dataset(), batch_size=4, generator=seeded(seed), **WAYS[way])
 
     loader = make(1)
     _, state, rest = interrupt(loader, 3)
@@ -159,7 +128,7 @@ def test_the_next_epoch_is_whole(dataset, way):
     assert resume(other, state) == rest
     assert contents(other) == following
     at_end = loader.state_dict()
-    if dataset is Resumable and way["num_workers"] == 0:  # whose state at the end says no more than that
+    if dataset is Resumable and way == "serial":  # whose state at the end says no more than that
         with pytest.raises(ValueError, match="gave no sample after the state was loaded"):
             resume(make(3), at_end)
     else:
@@ -173,22 +142,6 @@ def test_a_state_is_loaded_rather_than_gone_through():
     resumed = resume(DataLoader(dataset, 4, snapshot_every_n_steps=2), state)
     assert [batch[0] for batch in resumed] == [batch[0] for batch in rest]
     assert dataset.log == list(range(9, 22))  # the third batch again, not the first two
-
-
-@pytest.mark.thread_unsafe(reason="forks")
-def test_persistent_workers():
-    for way in TWO_WORKERS.values():
-
-        def make():
-            return DataLoader(Resumable(), 4, persistent_workers=True, generator=seeded(), **way)
-
-        loader = make()
-        contents(loader)
-        _, state, rest = interrupt(loader, 3)
-        other = make()
-        contents(other)
-        assert resume(other, state) == rest
-        assert len(contents(other)) == 6
 
 
 @pytest.mark.parametrize("saved", [0, 1, 2])
@@ -239,11 +192,11 @@ class Slow(IterableDataset):
             yield 100 * worker_id + i
 
 
-@pytest.mark.parametrize("saving", list(map(param, TWO_WORKERS.values())), ids=name)
-@pytest.mark.parametrize("loading", list(map(param, TWO_WORKERS.values())), ids=name)
+@pytest.mark.parametrize("saving", TWO_WORKERS)
+@pytest.mark.parametrize("loading", TWO_WORKERS)
 def test_out_of_order(saving, loading):
     event = torch.multiprocessing.Event()  # which copies of the dataset share
-    loader = DataLoader(Slow(event), None, in_order=False, **saving)
+    loader = DataLoader(Slow(event), None, in_order=False, **WAYS[saving])
     iterator = iter(loader)
     first = [next(iterator) for _ in range(5)]
     state = loader.state_dict()
@@ -251,22 +204,21 @@ def test_out_of_order(saving, loading):
     rest = list(iterator)
     assert sorted(first + rest) == [*range(6), *range(100, 106)]
     assert sum(worker["batches"] for worker in state["workers"]) == 5
-    other = DataLoader(Slow(event), None, in_order=False, **loading)
+    other = DataLoader(Slow(event), None, in_order=False, **WAYS[loading])
     assert sorted(resume(other, state)) == sorted(rest)
 
 
-@pytest.mark.parametrize("way", [*map(param, ONE_STREAM), "threads"])
+@pytest.mark.parametrize("way", ONE_STREAM)
 def test_a_shorter_dataset_is_an_error(way):
-    way = WAYS[way] | ({"num_workers": 1} if way == "threads" else {})
-    _, state, _ = interrupt(DataLoader(Whole(range(20)), 4, **way), 4)
-    loader = DataLoader(Whole(range(7)), 4, **way)
+    _, state, _ = interrupt(DataLoader(Whole(range(20)), 4, **WAYS[way]), 4)
+    loader = DataLoader(Whole(range(7)), 4, **WAYS[way])
     loader.load_state_dict(state)
     with pytest.raises(ValueError, match="ended 2 batches before"):
         contents(loader)
 
 
 @pytest.mark.parametrize("saved", [Resumable, ResumableIterator])
-@pytest.mark.parametrize("way", list(map(param, ONE_STREAM)))
+@pytest.mark.parametrize("way", ONE_STREAM)
 def test_a_dataset_without_the_state_is_an_error(way, saved):
     _, state, _ = interrupt(DataLoader(saved(), 4), 3)
     loader = DataLoader(Sharded(), 4, **WAYS[way])
@@ -275,8 +227,8 @@ def test_a_dataset_without_the_state_is_an_error(way, saved):
         contents(loader)
 
 
-@pytest.mark.parametrize("saving", list(map(param, ONE_STREAM)))
-@pytest.mark.parametrize("loading", list(map(param, ONE_STREAM)))
+@pytest.mark.parametrize("saving", ONE_STREAM)
+@pytest.mark.parametrize("loading", ONE_STREAM)
 def test_batches_that_raised(saving, loading):
     def make(way):
         return DataLoader(FailingStream(OSError, at=(5, 6)), 2, **WAYS[way])
@@ -297,7 +249,7 @@ def test_batches_that_raised(saving, loading):
 
 
 @pytest.mark.filterwarnings("ignore:.*left out")
-@pytest.mark.parametrize("saving", list(map(param, ONE_STREAM)))
+@pytest.mark.parametrize("saving", ONE_STREAM)
 @pytest.mark.slow(cases=1)
 def test_samples_left_out(saving):
     def make(way):
@@ -310,7 +262,7 @@ def test_samples_left_out(saving):
 
 
 @pytest.mark.filterwarnings("ignore:.*left out")
-@pytest.mark.parametrize("way", list(map(param, TWO_WORKERS.values())), ids=name)
+@pytest.mark.parametrize("way", TWO_WORKERS)
 def test_samples_left_out_at_the_end_of_a_share(way):
     class Iterator:
         def __init__(self):
@@ -329,7 +281,7 @@ def test_samples_left_out_at_the_end_of_a_share(way):
             return Iterator()
 
     def make():
-        return DataLoader(Dataset(), 2, on_error="skip", **way)
+        return DataLoader(Dataset(), 2, on_error="skip", **WAYS[way])
 
     assert len(contents(make())) == 5
     for handed_over in (4, 5):  # the second worker has said that it has ended
@@ -337,7 +289,6 @@ def test_samples_left_out_at_the_end_of_a_share(way):
         assert resume(make(), state) == rest
 
 
-@pytest.mark.thread_unsafe(reason="forks")
 def test_states_are_copies():
     class Mutable(Resumable):
         def __init__(self):
@@ -359,14 +310,14 @@ def test_states_are_copies():
         assert len(resume(DataLoader(Mutable(), 4, **WAYS[way]), state)) == len(rest) == 5
 
 
-WITHOUT_THREADS = [pair for pair in PAIRS if not any(way.get("worker_method") == "thread" for way in pair.values)]
+WITHOUT_THREADS = [pair for pair in PAIRS if "thread" not in "".join(pair)]
 
 
-@pytest.mark.parametrize(("saving", "loading"), WITHOUT_THREADS, ids=name)
+@pytest.mark.parametrize(("saving", "loading"), WITHOUT_THREADS)
 def test_data_pipes(saving, loading):
     def make(way, seed):
         pipe = IterableWrapper(range(30)).shuffle(buffer_size=8).sharding_filter()
-        return DataLoader(pipe, batch_size=4, shuffle=True, generator=seeded(seed), **way)
+        return DataLoader(pipe, batch_size=4, shuffle=True, generator=seeded(seed), **WAYS[way])
 
     first, state, rest = interrupt(make(saving, 1), 3)
     assert sorted(sum(first + rest, [])) == list(range(30))

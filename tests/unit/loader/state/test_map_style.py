@@ -6,7 +6,6 @@ import pickle
 
 import pytest
 import torch
-from torch.utils.data import TensorDataset
 from torchdata.stateful_dataloader.stateful import Stateful
 
 from ftloader import DataLoader
@@ -15,10 +14,8 @@ from tests.unit.loader.state.resuming import (
     EACH_WAY,
     FEW_PAIRS,
     SIZE,
-    WAYS,
     contents,
     interrupt,
-    param,
     plain,
     resume,
     seeded,
@@ -82,7 +79,6 @@ def test_with_other_arguments(saving, loading, arguments):
         assert sorted(resumed) == sorted(rest)
 
 
-@pytest.mark.thread_unsafe(reason="the process's random generators")
 @pytest.mark.parametrize(("saving", "loading"), FEW_PAIRS)
 def test_the_global_generator_is_enough_and_left_alone(saving, loading):
     torch.manual_seed(3)
@@ -93,7 +89,6 @@ def test_the_global_generator_is_enough_and_left_alone(saving, loading):
     assert torch.equal(torch.get_rng_state(), before)
 
 
-@pytest.mark.thread_unsafe(reason="the process's random generators")
 @pytest.mark.parametrize("way", EACH_WAY)
 def test_asking_for_the_state_draws_nothing_and_disturbs_nothing(way):
     undisturbed = contents(shuffling(way))
@@ -108,19 +103,6 @@ def test_asking_for_the_state_draws_nothing_and_disturbs_nothing(way):
     loader.state_dict()
     assert batches == undisturbed
     assert torch.equal(torch.get_rng_state(), before)
-
-
-@pytest.mark.thread_unsafe(reason="the process's random generators")
-def test_draws_are_torchs_own():
-    def orders(cls, **own):
-        torch.manual_seed(5)
-        data = TensorDataset(torch.arange(SIZE))
-        loader = cls(data, batch_size=4, shuffle=True, **own)
-        return [contents(loader), torch.rand(1).item(), contents(loader), torch.rand(1).item()]
-
-    expected = orders(torch.utils.data.DataLoader)
-    for way in ("serial", "threads"):
-        assert orders(DataLoader, **WAYS[way]) == expected
 
 
 @pytest.mark.parametrize("handed_over", [0, 2, 6])
@@ -205,25 +187,6 @@ def test_the_state_does_not_grow_with_the_dataset():
 # Before, after and between epochs
 
 
-@pytest.mark.parametrize(("saving", "loading"), FEW_PAIRS)
-def test_before_any_iteration(saving, loading):
-    loader = shuffling(saving, generator=seeded(1))
-    state = loader.state_dict()
-    epoch = contents(loader)
-    assert resume(shuffling(loading, generator=seeded(2)), state) == epoch
-
-
-@pytest.mark.parametrize(("saving", "loading"), FEW_PAIRS)
-def test_at_the_end_of_an_epoch_the_next_one_follows(saving, loading):
-    loader = shuffling(saving, generator=seeded(1))
-    first = contents(loader)
-    state = loader.state_dict()
-    second = contents(loader)
-    assert second != first
-    assert resume(shuffling(loading, generator=seeded(2)), state) == second
-
-
-@pytest.mark.thread_unsafe(reason="the process's random generators")
 @pytest.mark.parametrize("epochs", [0, 1])
 def test_between_epochs_the_order_comes_from_the_programs_generator_as_it_is(epochs):
     torch.manual_seed(7)
@@ -237,32 +200,7 @@ def test_between_epochs_the_order_comes_from_the_programs_generator_as_it_is(epo
     assert resume(shuffling("serial", generator=None), state) == expected
 
 
-@pytest.mark.thread_unsafe(reason="the process's random generators")
-def test_a_restored_global_generator_is_used_as_without_the_interruption():
-    torch.manual_seed(7)
-    loader = shuffling("serial", generator=None)
-    contents(loader)
-    state, rng = loader.state_dict(), torch.get_rng_state()
-    expected = [contents(loader), torch.rand(1).item(), contents(loader)]
-
-    loader = shuffling("threads", generator=None)
-    torch.set_rng_state(rng)
-    assert [resume(loader, state), torch.rand(1).item(), contents(loader)] == expected
-
-
-@pytest.mark.parametrize("way", EACH_WAY)
-def test_when_all_was_handed_over_the_epoch_ends_and_then_a_whole_one_follows(way):
-    loader = shuffling(way)
-    _, state, rest = interrupt(loader, 6)
-    following = contents(loader)
-    assert rest == []
-    loader = shuffling(way)
-    loader.load_state_dict(state)
-    assert contents(loader) == []
-    assert contents(loader) == following
-
-
-@pytest.mark.parametrize(("saving", "loading"), [param("threads", "processes"), param("processes", "threads")])
+@pytest.mark.parametrize(("saving", "loading"), [("threads", "processes"), ("processes", "threads")])
 def test_persistent_workers_in_a_later_epoch(saving, loading):
     loader = shuffling(saving, persistent_workers=True)
     contents(loader)
@@ -274,14 +212,8 @@ def test_persistent_workers_in_a_later_epoch(saving, loading):
     contents(other)
     assert resume(other, state) == rest
     assert contents(other) == following
-    assert other.state_dict()["epoch"] == loader.state_dict()["epoch"] == 3
-
-
-@pytest.mark.parametrize(("saving", "loading"), [param("threads", "processes"), param("processes", "threads")])
-def test_persistent_workers_at_the_end_of_an_epoch(saving, loading):
-    loader = shuffling(saving, persistent_workers=True)
-    contents(loader)
     state = loader.state_dict()
+    assert other.state_dict()["epoch"] == state["epoch"] == 3
     following = contents(loader)
     assert resume(shuffling(loading, persistent_workers=True), state) == following
 

@@ -17,7 +17,7 @@ from torch.utils.data import (
 
 from ftloader import DataLoader
 from tests.datasets import FailingSampler, ReusedList, Rows
-from tests.unit.loader.state.resuming import FEW_PAIRS, WAYS, contents, interrupt, param, plain, resume, seeded
+from tests.unit.loader.state.resuming import FEW_PAIRS, WAYS, contents, interrupt, plain, resume, seeded
 
 SIZE = 40
 WEIGHTS = [1.0 + i % 7 for i in range(SIZE)]
@@ -129,7 +129,6 @@ def batched(sampler, batching):
     return {"batch_size": batching, "sampler": sampler}
 
 
-@pytest.mark.thread_unsafe(reason="the process's random generators")
 @pytest.mark.parametrize("handed_over", [0, 4])
 @pytest.mark.parametrize("batching", [3, None, "batch_sampler", "buckets"])
 @pytest.mark.parametrize("name", [name for name in SAMPLERS if name not in PROGRAMS])
@@ -152,7 +151,6 @@ def test_any_sampler(name, batching, handed_over):
         assert all_states() == before
 
 
-@pytest.mark.thread_unsafe(reason="the process's random generators")
 @pytest.mark.parametrize(
     ("name", "batching"), [(name, 3) for name in PROGRAMS] + [(name, "buckets") for name in TORCHS]
 )
@@ -170,7 +168,6 @@ def test_an_order_from_the_programs_generators_is_refused(name, batching):
         assert resume(make("serial"), state) == rest
 
 
-@pytest.mark.thread_unsafe(reason="the process's random generators")
 @pytest.mark.parametrize("name", ["shuffle", "subset", "weighted", "weighted, generator"])
 @pytest.mark.parametrize(("saving", "loading"), [("processes", "serial"), ("threads", "processes")])
 def test_with_processes(name, saving, loading):
@@ -277,7 +274,7 @@ class CountingEpochs(Sampler):
         self.set_epoch(self.epoch + 1)
 
 
-@pytest.mark.parametrize(("saving", "loading"), [param("serial", "threads"), param("threads", "processes")])
+@pytest.mark.parametrize(("saving", "loading"), [("serial", "threads"), ("threads", "processes")])
 def test_a_sampler_that_counts_epochs(saving, loading):
     def make(way):
         return DataLoader(range(SIZE), 4, sampler=CountingEpochs(), **WAYS[way])
@@ -293,22 +290,6 @@ def test_a_sampler_that_counts_epochs(saving, loading):
     assert resume(make(loading), at_end) == third
 
 
-def test_a_generator_that_is_shared_stays_shared():
-    def make(seed):
-        generator = seeded(seed)
-        sampler = RandomSampler(range(SIZE), generator=generator)
-        return DataLoader(range(SIZE), 4, sampler=sampler, generator=generator)
-
-    loader = make(1)
-    _, state, rest = interrupt(loader, 3)
-    following = contents(loader)
-    other = make(2)
-    assert resume(other, state) == rest
-    assert contents(other) == following
-    assert other.generator is other.sampler.generator
-
-
-@pytest.mark.thread_unsafe(reason="the process's random generators")
 def test_torchs_default_generator_as_an_argument():
     def make(way):
         return DataLoader(range(SIZE), 4, shuffle=True, generator=torch.default_generator, **WAYS[way])
@@ -319,8 +300,7 @@ def test_torchs_default_generator_as_an_argument():
     assert resume(make("threads"), state) == rest
 
 
-@pytest.mark.thread_unsafe(reason="the process's random generators")
-@pytest.mark.parametrize("way", ["serial", "threads", param("processes")])
+@pytest.mark.parametrize("way", ["serial", "threads", "processes"])
 def test_another_order_is_an_error(way):
     _, state, _ = interrupt(DataLoader(range(SIZE), 4, sampler=Shuffled(random.shuffle)), 3)
     for sampler in (SequentialSampler(range(SIZE)), Shuffled(list.reverse)):
@@ -330,7 +310,7 @@ def test_another_order_is_an_error(way):
             contents(loader)
 
 
-@pytest.mark.parametrize("way", ["serial", "threads", param("processes")])
+@pytest.mark.parametrize("way", ["serial", "threads", "processes"])
 def test_an_order_that_ends_too_early_is_an_error(way):
     _, state, _ = interrupt(DataLoader(range(SIZE), 4), 6)
     loader = DataLoader(range(10), 4, **WAYS[way])
@@ -348,7 +328,6 @@ def test_indices_without_a_stable_form_are_not_compared():
     assert resume(DataLoader(rows, None, sampler=indices), state) == rest
 
 
-@pytest.mark.thread_unsafe(reason="forks")
 def test_a_sampler_that_reuses_its_list():
     for way in WAYS.values():
         _, state, rest = interrupt(DataLoader(range(SIZE), batch_sampler=ReusedList(), **way), 3)
@@ -356,7 +335,7 @@ def test_a_sampler_that_reuses_its_list():
         assert resume(DataLoader(range(SIZE), batch_sampler=ReusedList(), **way), state) == rest
 
 
-@pytest.mark.parametrize("way", ["serial", "threads", param("processes")])
+@pytest.mark.parametrize("way", ["serial", "threads", "processes"])
 def test_a_failing_sampler_is_resumed_before_its_failure(way):
     sampler = FailingSampler(KeyError("no such sample"), after=5)
     loader = DataLoader(range(SIZE), None, sampler=sampler, **WAYS[way])

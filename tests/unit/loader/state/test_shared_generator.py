@@ -8,11 +8,9 @@ import torch
 from torch.utils.data import RandomSampler, Sampler
 
 from ftloader import DataLoader
-from tests.unit.loader.state.resuming import WAYS, Noisy, contents, param, plain, seeded
+from tests.unit.loader.state.resuming import NOISY, WAYS, contents, plain, seeded
 
-pytestmark = pytest.mark.thread_unsafe(reason="the process's random generators")
-
-EACH_WAY = [param(way) for way in ("serial", "threads", "processes")]
+EACH_WAY = ["serial", "threads", "processes"]
 
 
 class Drawing(Sampler):
@@ -34,7 +32,7 @@ class Job:
 
         def make(sampler, **arguments):
             arguments |= {} if sampler is None else {"sampler": sampler(generator), "shuffle": None}
-            return DataLoader(Noisy(), 4, generator=generator, **arguments, **WAYS[way])
+            return DataLoader(NOISY, 4, generator=generator, **arguments, **WAYS[way])
 
         self.loaders = {"train": make(train_sampler, shuffle=True), "val": make(val_sampler, shuffle=False)}
         self.iterators = dict.fromkeys(self.loaders)
@@ -75,8 +73,7 @@ CASES = {
 
 @pytest.mark.parametrize(
     ("way", "case"),
-    [(way, case) for way in ("serial", "threads") for case in CASES]
-    + [param("processes", case) for case in [*CASES][:2]],
+    [(way, case) for way in ("serial", "threads") for case in CASES] + [("processes", case) for case in [*CASES][:2]],
 )
 def test_all_that_follows_is_the_same(way, case):
     before, after = CASES[case]

@@ -95,7 +95,6 @@ def test_resumed_anywhere(dataset, life, every):
     check(make, dataset, recorded, [at for at in stops if not refused(dataset, life, *at)])
 
 
-@pytest.mark.thread_unsafe(reason="forks")
 @pytest.mark.parametrize("dataset", KINDS)
 def test_persistent_processes(dataset):
     threads, processes = ours("thread", "persistent workers"), ours("process", "persistent workers")
@@ -108,7 +107,6 @@ def test_persistent_processes(dataset):
 
 # Elsewhere torchdata 0.11 gives samples twice or not at all: where one worker's share has ended and others'
 # has not, and where what the dataset says at the end of a pass is not where the next one begins.
-@pytest.mark.thread_unsafe(reason="forks")
 @pytest.mark.parametrize(
     ("dataset", "life", "stops"),
     [

@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import pickle
 import sys
 import threading
 
@@ -12,7 +11,7 @@ import torch
 from ftloader import DataLoader
 from ftloader.state import progress, store
 from tests.datasets import Rows
-from tests.unit.loader.state.resuming import EACH_WAY, SIZE, WAYS, Noisy, contents, plain, resume, shuffling
+from tests.unit.loader.state.resuming import EACH_WAY, SIZE, WAYS, contents, plain, resume, shuffling
 
 
 @contextlib.contextmanager
@@ -64,7 +63,6 @@ def test_states_taken_by_another_thread_between_epochs_are_whole(way):
     assert {state["phase"] for state in states.values()} <= {"begin", "middle", "end"}
 
 
-@pytest.mark.thread_unsafe(reason="sets the switch interval")
 def test_a_sampler_may_change_its_attributes_in_another_thread():
     class Changing(torch.utils.data.SequentialSampler):
         def __iter__(self):
@@ -97,13 +95,12 @@ def test_the_state_may_be_asked_for_anywhere(way):
                 states.append(loader.state_dict())
                 yield i
 
-    class Dataset(Noisy):
-        def __getitem__(self, index):
-            states.append(loader.state_dict())
-            return index
+    def load(index):
+        states.append(loader.state_dict())
+        return index
 
     states = []
-    loader = DataLoader(Dataset(), None, sampler=Asking(), **WAYS[way])
+    loader = DataLoader(Rows(SIZE, load), None, sampler=Asking(), **WAYS[way])
     assert contents(loader) == list(range(6))
     assert len(states) == 13
     for state in states:
@@ -129,7 +126,6 @@ def at_every_line(call):
         sys.settrace(None)
 
 
-@pytest.mark.timeout(60)  # it would wait for a lock that the thread itself holds
 @pytest.mark.parametrize("way", ["serial", "threads"])
 @pytest.mark.parametrize("resumed", [False, True])
 def test_states_taken_by_a_signal_handler_are_whole(way, resumed):
@@ -157,7 +153,6 @@ def test_states_taken_by_a_signal_handler_are_whole(way, resumed):
         assert resume(shuffling("serial"), state) == expected
 
 
-@pytest.mark.timeout(60)
 def test_states_taken_by_a_signal_handler_with_batches_out_of_order():
     """At every line a batch is either in the state or not."""
     in_the_making = progress.EpochProgress({}, {"base_seed": 0, "epoch": 0})
@@ -205,7 +200,6 @@ def test_a_dataset_may_change_the_indices_that_it_is_given(way, batch_size):
     assert resume(make(), state) == rest
 
 
-@pytest.mark.thread_unsafe(reason="one process forks for all tests")
 def test_a_forked_child_can_ask_for_the_state(run_program):
     source = """
         import os, threading
@@ -243,53 +237,23 @@ def test_a_forked_child_can_ask_for_the_state(run_program):
 
 
 RESUME = """
-    import json, pickle, sys
-    import torch
-    from ftloader import DataLoader
+import json
+import torch
+from ftloader import DataLoader
 
-    def plain(batch):
-        return batch.tolist()
-
-    if __name__ == "__main__":
-        path, how, num_workers, method = sys.argv[1:] if len(sys.argv) > 1 else {arguments!r}
-        if how == "json":
-            state = json.load(open(path))
-        elif how == "pickle":
-            state = pickle.load(open(path, "rb"))
-        else:
-            state = torch.load(path)  # weights_only
-        torch.manual_seed(1234)
-        loader = DataLoader(
-            range(1000, 1000 + {size}), batch_size=4, shuffle=True,
-            num_workers=int(num_workers), worker_method=method,
-        )
-        loader.load_state_dict(state)
-        print(json.dumps([batch.tolist() for batch in loader]))
+state, size, arguments = json.loads(%r)
+torch.manual_seed(1234)
+loader = DataLoader(range(1000, 1000 + size), batch_size=4, shuffle=True, **arguments)
+loader.load_state_dict(state)
+print(json.dumps([batch.tolist() for batch in loader]))
 """
 
 
-@pytest.mark.thread_unsafe(reason="starts processes")
-@pytest.mark.parametrize(
-    ("saving", "how", "num_workers", "method"),
-    [
-        ("processes", "torch.save", "2", "thread"),
-        ("threads", "json", "2", "process"),
-        ("threads", "pickle", "0", "auto"),
-    ],
-)
-def test_in_a_new_process(start_python, tmp_path, saving, how, num_workers, method):
+@pytest.mark.parametrize(("saving", "loading"), [("processes", "threads"), ("threads", "process")])
+def test_in_a_new_process(run_program, saving, loading):
     loader = DataLoader(range(1000, 1000 + SIZE), batch_size=4, shuffle=True, **WAYS[saving])
     iterator = iter(loader)
     next(iterator)
-    state, path = loader.state_dict(), tmp_path / "state"
-    if how == "json":
-        path.write_text(json.dumps(state))
-    elif how == "pickle":
-        path.write_bytes(pickle.dumps(state))
-    else:
-        torch.save(state, path)
-    arguments = [str(path), how, num_workers, method]
-    process = start_python(RESUME.format(arguments=arguments, size=SIZE))
-    out, err = process.communicate(timeout=240)
-    assert process.returncode == 0, err
+    status, out, err = run_program(RESUME % json.dumps([loader.state_dict(), SIZE, WAYS[loading]]))
+    assert status == 0, err
     assert json.loads(out) == contents(iterator)

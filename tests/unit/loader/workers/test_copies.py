@@ -1,6 +1,7 @@
 """Copies of an iterable-style dataset, one for each worker thread, and the parts that copies share."""
 
 import random
+import re
 import sys
 import threading
 from multiprocessing.shared_memory import SharedMemory
@@ -8,11 +9,11 @@ from multiprocessing.shared_memory import SharedMemory
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import IterableDataset
 
 from ftloader import DataLoader
 from ftloader.compat.torch_private import DatasetKind
 from ftloader.workers.copies import UserObjects, copies_for_workers
+from tests.datasets import Whole
 
 
 class Holder:
@@ -174,24 +175,41 @@ def test_generators_draw_the_same_from_where_they_are():
     assert torch.rand(1, generator=copy.generators[1]) == torch.rand(1, generator=generators[1])
 
 
-class Reads(IterableDataset):
-    def __init__(self, path):
-        self.file = open(path)
+class Numbers(Whole):
+    """The numbers 0 to 3, and maybe what cannot be copied."""
 
-    def __iter__(self):
-        yield from range(4)
+    def __init__(self, path=None):
+        super().__init__(range(4))
+        self.file = path and open(path)
 
 
-def test_what_cannot_be_copied(monkeypatch, caplog, tmp_path):
+class NotToBeCopied:
+    def __reduce__(self):
+        raise TypeError("holds a connection")
+
+    def __call__(self, samples):
+        return samples
+
+
+@pytest.mark.parametrize(
+    ("open_file", "collate_fn", "error"),
+    [
+        (True, None, "Numbers cannot be copied.*TextIOWrapper.*__iter__"),
+        (False, NotToBeCopied(), "worker_init_fn or collate_fn cannot be copied .*holds a connection"),
+    ],
+)
+def test_what_cannot_be_copied(open_file, collate_fn, error, monkeypatch, caplog, tmp_path):
     (tmp_path / "file").write_text("x")
-    dataset = Reads(tmp_path / "file")
-    with pytest.raises(TypeError, match="Reads cannot be copied.*TextIOWrapper.*__iter__"):
-        iter(DataLoader(dataset, num_workers=1, worker_method="thread"))
+    dataset = Numbers(tmp_path / "file" if open_file else None)
+    with pytest.raises(TypeError, match=error):
+        iter(DataLoader(dataset, num_workers=1, worker_method="thread", collate_fn=collate_fn))
     monkeypatch.setattr("sys._is_gil_enabled", lambda: False)
     with caplog.at_level("INFO", "ftloader"):
-        assert type(iter(DataLoader(dataset, num_workers=1))).__name__ == "ProcessDataLoaderIter"
-    assert "'auto' takes processes" in caplog.text and "Reads" in caplog.text
-    dataset.file.close()
+        iterator = iter(DataLoader(dataset, num_workers=1, collate_fn=collate_fn))
+    assert type(iterator).__name__ == "ProcessDataLoaderIter" and len(list(iterator)) == 4
+    assert re.search(f"'auto' takes processes: .*{error.split()[0]}", caplog.text)
+    if open_file:
+        dataset.file.close()
 
 
 def test_parameters_of_a_model_stay_the_originals():
@@ -201,16 +219,10 @@ def test_parameters_of_a_model_stay_the_originals():
     assert copy.model.running_mean is not model.running_mean
 
 
-class Counted(IterableDataset):
+class Counted(Whole):
     """Stream that counts its copies."""
 
     copies = 0
-
-    def __init__(self):
-        self.size = 4
-
-    def __iter__(self):
-        return iter(range(self.size))
 
     def __setstate__(self, state):
         type(self).copies += 1
@@ -218,9 +230,8 @@ class Counted(IterableDataset):
 
 
 @pytest.mark.skipif(sys._is_gil_enabled(), reason="with the GIL auto takes processes")
-@pytest.mark.thread_unsafe(reason="counts in the class")
 def test_auto_copies_an_iterable_style_dataset_once_for_each_worker():
     Counted.copies = 0
     for epochs in (1, 2):
-        assert len(list(DataLoader(Counted(), num_workers=2))) == 8
+        assert len(list(DataLoader(Counted(range(4)), num_workers=2))) == 8
         assert Counted.copies == 2 * epochs

@@ -15,11 +15,9 @@ from ftloader.workers import exit as program_exit
 from ftloader.workers.pool import WorkerPool
 from tests.datasets import Failing, Rows
 from tests.interruption import interrupted_at
-from tests.worker_threads import PREFIX, worker_threads
+from tests.worker_threads import PREFIX, until_collected, worker_threads
 
 pytestmark = [
-    pytest.mark.timeout(60),
-    pytest.mark.thread_unsafe(reason="counts the threads of the process"),
     pytest.mark.filterwarnings("error"),  # those of finalizers included
     pytest.mark.filterwarnings("ignore:This DataLoader will create"),
 ]
@@ -72,26 +70,7 @@ def test_interrupted_right_after_the_start(endless, monkeypatch):
     monkeypatch.setattr(WorkerPool, "start", interrupted)
     with pytest.raises(KeyboardInterrupt):
         iter(endless)
-    assert collect_until(lambda: worker_threads() == [])
-
-
-def test_generator_around_the_loop(endless):
-    def batches():
-        for batch in endless:
-            yield batch.sum()
-
-    generator = batches()
-    next(generator)
-    generator.close()
-    assert worker_threads() == []
-    generator = batches()
-    with pytest.raises(ZeroDivisionError):
-        generator.throw(ZeroDivisionError)  # before the first batch: not even started
-    assert worker_threads() == []
-    generator = (batch for batch in endless)
-    next(generator)
-    del generator
-    assert collect_until(lambda: worker_threads() == [])
+    assert until_collected()
 
 
 def test_dropped_in_another_thread(endless):
@@ -101,7 +80,7 @@ def test_dropped_in_another_thread(endless):
     dropper = threading.Thread(target=box.clear)
     dropper.start()
     dropper.join()
-    assert collect_until(lambda: worker_threads() == [])
+    assert until_collected()
 
 
 def test_the_consumer_has_ended(endless):
@@ -118,7 +97,7 @@ def test_the_consumer_has_ended(endless):
     consumer.join()
     next(box[0])
     box.clear()
-    assert collect_until(lambda: worker_threads() == [])
+    assert until_collected()
 
 
 def test_collected_by_a_worker_of_another_loader():
@@ -144,19 +123,7 @@ def test_collected_by_a_worker_of_another_loader():
         del iterator
     finally:
         gc.enable()
-    assert collect_until(lambda: worker_threads() == [])
-
-
-def collect_until(condition) -> bool:
-    """Collect garbage until *condition* holds; return False if it does not within a minute.
-
-    A worker refers to the dataset until its sample is loaded, so one collection may come too early. Without the GIL
-    a collection stops all threads, so that collections without a pause could leave the worker no time."""
-    deadline = time.monotonic() + 60
-    while not condition() and time.monotonic() < deadline:
-        gc.collect()
-        time.sleep(0.01)
-    return condition()
+    assert until_collected()
 
 
 def test_reference_cycle(endless):
@@ -167,8 +134,8 @@ def test_reference_cycle(endless):
     gc.collect()
     assert reference() is not None
     del holder
-    assert collect_until(lambda: reference() is None)
-    assert collect_until(lambda: worker_threads() == [])
+    assert until_collected(lambda: reference() is None)
+    assert until_collected()
 
 
 @pytest.mark.parametrize("through", ["dataset", "collate_fn"])
@@ -188,8 +155,8 @@ def test_reference_cycle_through_what_the_workers_use(through):
     next(owner.iterator)
     reference = weakref.ref(owner)
     del owner, dl
-    assert collect_until(lambda: reference() is None)
-    assert collect_until(lambda: worker_threads() == [])
+    assert until_collected(lambda: reference() is None)
+    assert until_collected()
 
 
 def test_reference_cycle_through_an_exception_that_was_not_asked_for():
@@ -210,8 +177,8 @@ def test_reference_cycle_through_an_exception_that_was_not_asked_for():
         next(owner.iterator)
     reference = weakref.ref(owner)
     del owner, dl
-    assert collect_until(lambda: reference() is None)
-    assert collect_until(lambda: worker_threads() == [])
+    assert until_collected(lambda: reference() is None)
+    assert until_collected()
 
 
 def test_persistent_loader_is_dropped():
@@ -251,7 +218,7 @@ def test_an_interruption_while_stopping(endless):
             iterator.close()
             whole = True
         del iterator
-        assert collect_until(lambda: worker_threads() == [])
+        assert until_collected()
     assert interrupted > 5
 
 
@@ -329,8 +296,15 @@ def test_the_last_batches_of_an_epoch_are_freed_while_persistent_workers_wait():
         gc.enable()
 
 
-def test_a_worker_that_does_not_return_is_named_with_its_stack(monkeypatch):
+def refuse(*args, **kwargs):
+    raise FileNotFoundError("no usable disk")
+
+
+@pytest.mark.parametrize("disk", [True, False])
+def test_a_worker_that_does_not_return_is_named_with_its_stack(monkeypatch, disk):
     monkeypatch.setattr(program_exit, "JOIN_LIMIT", 0.2)
+    if not disk:
+        monkeypatch.setattr(program_exit.tempfile, "TemporaryFile", refuse)
     waiting, release = threading.Event(), threading.Event()
 
     class Stuck(Endless):
@@ -347,7 +321,8 @@ def test_a_worker_that_does_not_return_is_named_with_its_stack(monkeypatch):
     try:
         with pytest.warns(RuntimeWarning, match=f"{PREFIX}-0 did not end") as caught:
             iterator.close()
-        assert "in wait_for_a_server" in str(caught[0].message)
+        assert ("in wait_for_a_server" if disk else "stacks not available: no usable disk") in str(caught[0].message)
+        assert "_bootstrap" not in str(caught[0].message) and caught[0].filename == __file__
     finally:
         release.set()
 
@@ -369,7 +344,7 @@ def test_dropped_by_its_own_worker():
     box.append(iter(threads(Dropping(), batch_size=8)))
     filled.set()
     assert dropped.wait(30)
-    assert collect_until(lambda: worker_threads() == [])
+    assert until_collected()
 
 
 def test_no_record_is_kept_of_pools_that_have_ended():
@@ -382,7 +357,7 @@ def test_no_record_is_kept_of_pools_that_have_ended():
         dropper.start()
         dropper.join()
     assert program_exit._live <= before
-    assert collect_until(lambda: worker_threads() == [])
+    assert until_collected()
 
 
 def test_a_thread_that_cannot_be_started(monkeypatch):

@@ -1,16 +1,181 @@
-"""The end of the program for consumers that are daemon threads, and how a worker says that it has ended."""
+"""The end of programs: with workers that never return, after one limit and with their stacks, or daemon threads."""
 
 import pytest
 
-from ftloader import DataLoader
-from tests.datasets import Gated
-from tests.unit.loader.workers.programs import PRELUDE
+from tests.worker_threads import PREFIX
 
-pytestmark = pytest.mark.timeout(120)
+PRELUDE = """
+import os, sys, threading, time
+import torch
+from ftloader import DataLoader
+
+class Data:
+    def __init__(self, seconds=0):
+        self.seconds = seconds
+    def __len__(self):
+        return 100000
+    def __getitem__(self, index):
+        time.sleep(self.seconds)
+        return index
+
+def loader(seconds=0, **arguments):
+    return DataLoader(Data(seconds), num_workers=2, worker_method="thread", **arguments)
+"""
+
+
+@pytest.fixture
+def run(run_program):
+    return lambda body: run_program(PRELUDE + body)
+
+
+STUCK = """
+import ctypes, signal, warnings
+import ftloader.workers.exit
+ftloader.workers.exit.JOIN_LIMIT = %s
+inside = threading.Event()
+entered = threading.Semaphore(0)
+def block():
+    inside.set()
+    entered.release()
+    %s
+class Stuck(Data):
+    def __getitem__(self, index):
+        block()
+def stuck_iterator(**arguments):
+    inside.clear()
+    arguments = {"num_workers": 1, "worker_method": "thread"} | arguments
+    iterator = iter(DataLoader(arguments.pop("dataset", None) or Stuck(), **arguments))
+    inside.wait()
+    return iterator
+"""
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        "time.sleep(1000)",
+        "lock = threading.Lock(); lock.acquire(); lock.acquire()",
+        "threading.Event().wait()",
+        "ctypes.CDLL(None).pause()",
+        "os.read(os.pipe()[0], 1)",
+        "while True: pass",
+    ],
+)
+@pytest.mark.slow(cases=1)
+def test_worker_that_never_returns(run, block):
+    code, out, err = run(STUCK % (0.5, block) + "iterator = stuck_iterator()\nsys.exit(5)")
+    assert code == 5 and out == ""
+    assert f"RuntimeWarning: {PREFIX}-0 did not end within 0.5 s" in err
+    assert "exits without waiting any longer" in err
+    assert "in block\n" in err and "in __getitem__\n" in err
+    assert "Traceback" not in err and "Fatal" not in err
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        # User code that is not the dataset's.
+        """
+def collate(samples):
+    block()
+iterator = stuck_iterator(dataset=Data(), collate_fn=collate)
+""",
+        """
+def init(worker_id):
+    block()
+iterator = stuck_iterator(dataset=Data(), worker_init_fn=init)
+""",
+        # The program waited for it before.
+        """
+warnings.simplefilter("ignore")
+stuck_iterator().close()
+warnings.simplefilter("default")
+""",
+        # Its consumer is a thread that outlives the main thread.
+        """
+def consume():
+    main.join()
+    sys.held = stuck_iterator()
+main = threading.main_thread()
+threading.Thread(target=consume).start()
+""",
+        # A function of atexit leaves it behind.
+        """
+import atexit
+atexit.register(lambda: setattr(sys, "held", stuck_iterator()))
+""",
+    ],
+)
+@pytest.mark.slow(cases=1)
+def test_stuck_in_other_places(run, program):
+    code, out, err = run(STUCK % (0.5, "time.sleep(1000)") + program)
+    assert code == 0
+    assert err.count(f"RuntimeWarning: {PREFIX}-0 did not end within 0.5 s") == 1
+    assert "exits without waiting any longer" in err
+    assert "in block\n" in err
+    assert "Traceback" not in err and "Fatal" not in err
+
+
+@pytest.mark.slow
+def test_many_stuck_workers_and_one_limit(run):
+    limit = 2
+    body = """
+import atexit
+iterators = [stuck_iterator(num_workers=2) for _ in range(10)]
+for _ in range(20):
+    entered.acquire()
+atexit.register(lambda: print(time.monotonic() - begin))
+begin = time.monotonic()
+"""
+    code, out, err = run(STUCK % (limit, "time.sleep(1000)") + body)
+    assert code == 0
+    assert limit <= float(out) < limit + 30  # not 10 times as long
+    assert err.count("did not end within 2 s") == 1
+    assert err.count("in block\n") == 20
+
+
+@pytest.mark.parametrize("action", ["error", "ignore"])
+@pytest.mark.slow
+def test_warning_filters(run, action):
+    body = f"""
+warnings.simplefilter("{action}", RuntimeWarning)
+iterator = stuck_iterator()
+sys.exit(5)
+"""
+    code, out, err = run(STUCK % (0.5, "time.sleep(1000)") + body)
+    assert code == 5
+    assert ("in block\n" in err) == (action == "error")
+    assert "Exception ignored" not in err
+
+
+def test_closed_stderr(run):
+    body = """
+iterator = stuck_iterator()
+sys.stderr.close()
+sys.exit(5)
+"""
+    assert run(STUCK % (0.5, "time.sleep(1000)") + body) == (5, "", "")
+
+
+def test_ctrl_c_while_the_exit_waits(run):
+    body = """
+def interrupt():
+    time.sleep(0.2)
+    print("interrupted", flush=True)
+    os.kill(os.getpid(), signal.SIGINT)
+def exiting():
+    print("exiting", flush=True)
+    interrupter.start()
+interrupter = threading.Thread(target=interrupt, daemon=True)
+threading._register_atexit(exiting)  # comes before ours
+iterator = stuck_iterator()
+"""
+    code, out, _ = run(STUCK % (1000, "time.sleep(1000)") + body)
+    assert (code, out) == (0, "exiting\ninterrupted\n")
 
 
 @pytest.mark.parametrize("persistent", [False, True])
-def test_daemon_thread_that_consumes_ends_without_a_traceback(run_program, persistent):
+def test_daemon_thread_that_consumes_ends_without_a_traceback(run, persistent):
     body = f"""
 def consume():
     for _ in loader(0.01, persistent_workers={persistent}):
@@ -20,10 +185,10 @@ threading.Thread(target=consume, daemon=True).start()
 used.wait()
 print("end")
 """
-    assert run_program(PRELUDE + body) == (0, "end\n", "")
+    assert run(body) == (0, "end\n", "")
 
 
-def test_daemon_thread_that_feeds_another_thread_gets_an_error(run_program):
+def test_daemon_thread_that_feeds_another_thread_gets_an_error(run):
     """The thread that waits for it, which the interpreter waits for, must hear of the end."""
     body = """
 def consume():
@@ -37,20 +202,10 @@ def train():
     while (error := batches.get()) is None:
         pass
     print(error)
+import queue
 batches, used = queue.SimpleQueue(), threading.Event()
 threading.Thread(target=consume, daemon=True).start()
 threading.Thread(target=train).start()
 used.wait()
 """
-    assert run_program(PRELUDE + "import queue\n" + body) == (0, "RuntimeError\n", "")
-
-
-def test_exitcode():
-    """As of a worker process: None until it has ended, then 0."""
-    rows = Gated()
-    iterator = iter(DataLoader(rows, num_workers=2, worker_method="thread"))
-    workers = iterator._workers
-    assert [worker.exitcode for worker in workers] == [None, None]
-    rows.gate.set()
-    assert len(list(iterator)) == 20
-    assert [worker.exitcode for worker in workers] == [0, 0]
+    assert run(body) == (0, "RuntimeError\n", "")

@@ -3,9 +3,13 @@
 A program that hangs fails by the tests' time limit.
 """
 
+import os
+import subprocess
+import sys
+
 import pytest
 
-pytestmark = [pytest.mark.timeout(180), pytest.mark.thread_unsafe(reason="one process starts the programs")]
+from tests.checkout import importable
 
 PRELUDE = """
 import gc, os, subprocess, sys, threading, time, warnings
@@ -40,31 +44,6 @@ def run(run_program):
     return lambda body: run_program(PRELUDE + body)
 
 
-def test_fork_while_workers_run(run):
-    """A forked child has no worker threads; it can start its own, and the parent's go on."""
-    body = """
-once = loader(); kept = loader(persistent_workers=True)
-one, two = iter(once), iter(kept)
-next(one), next(two)
-child = os.fork()
-if child == 0:
-    assert [t.name for t in threading.enumerate()] == ["MainThread"]
-    for iterator in (one, two):
-        try:
-            next(iterator)
-        except RuntimeError as error:
-            print("make a new iterator" in str(error), flush=True)
-    one.close()  # does nothing, at once
-    print([next(iter(dl)).item() for dl in (once, kept)], flush=True)
-    sys.exit(7)
-print(status(child), flush=True)
-print(next(one).item(), next(two).item())
-"""
-    code, out, err = run(body)
-    assert (code, err) == (0, "")
-    assert out == "True\n" * 2 + "[0, 0]\n7\n1 1\n"
-
-
 def test_fork_from_a_thread_that_uses_no_iterator(run):
     """The thread that uses one does not exist in the child."""
     body = """
@@ -87,32 +66,6 @@ thread.join()
 print(next(iterator).item())
 """
     assert run(body) == (0, "True\n[[0], [1], [2]]\n7\n1\n", "")
-
-
-@pytest.mark.parametrize("leave", ["sys.exit", "os._exit"])
-def test_many_forks_while_batches_are_built(run, leave):
-    """The consumer forks while its workers are busy."""
-    body = f"""
-dl = loader(batch_size=7, persistent_workers=True)
-statuses = []
-iterator = iter(dl)
-for _ in range(10):
-    next(iterator)
-    if len(statuses) < 5:
-        child = os.fork()
-        if child == 0:
-            assert get_worker_info() is None
-            right = first(dl) == [[*range(n, n + 7)] for n in (0, 7, 14)]
-            right &= first(loader(num_workers=1)) == [[0], [1], [2]]
-            if not right:
-                os._exit(1)
-            {leave}(7)
-        statuses.append(status(child))
-print(statuses)
-"""
-    code, out, err = run(body)
-    assert (code, err) == (0, "")
-    assert out == f"{[7] * 5}\n"
 
 
 @pytest.mark.parametrize("batch_size", [1, 50])
@@ -233,20 +186,6 @@ leave.set()
     assert "HELD" not in out
 
 
-def test_fork_locks(run):
-    body = """
-from ftloader import fork
-locks = [fork.lock() for _ in range(3)]
-thread = threading.Thread(target=lambda: [lock.acquire() for lock in locks])
-thread.start(); thread.join()
-child = os.fork()
-if child == 0:
-    os._exit(sum(lock.acquire(blocking=False) for lock in locks))
-print(status(child), [lock.locked() for lock in locks])
-"""
-    assert run(body) == (0, "3 [True, True, True]\n", "")
-
-
 def test_a_fork_does_not_wait_for_a_finalizer_that_waits_for_a_worker(run):
     """The finalizer runs in a garbage collection while an object with a lock is made, for which a fork waits."""
     body = """
@@ -297,19 +236,6 @@ thread.join()
     assert run(body) == (0, "0\n7\n", "")
 
 
-def test_worker_processes_next_to_worker_threads(run):
-    body = """
-class Info(Data):
-    def __getitem__(self, index):
-        return get_worker_info().id
-threads = iter(loader(Info(), num_workers=1))
-next(threads)
-processes = iter(DataLoader(Info(), num_workers=2, worker_method="process", multiprocessing_context="fork"))
-print([next(processes).item() for _ in range(4)], next(threads).item(), get_worker_info())
-"""
-    assert run(body) == (0, "[0, 1, 0, 1] 0 None\n", "")
-
-
 def test_worker_processes_that_use_worker_threads(run):
     """A loader with threads inside the dataset of one with processes, next to one with threads."""
     body = """
@@ -345,32 +271,36 @@ print(first(loader(Starting(), batch_size=5)))
     assert run(body) == (0, f"{expected}\n", "")
 
 
-@pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
-def test_multiprocessing(start_python, method):
+def test_multiprocessing(tmp_path):
     """A child gets a loader that is in use here, uses it, and keeps an iterator to its end."""
-    body = f"""
+    body = """
 def work(dl, queue):
     sys.held = iter(dl)
     queue.put([next(sys.held).tolist() for _ in range(2)])
     queue.put([t.daemon for t in threading.enumerate()])
 
 if __name__ == "__main__":
-    context = multiprocessing.get_context("{method}")
-    dl = loader(batch_size=3)
-    iterator = iter(dl)
-    next(iterator)
-    queue = context.SimpleQueue()
-    process = context.Process(target=work, args=(dl, queue))
-    process.start()
-    print(next(iterator).tolist())
-    process.join()
-    print(process.exitcode, queue.get() is not None, queue.get() is not None)
-    sys.held = iterator
+    sys.held = []
+    for method in ("fork", "forkserver", "spawn"):
+        context = multiprocessing.get_context(method)
+        dl = loader(batch_size=3)
+        iterator = iter(dl)
+        next(iterator)
+        queue = context.SimpleQueue()
+        process = context.Process(target=work, args=(dl, queue))
+        process.start()
+        after = next(iterator).tolist()
+        process.join()
+        print(method, after, process.exitcode, queue.get(), queue.get() is not None, flush=True)
+        sys.held.append(iterator)
 """
-    process = start_python(PRELUDE + body)
-    out, err = process.communicate(timeout=150)
-    assert (process.returncode, err) == (0, "")
-    assert out == "[3, 4, 5]\n0 True True\n"
+    script = tmp_path / "program.py"  # which the children import
+    script.write_text(PRELUDE + body)
+    environment = os.environ | {"PYTHONPATH": importable()}
+    done = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True, timeout=150)
+    assert (done.returncode, done.stderr) == (0, "")
+    right = "[3, 4, 5] 0 [[0, 1, 2], [3, 4, 5]] True"
+    assert done.stdout.splitlines() == [f"{method} {right}" for method in ("fork", "forkserver", "spawn")]
 
 
 def test_child_of_multiprocessing_waits_for_the_sample_in_hand(run):

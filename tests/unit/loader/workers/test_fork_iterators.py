@@ -2,8 +2,6 @@
 
 import pytest
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.thread_unsafe(reason="one process starts the programs")]
-
 PROGRAM = """
 import gc, os, sys, warnings
 from torch.utils.data import IterableDataset, get_worker_info

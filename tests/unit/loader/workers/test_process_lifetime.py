@@ -2,8 +2,6 @@
 
 import pytest
 
-pytestmark = [pytest.mark.timeout(120), pytest.mark.thread_unsafe(reason="one process starts the programs")]
-
 LOADERS = """
 from torch.utils.data import DataLoader as Torchs
 from ftloader import DataLoader as Ours
