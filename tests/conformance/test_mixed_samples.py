@@ -112,10 +112,10 @@ SENT = [name for name in UNIFORM if name not in ("grad", "subclass", "strides")]
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.slow(cases=1)
-def test_every_kind_after_every_other(workers, assert_like_torch):
+def test_every_kind_after_every_other(light_workers, assert_like_torch):
     names = [name for a in SENT for b in SENT for name in (a, b)]
     rows = [UNIFORM[name][i] for name in names for i in (1, 3)]
-    assert_like_torch(rows, workers, batch_size=2)
+    assert_like_torch(rows, light_workers, batch_size=2)
 
 
 def test_every_batch_has_another_shape(workers, assert_like_torch):
