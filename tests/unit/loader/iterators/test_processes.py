@@ -60,12 +60,12 @@ def test_is_torchs_iterator_and_torch_is_left_alone():
     assert get_worker_info() is None
 
 
-@pytest.mark.parametrize("context", [None, "spawn", "forkserver"])
-def test_every_start_method_gives_the_same_numbers_and_worker_info(context):
+@pytest.mark.parametrize(("context", "workers"), [(None, 2), ("spawn", 1), ("forkserver", 1)])
+def test_every_start_method_gives_the_same_numbers_and_worker_info(context, workers):
     dl = DataLoader(
         Telling(12),
         batch_size=None,
-        num_workers=2,
+        num_workers=workers,
         worker_method="process",
         multiprocessing_context=context,
         worker_init_fn=touch,
@@ -76,8 +76,8 @@ def test_every_start_method_gives_the_same_numbers_and_worker_info(context):
     rows = list(iterator)
     expected = list(DataLoader(Rows(12, draw), batch_size=None, generator=seeded()))
     assert all(torch.equal(row, without_workers) for (row, _), without_workers in zip(rows, expected, strict=True))
-    for batch, (_, (worker_id, workers, seed, same, touched, pid)) in enumerate(rows):
-        assert (worker_id, workers) == (batch % 2, 2)
+    for batch, (_, (worker_id, count, seed, same, touched, pid)) in enumerate(rows):
+        assert (worker_id, count) == (batch % workers, workers)
         assert seed == iterator._base_seed + worker_id
         assert same and touched == f"by {worker_id}"
         assert pid != os.getpid()
