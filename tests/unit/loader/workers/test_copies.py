@@ -1,7 +1,6 @@
 """Copies of an iterable-style dataset, one for each worker thread, and the parts that copies share."""
 
 import random
-import re
 import sys
 import threading
 from multiprocessing.shared_memory import SharedMemory
@@ -207,7 +206,7 @@ def test_what_cannot_be_copied(open_file, collate_fn, error, monkeypatch, caplog
     with caplog.at_level("INFO", "ftloader"):
         iterator = iter(DataLoader(dataset, num_workers=1, collate_fn=collate_fn))
     assert type(iterator).__name__ == "ProcessDataLoaderIter" and len(list(iterator)) == 4
-    assert re.search(f"'auto' takes processes: .*{error.split()[0]}", caplog.text)
+    assert "'auto' takes processes" in caplog.text and error.split()[0] in caplog.text
     if open_file:
         dataset.file.close()
 
