@@ -71,6 +71,7 @@ ATTRIBUTES = (
         {"batch_size": 3, "drop_last": True},
         {"batch_size": None},
         {"batch_sampler": [[1]]},
+        {"num_workers": 2},
         {"num_workers": 2, "prefetch_factor": 4, "persistent_workers": True, "timeout": 3, "in_order": False},
         {"pin_memory": True, "pin_memory_device": "", "collate_fn": list, "worker_init_fn": print},
     ],

@@ -72,10 +72,6 @@ SAMPLERS = {
     "lists": lambda: {"batch_sampler": [[1, 2], [3], [22, 0, 1]]},
     "tuples": lambda: {"batch_sampler": [(1, 2), (3,)]},
     "tensor": lambda: {"sampler": torch.tensor([3, 2, 1]), "batch_size": 2},
-    "DistributedSampler": lambda: {
-        "sampler": DistributedSampler(ROWS, num_replicas=3, rank=1, shuffle=True, seed=4),
-        "batch_size": 3,
-    },
 }
 
 

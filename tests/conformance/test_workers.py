@@ -1,6 +1,5 @@
 """Workers as a user sees them: number, order, start, info, persistence, prefetch, pinning, time-out."""
 
-import itertools
 import threading
 import time
 import warnings
@@ -109,19 +108,6 @@ def test_sharding_by_changing_the_workers_dataset(real_workers):
     assert dataset.rows == [*range(10)]
 
 
-def test_loaders_share_no_info():
-    """Each worker sees its own loader's info, also where loaders run at the same time."""
-
-    class Whose(Rows):
-        def __getitem__(self, index):
-            info = imported_at_the_top()
-            return info.dataset is self and info.num_workers == self.size % 10
-
-    loaders = [DataLoader(Whose(20 + n), batch_size=2, num_workers=n, worker_method="thread") for n in (1, 2, 3)]
-    for batches in itertools.zip_longest(*loaders):
-        assert all(batch.all() for batch in batches if batch is not None)
-
-
 # Number and order
 
 
@@ -194,12 +180,6 @@ def test_prefetch_factor_bounds_what_is_drawn_ahead(prefetch, in_order, real_wor
     for taken in range(1, 31):
         assert next(iterator) == taken - 1 or not in_order
         assert len(drawn) == min(ahead + taken, 30)
-
-
-def test_prefetch_factor_defaults_as_torchs(workers):
-    number = workers["num_workers"]
-    assert DataLoader(Rows(), **workers).prefetch_factor == (2 if number else None)
-    assert torch.utils.data.DataLoader(Rows(), num_workers=number).prefetch_factor == (2 if number else None)
 
 
 # Persistence

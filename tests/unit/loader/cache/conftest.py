@@ -1,5 +1,6 @@
 """Fixtures for the cache's tests."""
 
+import contextlib
 import threading
 
 import pytest
@@ -57,7 +58,18 @@ def server(tmp_path):
 
 
 @pytest.fixture
-def store(tmp_path):
-    store = Store(str(tmp_path / "cache"), 4 << 20, "oldest")
-    yield store
-    store.close()
+def open_store(tmp_path):
+    """Return ``open_store()``, which opens the directory "cache" with 4 MiB, and closes it after the test."""
+    with contextlib.ExitStack() as stores:
+
+        def make(max_bytes=4 << 20, evict="oldest"):
+            store = Store(str(tmp_path / "cache"), max_bytes, evict)
+            stores.callback(store.close)
+            return store
+
+        yield make
+
+
+@pytest.fixture
+def store(open_store):
+    return open_store()

@@ -67,7 +67,7 @@ def test_pins_that_hold_anything_pin_nothing(store, kind):
 
 
 @pytest.mark.parametrize("text", ["[]", "5", '{"segments": 5}', '{"segments": [[1]]}', "[" * 70_000, "\x89\x00"])
-def test_a_damaged_snapshot_is_none(store, text):
+def test_a_damaged_snapshot_is_none(store, open_store, text):
     add(store, 1)
     store.close()
     with open(os.path.join(store.directory, "ftcache.writer"), "w") as file:
@@ -76,9 +76,7 @@ def test_a_damaged_snapshot_is_none(store, text):
     with open(os.path.join(store.directory, "ftcache.writer"), "a") as file:  # with the right checksum, too
         file.write(f"\n{zlib.crc32(text.encode())}")
     assert sharing.published(store.directory) == {}
-    again = Store(store.directory, 4 * MIB, "oldest")
-    assert keys(publish(again).segments) == [1]
-    again.close()
+    assert keys(publish(open_store()).segments) == [1]
 
 
 def test_the_largest_number_of_a_segment(store):

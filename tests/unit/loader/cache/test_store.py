@@ -139,19 +139,16 @@ def locked_next(lock, numbers):
         return next(numbers)
 
 
-def test_least_recently_used(tmp_path):
-    store = Store(str(tmp_path), 4 * MIB, "lru")
-    try:
-        add(store, *range(300))
-        all_of_it = publish(store, 4 * MIB)
-        first = all_of_it.segments[0]
-        first.read(0)
-        store.publish(Snapshot(1, list(all_of_it.segments[-1:])))
-        add(store, *range(300, 420))
-        there = keys(store.newest(4 * MIB))
-        assert set(keys([first])) < set(there) and not set(keys([all_of_it.segments[1]])) & set(there)
-    finally:
-        store.close()
+def test_least_recently_used(open_store):
+    store = open_store(evict="lru")
+    add(store, *range(300))
+    all_of_it = publish(store, 4 * MIB)
+    first = all_of_it.segments[0]
+    first.read(0)
+    store.publish(Snapshot(1, list(all_of_it.segments[-1:])))
+    add(store, *range(300, 420))
+    there = keys(store.newest(4 * MIB))
+    assert set(keys([first])) < set(there) and not set(keys([all_of_it.segments[1]])) & set(there)
 
 
 def test_one_writer(store):
@@ -162,7 +159,7 @@ def test_one_writer(store):
     Store(store.directory, 4 * MIB, "oldest").close()
 
 
-def test_a_disk_that_fails_at_the_end_leaves_no_lock(store, monkeypatch):
+def test_a_disk_that_fails_at_the_end_leaves_no_lock(store, open_store, monkeypatch):
     add(store, 1)
 
     def refuse(*_):
@@ -172,9 +169,7 @@ def test_a_disk_that_fails_at_the_end_leaves_no_lock(store, monkeypatch):
         patching.setattr("os.ftruncate", refuse)
         with pytest.raises(OSError, match="the disk is gone"):
             store.close()
-    again = Store(store.directory, 4 * MIB, "oldest")
-    assert keys(publish(again).segments) == [1]
-    again.close()
+    assert keys(publish(open_store()).segments) == [1]
 
 
 def test_ctrl_c_at_any_line_is_no_hindrance_to_closing(tmp_path):
@@ -211,7 +206,7 @@ def test_ctrl_c_at_any_line_is_no_hindrance_to_closing(tmp_path):
     assert number > 15
 
 
-def test_closing_waits_for_writes_and_other_closing(store, monkeypatch):
+def test_closing_waits_for_writes_and_other_closing(store, open_store, monkeypatch):
     """One thread writes to a segment that is full, two close: the lock is held until all has reached the disk."""
     begun, go_on, synced, sync, pwrite = threading.Event(), threading.Event(), [], os.fdatasync, os.pwrite
     slow = content("sample 0", 20_000)
@@ -244,9 +239,7 @@ def test_closing_waits_for_writes_and_other_closing(store, monkeypatch):
     for thread in (writer, first, second):
         thread.join()
     assert all(synced) and len(synced) > 2 and not store._lock.held and not store._unsynced
-    again = Store(store.directory, 4 * MIB, "oldest")
-    assert sorted(keys(publish(again).segments)) == [0, 1, 2, 3]
-    again.close()
+    assert sorted(keys(publish(open_store()).segments)) == [0, 1, 2, 3]
 
 
 def test_closing_waits_for_syncing(store, monkeypatch):
@@ -275,32 +268,26 @@ def test_a_signal_handler_may_close_what_is_being_closed(store, monkeypatch):
     assert not store._lock.held
 
 
-def test_a_restart_goes_on_with_what_is_there(store):
+def test_a_restart_goes_on_with_what_is_there(store, open_store):
     add(store, *range(100))
     names = publish(store, 4 * MIB).names
     add(store, *range(100, 120))
     store.close()
-    again = Store(store.directory, 4 * MIB, "oldest")
-    try:
-        assert not again.claim("sample 0") and not again.claim("sample 119") and again.claim("sample 120")
-        assert keys(again.newest(4 * MIB)) == list(range(120))
-        assert {one.name for one in again.named(sorted(names))} == names
-        assert again.contents()[0] == 120
-    finally:
-        again.close()
+    again = open_store()
+    assert not again.claim("sample 0") and not again.claim("sample 119") and again.claim("sample 120")
+    assert keys(again.newest(4 * MIB)) == list(range(120))
+    assert {one.name for one in again.named(sorted(names))} == names
+    assert again.contents()[0] == 120
 
 
-def test_a_smaller_budget_evicts_at_once(store):
+def test_a_smaller_budget_evicts_at_once(store, open_store):
     add(store, *range(300))
     store.close()
-    again = Store(store.directory, MIB, "oldest")
-    try:
-        assert on_disk(store.directory) <= MIB and keys(again.newest(MIB))[-1] == 299
-        again.claim("sample 300")
-        publish(again, MIB // 2)
-        assert again.add("sample 300", bytes(10_000))
-    finally:
-        again.close()
+    again = open_store(MIB)
+    assert on_disk(store.directory) <= MIB and keys(again.newest(MIB))[-1] == 299
+    again.claim("sample 300")
+    publish(again, MIB // 2)
+    assert again.add("sample 300", bytes(10_000))
 
 
 def test_a_sample_too_large_for_the_budget_is_refused(store):
