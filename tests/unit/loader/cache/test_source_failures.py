@@ -92,7 +92,7 @@ def test_a_web_server_that_fails_at_a_later_listing(opened, server, three, statu
 
 def test_a_web_server_that_ends_and_comes_back(opened, server, three):
     with serving(server.directory) as first:
-        first.hangs_up = True  # else its last connections live on
+        first.closes = True  # else its last connections live on
         port, cache = first.server_port, opened(f"{first.address}/x/", min_samples=3)
         cache.set_epoch(0)
     fail_listing(cache)

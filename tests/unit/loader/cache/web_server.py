@@ -18,7 +18,6 @@ class Handler(http.server.SimpleHTTPRequestHandler):
             self.answer(302, self.path.removeprefix("/moved") or "/moved")
         elif failure is not None:
             self.answer(failure if isinstance(failure, int) else 200, self.path, missing=100 * (failure == "cut short"))
-            self.close_connection = True
         elif self.server.hold is not None:
             self.server.hold.wait(30)
         else:
@@ -34,6 +33,11 @@ class Handler(http.server.SimpleHTTPRequestHandler):
             self.send_header("Location", location)
         self.end_headers()
 
+    def end_headers(self):
+        if self.server.closes or self.path in self.server.failing:
+            self.send_header("Connection", "close")
+        super().end_headers()
+
     def log_message(self, *_):
         pass
 
@@ -43,12 +47,12 @@ def serving(directory, port=0, failing=()):
     """Serve the files of *directory*, and redirections from /moved/PATH to /PATH.
 
     Attributes of the server: ``failing`` maps paths to a status, "empty" or "cut short"; no answer comes before the
-    event ``hold`` is set, if there is one; with ``hangs_up`` each connection has one request; ``threads`` has the
-    addresses of the clients.
+    event ``hold`` is set, if there is one; with ``closes`` or ``hangs_up``, which does not say so, each connection has
+    one request; ``threads`` has the addresses of the clients.
     """
     server = http.server.ThreadingHTTPServer(("127.0.0.1", port), functools.partial(Handler, directory=str(directory)))
     server.failing = dict(failing)
-    server.threads, server.hold, server.hangs_up = set(), None, False
+    server.threads, server.hold, server.closes, server.hangs_up = set(), None, False, False
     server.address, server.directory = f"http://127.0.0.1:{server.server_port}", directory
     thread = threading.Thread(target=server.serve_forever)
     thread.start()

@@ -116,7 +116,7 @@ def test_a_collate_function_is_in_no_sample():
 
 
 def from_the_global_generators(index):
-    return torch.tensor([random.random(), np.random.rand(), torch.rand(1, dtype=torch.float64)], dtype=torch.float64)
+    return torch.tensor([random.random(), np.random.rand(), torch.rand(()).item()], dtype=torch.float64)
 
 
 def test_it_goes_on_working_and_draws_as_under_torchs_loader():
