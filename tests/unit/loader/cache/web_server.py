@@ -22,7 +22,7 @@ class Handler(http.server.SimpleHTTPRequestHandler):
             self.server.hold.wait(30)
         else:
             super().do_GET()
-            self.close_connection = self.server.hangs_up  # without a word
+            self.close_connection |= self.server.hangs_up  # without a word
 
     def answer(self, status, location, missing=0):
         """Answer with an empty page, whose length is given as *missing*."""
