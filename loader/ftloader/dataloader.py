@@ -154,9 +154,11 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
             super().check_worker_number_rationality()
         elif self.num_workers > (cpus := os.process_cpu_count() or self.num_workers):
             warn_user(
-                # The start is torch's, since people filter warnings by it; only "threads" is ours.
+                # torch's words, since people filter warnings by them; only "threads" is ours.
                 f"This DataLoader will create {self.num_workers} worker threads in total. Our suggested max number of "
-                f"worker in current system is {cpus}: more may be slower"
+                f"worker in current system is {cpus}, which is smaller than what this DataLoader is going to create. "
+                "Please be aware that excessive worker creation might get DataLoader running slow or even freeze, "
+                "lower the worker number to avoid potential slowness/freeze if necessary."
             )
 
 

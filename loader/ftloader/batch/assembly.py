@@ -101,8 +101,7 @@ class SharedBatch:
         self._seconds: list[float] = []  # per sample, of each piece
 
     def build(self, context: Any) -> Outcome | None:
-        """Load pieces of the batch until none is left. Return the outcome if this worker finishes the batch, else None.
-        *context* is a ``WorkerContext``. Raise ``Cancelled``, or collate_fn's error."""
+        """Load pieces of the batch until none is left. Return the outcome if this worker finishes it, else None."""
         dataset = context.dataset
         piece = self._claim()
         try:

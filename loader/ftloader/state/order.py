@@ -80,8 +80,7 @@ class IndexStream:
         return order if self._at_iter in (None, own) else order | {"generators_at_iter": self._at_iter}
 
     def next(self, torchs: Iterator) -> Any:
-        """Return the indices of the next batch. *torchs* is the ``iter(sampler)`` that torch has made for the epoch.
-        Raise ``StopIteration`` at the end; ``ValueError`` if a saved order cannot be rebuilt; the sampler's errors."""
+        """Return the indices of the next batch. *torchs* is the ``iter(sampler)`` that torch has made for the epoch."""
         if self._batches is None:
             self._batches = iter(())  # if the next steps fail, the sampler counts as ended
             self._progress.drawing = True
