@@ -1,6 +1,7 @@
 """The same program with torch's class and with ours, where ours once cost more: counts, not times."""
 
 import itertools
+import queue
 import resource
 import sys
 from pathlib import Path
@@ -14,7 +15,7 @@ from torch.nn.utils.rnn import pad_sequence
 from ftloader import DataLoader
 from ftloader.batch import assembly, layout
 from ftloader.batch.slots import Slots
-from ftloader.workers.pool import WorkerPool
+from ftloader.workers import pool
 from tests.datasets import Rows
 
 
@@ -163,8 +164,13 @@ def test_without_workers_a_batch_costs_a_few_calls_more_and_a_sample_none(batch_
 @pytest.mark.slow
 def test_many_workers_for_tiny_samples(assert_same, monkeypatch):
     tasks = []
-    put = WorkerPool.put
-    monkeypatch.setattr(WorkerPool, "put", lambda *args: tasks.append(args[1]) or put(*args))
+
+    class Counted(queue.SimpleQueue):
+        def put(self, task):
+            tasks.append(task)
+            super().put(task)
+
+    monkeypatch.setattr(pool, "SimpleQueue", Counted)
     monkeypatch.setattr("time.perf_counter", assembly.time.thread_time)  # a sample is not slow because others run
 
     def program(loader_class, workers):
@@ -172,4 +178,4 @@ def test_many_workers_for_tiny_samples(assert_same, monkeypatch):
 
     assert_same(program(threads, 64), program(torchs, 2))  # in 64 processes all would wait for these to start
     # At first 16 workers are asked to help with a batch. Once the time of a sample is known, one is.
-    assert len(tasks) < 8 * 1000
+    assert 1000 <= len(tasks) < 8 * 1000
