@@ -68,8 +68,7 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
     worker_method: WorkerMethod
     on_error: OnError
     snapshot_every_n_steps: int | None
-    skipped: SkipLog
-    """Record of the samples that ``on_error`` has left out, over all iterators and epochs."""
+    skipped: SkipLog  # record of the samples that ``on_error`` has left out, over all iterators and epochs
 
     def __init__(
         self,

@@ -24,8 +24,7 @@ class _Skip(enum.Enum):
         return "ftloader.SKIP"
 
 
-SKIP: Final = _Skip.SKIP
-"""Returned by an ``on_error`` callable: leave this sample out."""
+SKIP: Final = _Skip.SKIP  # returned by an ``on_error`` callable: leave this sample out
 
 OnError = Literal["raise", "skip"] | Callable[[Exception, Any], Any]
 

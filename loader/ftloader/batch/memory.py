@@ -104,8 +104,7 @@ class BufferPool:
 _free = Buffer(torch.UntypedStorage(1))
 _PYTHON_REFERENCES, _TENSOR_REFERENCES = sys.getrefcount(_free.storage), storage_use_count(_free.storage._cdata)
 
-_LARGEST_BLOCK = 32 << 20
-"""Largest block in bytes that raises glibc's thresholds (DEFAULT_MMAP_THRESHOLD_MAX on a 64-bit system)."""
+_LARGEST_BLOCK = 32 << 20  # bytes; the largest that raises glibc's thresholds (DEFAULT_MMAP_THRESHOLD_MAX on 64 bits)
 _HEADER = 1 << 16  # bytes; more than malloc adds to a block, rounding to pages included
 
 

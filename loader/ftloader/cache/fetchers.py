@@ -48,8 +48,7 @@ class Fetchers(ThreadGroup):
         """Why the source could not be listed, or (``PartlyListedError``) not all of it; None if it could."""
         self._warned = False
         self.fetched = self.fetched_bytes = self.retried = self.failed = 0
-        self.trouble: BaseException | None = None
-        """Why the latest sample could not be fetched or added; None after a success."""
+        self.trouble: BaseException | None = None  # why the latest sample could not be fetched or added, if so
         self.failures_in_a_row = 0
         self.used_by_this_thread()
         self.threads = tuple(WorkerThread(target=self._run, name=f"cache-fetcher-{number}") for number in range(count))

@@ -1,6 +1,6 @@
 """The public functions: decode one image, a batch of images, or one image to a Pillow image.
 
-To add a library that decodes images, add a module to this package and a line to ``BACKENDS``. A module for the CPU
+To add a library that decodes images, add a module to this package and an entry to ``BACKENDS``. A module for the CPU
 defines ``read_arrays(encoded, mode, outs)``, which reads each file as it iterates over *encoded*. One for a GPU defines
 ``resolve(device)``, ``check_mode(mode)`` and ``read_tensors(encoded, mode, device, outs, cpu_threads)``.
 """
@@ -15,10 +15,7 @@ from PIL import Image
 from ftloader.decode import pillow
 from ftloader.decode.source import ImageSource, check_type, fetch
 
-BACKENDS = {
-    "pillow": {"cpu": "pillow"},
-    "nvimgcodec": {"cpu": "nvimgcodec", "cuda": "cuda"},
-}  # fmt: skip
+BACKENDS = {"pillow": {"cpu": "pillow"}, "nvimgcodec": {"cpu": "nvimgcodec", "cuda": "cuda"}}
 """For each backend the module for each type of device, imported at its first use. "auto" takes the first that fits."""
 
 

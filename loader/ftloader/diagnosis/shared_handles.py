@@ -47,8 +47,7 @@ _CLASSES: Final[dict[str, str]] = {
 }
 """For each problem with sharing an object: the classes that have it, as top-level package and name."""
 _TROUBLES: Final = {name: trouble for trouble, names in _CLASSES.items() for name in names.split()}
-_LOOKED_INTO: Final = ("monai.",)
-"""Modules of installed libraries whose objects are searched like those of user-defined classes."""
+_LOOKED_INTO: Final = ("monai.",)  # installed libraries whose objects are searched like those of user-defined classes
 FILES: Final = (io.IOBase,)
 """File objects, which have a position. A memory map has one too, but is read by slices, which do not use it."""
 _LEAVES: Final = frozenset({str, bytes, int, float, bool, type(None), torch.Tensor, np.ndarray})

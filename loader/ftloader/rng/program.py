@@ -139,9 +139,8 @@ class GlobalDrawCheck:
 def _places(known: Collection[int | None] = ()) -> dict[int, tuple[FrameType, int]]:
     """Return {thread id: (frame, instruction)} of every running Python thread except the *known* ids."""
     # A thread at the same place in several looks has not moved, or its loop came back to the same call each time: while
-    # a caller holds the frames, no new call gets one.
-    # The dict of all frames is in no local, since this frame refers to the caller's: in that reference cycle the
-    # consumer's iterator and batch would stay alive.
+    # a caller holds the frames, no new call gets one. The dict of all frames is in no local, since this frame refers to
+    # the caller's: in that reference cycle the consumer's iterator and batch would stay alive.
     return {ident: (frame, frame.f_lasti) for ident, frame in sys._current_frames().items() if ident not in known}
 
 

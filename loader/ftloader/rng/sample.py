@@ -103,9 +103,8 @@ def canonical_bytes(key: Any) -> bytes:
     numbers or strings, or a tuple or list of these. Raise ``TypeError`` for anything else.
     """
     # Not hash(), which differs between processes (strings) and collides (-1 and -2). Not repr(), which differs between
-    # 1, np.int64(1) and tensor(1). Not pickle, which differs between versions.
-    # The form is a tag, a length and a content for each value, so ("ab", "c") and ("a", "bc") differ. Changing it
-    # changes every user's random numbers.
+    # 1, np.int64(1) and tensor(1). Not pickle, which differs between versions. The form is a tag, a length and a
+    # content for each value, so ("ab", "c") and ("a", "bc") differ. Changing it changes every user's random numbers.
     if type(key) is int:  # nearly always
         return _integer(key)
     if isinstance(key, str):

@@ -26,8 +26,7 @@ from typing import Any
 from ftloader import fork
 from ftloader.diagnosis.call_site import warn_user
 
-JOIN_LIMIT = 5.0
-"""Seconds to wait for workers that were told to end, as torch gives its worker processes. Read at each wait."""
+JOIN_LIMIT = 5.0  # seconds to wait for workers that were told to end, as torch gives its own; read at each wait
 
 
 class WorkerThread(threading.Thread):
