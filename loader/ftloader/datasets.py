@@ -35,10 +35,8 @@ __all__ = [
 
 IMG_EXTENSIONS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
 
-
 default_loader = decode.read_pil
 """Returns the image at a path as an RGB ``PIL.Image.Image``, which torchvision's transforms accept."""
-
 
 # Encodes every str and restores it, also file names that are not valid UTF-8: os.fsdecode gives lone surrogates.
 _ENCODING = "utf-8", "surrogatepass"
@@ -123,7 +121,10 @@ class _Column[T](Sequence[T]):
         numbers = range(len(self))
         if isinstance(index, slice):
             return [self._at(number) for number in numbers[index]]
-        return self._at(numbers[index])
+        try:
+            return self._at(numbers[index])
+        except IndexError:
+            raise IndexError(f"index {index} is out of range for {len(self)} samples") from None
 
     def __iter__(self) -> Iterator[T]:
         return map(self._at, range(len(self)))
@@ -262,8 +263,14 @@ class DatasetFolder(torch.utils.data.Dataset):
             Targets(samples.table) if isinstance(samples, Samples) else [s[1] for s in samples]
         )
 
-    make_dataset: Callable[..., Sequence[tuple[str, int]]] = staticmethod(make_dataset)
-    find_classes: Callable[[Any], tuple[list[str], dict[str, int]]] = staticmethod(find_classes)
+    @staticmethod
+    def make_dataset(directory: str | Path, class_to_idx: Any, *args: Any, **more: Any) -> Sequence[tuple[str, int]]:
+        if class_to_idx is None:  # the function would find classes, maybe not those of an overridden find_classes
+            raise ValueError("The class_to_idx parameter cannot be None.")
+        return make_dataset(directory, class_to_idx, *args, **more)
+
+    def find_classes(self, directory: str | Path) -> tuple[list[str], dict[str, int]]:
+        return find_classes(directory)
 
     def __getitem__(self, index: int) -> tuple[Any, Any]:
         path, target = self.samples[index]

@@ -128,6 +128,7 @@ def test_no_class_folder(tmp_path, name, match):
         (make_dataset, "at the same time"),
         (functools.partial(make_dataset, extensions=".png", is_valid_file=bool), "at the same time"),
         (functools.partial(make_dataset, class_to_idx={}, extensions=".png"), "at least one entry"),
+        (functools.partial(ImageFolder.make_dataset, class_to_idx=None, extensions=".png"), "cannot be None"),
     ],
 )
 def test_extensions_or_is_valid_file(root, make, match):
@@ -138,7 +139,8 @@ def test_extensions_or_is_valid_file(root, make, match):
 def test_find_classes_can_be_overridden(root):
     class OnlyDogs(ImageFolder):
         def find_classes(self, directory):
-            return ["dog"], {"dog": 7}
+            classes, _ = DatasetFolder.find_classes(self, directory)
+            return classes[1:], {"dog": 7}
 
     dataset = OnlyDogs(root)
     assert set(dataset.targets) == {7}
@@ -214,7 +216,7 @@ def test_views_behave_as_lists(root):
     assert list(reversed(dataset.targets)) == targets[::-1]
     for view in (dataset.samples, dataset.targets):
         for index in (6, -7):
-            with pytest.raises(IndexError, match="out of range"):
+            with pytest.raises(IndexError, match=f"index {index} is out of range for 6 samples"):
                 view[index]
 
 
