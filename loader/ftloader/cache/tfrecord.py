@@ -14,18 +14,22 @@ from typing import Any
 from ftloader.cache.errors import CacheError, CorruptSampleError
 
 HEADER, FOOTER = 12, 4  # bytes of a record before and after its data
+_crc32c: Any = None  # the package's function once it was used; any thread may set it, always to the same
 
 
 def crc32c(data: Any, before: int = 0) -> int:
     """Return the CRC-32C of *data*, continuing the checksum *before*. Raise ``CacheError`` if crc32c is missing."""
-    try:
-        from crc32c import crc32c as of
-    except ImportError as error:
-        raise CacheError(
-            "TFRecord needs the package crc32c, which is not installed: pip install 'ftloader[tfrecord]', or "
-            "pip install crc32c"
-        ) from error
-    return of(data, before)
+    global _crc32c
+    if _crc32c is None:  # an import statement in each call would take longer than the checksum of a small sample
+        try:
+            import crc32c as library
+        except ImportError as error:
+            raise CacheError(
+                "TFRecord needs the package crc32c, which is not installed: pip install 'ftloader[tfrecord]', or "
+                "pip install crc32c"
+            ) from error
+        _crc32c = library.crc32c
+    return _crc32c(data, before)
 
 
 def header(length: int) -> bytes:

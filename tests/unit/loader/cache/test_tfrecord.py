@@ -17,6 +17,7 @@ VERSION = FORMATS["tfrecord"]
 
 def test_without_the_library_the_error_names_it(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "crc32c", None)
+    monkeypatch.setattr(tfrecord, "_crc32c", None)
     with pytest.raises(CacheError, match="pip install crc32c"):
         GrowingCache(Numbered(3), tmp_path / "cache", 4 << 20, format="tfrecord")
     assert not (tmp_path / "cache").exists()
