@@ -1,5 +1,6 @@
 """Batches under construction while other workers change their hints, at the worst moment."""
 
+import math
 import types
 
 import pytest
@@ -52,6 +53,17 @@ def test_what_batches_look_like_may_change_between_two_looks():
         data = fetched.data
         batch = data if isinstance(data, torch.Tensor) else data.batch()
         assert torch.equal(batch, torch.stack(SAMPLES))
+
+
+@pytest.mark.parametrize(
+    "seconds, helpers, first_piece", [(math.inf, 2, 16), (1.0, 2, 16), (20e-6, 2, 16), (4e-6, 1, 50), (1e-9, 1, 64)]
+)
+def test_cheap_samples_are_not_shared_out_in_small_pieces(seconds, helpers, first_piece):
+    hints = of_threads()
+    hints.seconds = seconds
+    batch = SharedBatch(hints, Epoch(), list(range(64)))
+    assert batch.helpers == helpers
+    assert len(batch._claim(None)) == first_piece
 
 
 @pytest.mark.parametrize("fewer, kind", [(0, Slots), (1, torch.Tensor)])

@@ -11,17 +11,18 @@ from ftloader.workers.exit import WorkerThread
 from ftloader.workers.pool import WorkerPool
 
 
-def test_a_worker_is_not_seen_as_a_daemon_thread():
+def test_a_worker_is_not_seen_as_a_daemon_thread_and_has_an_exit_code():
     seen = []
 
     def look():
-        seen.append((threading.current_thread().daemon, threading.Thread().daemon))
+        seen.append((thread.daemon, threading.Thread().daemon, thread.exitcode))
 
     thread = WorkerThread(target=look)
+    assert thread.exitcode is None
     thread.start()
-    assert not thread.daemon
     thread.join()
-    assert seen == [(False, False)]
+    assert seen == [(False, False, None)]
+    assert not thread.daemon and thread.exitcode == 0
 
 
 @pytest.mark.parametrize("lock", [threading._active_limbo_lock, fork.registering], ids=["threading", "fork"])
