@@ -6,7 +6,6 @@ import argparse
 import json
 import subprocess
 import sys
-import tempfile
 from dataclasses import asdict
 from pathlib import Path
 
@@ -170,9 +169,7 @@ def main(arguments: list[str] | None = None) -> int:
     if options.requirements:
         from ftrun.wheels import command  # needs packages that a plain environment may lack
 
-        with tempfile.TemporaryDirectory(prefix="ft-info-") as work:
-            cache = options.cache or Path(work)
-            return command.run(options.requirements, options.json, options.import_too, cache)
+        return command.run(options.requirements, options.json, options.import_too, options.cache)
     try:
         info = collect(options.lock)
     except imports.LockError as error:

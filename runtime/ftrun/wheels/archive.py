@@ -9,6 +9,7 @@ import contextlib
 import io
 import re
 import tempfile
+import time
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from urllib3.exceptions import HTTPError
 
 TIMEOUT = 30.0
 """Seconds to wait for a connection, and for each part of an answer."""
+_LONGEST = 600.0  # seconds for a whole answer
 _PART = 1 << 16  # bytes fetched at least at once
 _MOST_AT_ONCE, _MOST_IN_MODULES, _MOST_WHOLE = 512 << 20, 1 << 30, 8 << 30
 _MOST_IN_DIRECTORY, _MOST_MEMBERS, _MOST_MODULES = 64 << 20, 200_000, 5_000
@@ -28,6 +30,20 @@ _LIBRARY = re.compile(r"(?:.*/)?(?:[^/]+\.libs|libs?|lib64|bin)/[^/]+", re.DOTAL
 
 class BadArchive(Exception):
     """The file is no wheel, is damaged, or is larger than any honest one."""
+
+
+def received(answer: requests.Response, most: int, decoded: bool = False) -> bytes:
+    """Return up to *most* bytes of the body of a streamed answer; *decoded* unpacks a compressed body.
+
+    Raises urllib3's ``HTTPError`` if the body ends too early, or takes more than ten minutes.
+    """
+    parts, end = [], time.monotonic() + _LONGEST
+    while most and (part := answer.raw.read1(min(most, 1 << 20), decode_content=decoded)):
+        parts.append(part)
+        most -= len(part)
+        if time.monotonic() > end:
+            raise HTTPError(f"the server took more than {_LONGEST:.0f} s for a part of it")
+    return b"".join(parts)
 
 
 class _Ranges(io.RawIOBase):
@@ -61,7 +77,7 @@ class _Ranges(io.RawIOBase):
         if not 0 < length <= _MOST_AT_ONCE:
             raise BadArchive(f"a part of it takes {length} bytes")
         with self._session.get(self._url, headers=_range(begin, length), stream=True, timeout=TIMEOUT) as answer:
-            data = answer.raw.read(length + 1) if answer.status_code == 206 else b""
+            data = received(answer, length + 1) if answer.status_code == 206 else b""
         if len(data) != length or not answer.headers.get("Content-Range", "").startswith(f"bytes {begin}-"):
             raise BadArchive(f"the server did not send the bytes from {begin} on ({answer.status_code})")
         self._begin, self._fetched = begin, data
@@ -122,11 +138,11 @@ def _open(session: requests.Session, url: str, stack: contextlib.ExitStack) -> t
             raise BadArchive("the server does not say its size")
         ranges = _Ranges(session, url, int(size))
         return _Reader(ranges, _PART), ranges
-    file = stack.enter_context(tempfile.TemporaryFile("w+b", 0))
+    file, end = stack.enter_context(tempfile.TemporaryFile("w+b", 0)), time.monotonic() + 6 * _LONGEST
     for part in answer.iter_content(1 << 20):
         file.write(part)
-        if file.tell() > _MOST_WHOLE:
-            raise BadArchive(f"larger than {_MOST_WHOLE >> 30} GiB")
+        if file.tell() > _MOST_WHOLE or time.monotonic() > end:
+            raise BadArchive(f"larger than {_MOST_WHOLE >> 30} GiB, or sent over more than an hour")
     return _Reader(file, _PART), None
 
 

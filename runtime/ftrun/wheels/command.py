@@ -7,6 +7,7 @@ import json
 import os
 import select
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -29,7 +30,7 @@ _AT_ONCE = 8  # projects; each waits for the index most of the time
 _THIS_SERIES = f"{sys.version_info.major}.{sys.version_info.minor}t"
 
 
-def run(arguments: list[str], as_json: bool, import_too: bool, cache: Path) -> int:
+def run(arguments: list[str], as_json: bool, import_too: bool, cache: Path | None) -> int:
     """Judge the requirements that *arguments* name, and print the answers.
 
     Return 1 if something turns the GIL on, else 2 if something could not be judged, else 0.
@@ -38,34 +39,28 @@ def run(arguments: list[str], as_json: bool, import_too: bool, cache: Path) -> i
         arguments: files and requirements, as for ``ftrun.wheels.requirements.read``.
         as_json: print one JSON object instead of a table.
         import_too: also import the packages in this interpreter, after installing them into a temporary folder.
-        cache: the folder for uv and its cache.
+        cache: the folder for uv and its cache; None for a temporary one.
     """
     try:
         requirements = read(arguments)
     except BadRequirements as error:
         print(f"info: {one_line(str(error))}", file=sys.stderr)
         return 2
-    with Interruption() as interruption:
+    verdicts: dict[str, list[Verdict]] = {}
+    failed: dict[str, str] = {}
+    with Interruption() as interruption, contextlib.ExitStack() as stack:
         try:
             reports = judged(requirements, Index, interruption, _progress)
-            verdicts: dict[str, list[Verdict]] = {}
-            failed: dict[str, str] = {}
-            for requirement, report in zip(requirements, reports, strict=True) if import_too else ():
-                finding = report.findings.get(_THIS_SERIES)
-                if finding is None and not report.error:
-                    continue  # its marker excludes this interpreter
-                _progress(f"importing {requirement}")
-                try:
-                    if finding is not None and finding.answer in (Answer.SOURCE, Answer.NONE):
-                        raise OverlayError(f"{finding.answer.value} for {_THIS_SERIES}")
-                    verdicts[str(requirement)] = list(imported(requirement, cache, interruption))
-                except OverlayError as error:
-                    failed[str(requirement)] = str(error)
+        except Interrupted as error:
+            print("info: interrupted", file=sys.stderr, flush=True)
+            os._exit(error.exit_status)  # threads may wait for the index
+        try:
+            if import_too:
+                cache = cache or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ft-info-")))
+                verdicts, failed = _import_all(requirements, reports, cache, interruption)
         except Interrupted as error:
             print("info: interrupted", file=sys.stderr)
-            with contextlib.suppress(OSError):
-                sys.stdout.flush()
-            os._exit(error.exit_status)  # threads may wait for the index
+            return error.exit_status
     _progress("")
     if as_json:
         print(json.dumps(_plain(reports, verdicts, failed), indent=2))
@@ -79,6 +74,26 @@ def run(arguments: list[str], as_json: bool, import_too: bool, cache: Path) -> i
         for report in reports
     )
     return 1 if turned_on else 2 if errors or failed else 0
+
+
+def _import_all(
+    requirements: list[Requirement], reports: list[Report], cache: Path, interruption: Interruption
+) -> tuple[dict[str, list[Verdict]], dict[str, str]]:
+    """Import what has a wheel here; return verdicts and reasons for failures, by requirement. Raise ``Interrupted``."""
+    verdicts: dict[str, list[Verdict]] = {}
+    failed: dict[str, str] = {}
+    for requirement, report in zip(requirements, reports, strict=True):
+        finding = report.findings.get(_THIS_SERIES)
+        if finding is None and not report.error:
+            continue  # its marker excludes this interpreter
+        _progress(f"importing {requirement}")
+        try:
+            if finding is not None and finding.answer in (Answer.SOURCE, Answer.NONE):
+                raise OverlayError(f"{finding.answer.value} for {_THIS_SERIES}")
+            verdicts[str(requirement)] = list(imported(requirement, cache, interruption))
+        except OverlayError as error:
+            failed[str(requirement)] = str(error)
+    return verdicts, failed
 
 
 def judged(

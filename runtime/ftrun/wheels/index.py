@@ -7,6 +7,7 @@ import html.parser
 import json
 import math
 import os
+import re
 import ssl
 from dataclasses import dataclass
 from urllib.parse import urljoin, urlsplit, urlunsplit
@@ -18,7 +19,7 @@ from packaging.version import InvalidVersion, Version
 from requests.adapters import HTTPAdapter
 from urllib3.exceptions import HTTPError
 
-from ftrun.wheels.archive import TIMEOUT
+from ftrun.wheels.archive import TIMEOUT, received
 
 DEFAULT = "https://pypi.org/simple"
 _LARGEST_PAGE = 64 << 20
@@ -59,7 +60,8 @@ class Index:
     """The package index that UV_DEFAULT_INDEX or PIP_INDEX_URL names, else PyPI. Not for several threads."""
 
     def __init__(self) -> None:
-        self.url = (os.environ.get("UV_DEFAULT_INDEX") or os.environ.get("PIP_INDEX_URL") or DEFAULT).rstrip("/")
+        named = os.environ.get("UV_DEFAULT_INDEX") or os.environ.get("PIP_INDEX_URL") or DEFAULT
+        self.url = re.sub(r"^[\w.-]+=(?=https?://)", "", named).rstrip("/")  # uv takes NAME=ADDRESS, too
         self.session = requests.Session()
         self.session.mount("https://", _SystemCertificates())
 
@@ -83,7 +85,7 @@ class Index:
                 if answer.status_code == 404:
                     raise IndexFailed(f"not on {self.shown}")
                 answer.raise_for_status()
-                page = answer.raw.read(_LARGEST_PAGE + 1, decode_content=True)
+                page = received(answer, _LARGEST_PAGE + 1, decoded=True)
                 if len(page) > _LARGEST_PAGE:
                     raise IndexFailed(f"{self.shown} sent a page of over 64 MiB")
                 links = (

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import threading
+import time
 import zipfile
 
 import pytest
@@ -89,6 +90,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
         elif mode == "cut" and wanted[1] != "0":
             self.close_connection = True
             self.answer(206, b"", content_length=100, content_range=f"bytes {wanted[1]}-{wanted[2]}/{len(data)}")
+        elif mode == "slow" and wanted[1] != "0":
+            self.send_response(206)
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            while True:  # until the client leaves
+                self.wfile.write(b"x")
+                time.sleep(0.02)
         elif mode == "short" and wanted[1] != "0":
             self.answer(206, data[:3], content_range=f"bytes {wanted[1]}-{wanted[2]}/{len(data)}")
         elif mode == "elsewhere" and wanted[1] != "0":
@@ -234,6 +242,13 @@ def test_no_answer_has_the_password_of_the_index(index, monkeypatch):
 def test_what_cannot_be_judged(text, mode, says, index):
     index.mode, index.files = mode, {"pkg-1-py3-none-any.whl": b""}
     assert says in judge(Requirement(text), Index()).error
+
+
+def test_a_server_that_sends_byte_after_byte(index, modules, monkeypatch):
+    monkeypatch.setattr(archive, "_LONGEST", 0.2)
+    index.mode = "slow"
+    index.files = {f"pkg-1-cp313-cp313t-{PLATFORM}.whl": compiled_wheel(modules["off"])}
+    assert "the server took more than" in judge(Requirement("pkg"), Index()).findings["3.13t"].error
 
 
 def test_an_index_that_cannot_be_reached_keeps_its_password(monkeypatch):
