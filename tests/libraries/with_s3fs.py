@@ -4,15 +4,18 @@
 """A growing cache of a bucket, from a real server that speaks S3's protocol (moto's)."""
 
 import contextlib
+import http.server
+import os
 import socketserver
 import threading
 import time
+import warnings
 
 import boto3
 from moto.server import ThreadedMotoServer
 from torch.utils.data import DataLoader
 
-from ftloader.cache import CacheError, GrowingCache, UrlSource, readers
+from ftloader.cache import CacheError, GrowingCache, UrlSource, fetchers, readers
 
 KEYS = {"aws_access_key_id": "k", "aws_secret_access_key": "s", "region_name": "us-east-1"}
 
@@ -160,3 +163,102 @@ def program_what_fails(folder):
             found.append("not there")
     assert found[-1] == "not there"
     return found + errors_from_hostile_servers()
+
+
+LISTING = (
+    """<?xml version="1.0"?><ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/">{}</ListBucketResult>"""
+)
+ENTRY = (
+    "<Contents><Key>samples/{:03}</Key><Size>{}</Size><LastModified>2026-11-25T09:00:00.000Z</LastModified></Contents>"
+)
+ERROR = """<?xml version="1.0"?><Error><Code>{}</Code><Message>as the test wants it</Message></Error>"""
+RIGHT_ALWAYS = "", 0, False
+CODES = {401: "InvalidToken", 403: "AccessDenied", 404: "NoSuchBucket", 429: "TooManyRequests"} | {
+    500: "InternalError",
+    503: "ServiceUnavailable",
+}
+
+
+class Objects(http.server.BaseHTTPRequestHandler):
+    """Handler of a bucket with three objects. ``server.failing`` has the path that fails, and the answer's status."""
+
+    def do_HEAD(self):
+        self.do_GET()
+
+    def do_GET(self):
+        path, _, query = self.path.partition("?")
+        failing, status, with_text = self.server.failing
+        if path.rstrip("/") == failing:
+            body = ERROR.format(CODES[status]).encode() if with_text else b""
+        elif query.startswith("list-type=2"):
+            status, body = 200, LISTING.format("".join(ENTRY.format(n, len(content(n))) for n in range(3))).encode()
+        else:
+            status, body = 200, content(int(path[-3:]))
+        self.send_response(status)
+        for name, value in {"Content-Length": len(body), "ETag": "x"}.items():
+            self.send_header(name, str(value))
+        self.send_header("Last-Modified", "Wed, 25 Nov 2026 09:00:00 GMT")
+        self.end_headers()
+        if self.command == "GET":
+            self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+def until(cache, condition):
+    with cache._store.changed:
+        assert cache._store.changed.wait_for(lambda: condition(cache.statistics()), 60)
+
+
+def told(cache, epoch):
+    """Set the epoch. Return the warnings and the error, in one string."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            cache.set_epoch(epoch)
+        except CacheError as error:
+            return str(error)
+    return " ".join(str(one.message) for one in caught if "the cache" in str(one.message))
+
+
+def program_a_bucket_that_fails(folder):
+    """Check the rows of s3 in the table of docs/cache.md."""
+    os.environ["AWS_MAX_ATTEMPTS"] = "1"  # botocore's own retries take seconds
+    fetchers.FIRST_PAUSE, fetchers.LONGEST_PAUSE = 0.001, 0.01
+    found = []
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Objects) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        address = {"endpoint_url": f"http://127.0.0.1:{server.server_address[1]}", "key": "k", "secret": "s"}
+        for number, (status, with_text) in enumerate((status, text) for status in CODES for text in (True, False)):
+            reason = "as the test wants it" if with_text else http.HTTPStatus(status).phrase
+            listing, place = ("/data", status, with_text), folder / str(number)
+            server.failing = listing
+            with GrowingCache(UrlSource("s3://data/samples", **address), place / "a", 4e6, retries=1) as cache:
+                first = told(cache, 0)
+            assert "fetching fails" in first and reason in first, (status, first)
+            server.failing = RIGHT_ALWAYS
+            source = UrlSource("s3://data/samples", **address)
+            with GrowingCache(source, place / "b", 4e6, min_samples=3, decode=bytes.hex) as cache:
+                assert told(cache, 0) == ""
+                server.failing = listing
+                cache._fetchers.look_again()
+                until(cache, lambda now: now.failed_listings)
+                later = told(cache, 1)
+                assert "could not list its source" in later and reason in later, (status, later)
+                server.failing = RIGHT_ALWAYS
+                until(cache, lambda _: cache._fetchers.complete)
+                assert told(cache, 2) == ""
+                found.append(loaded(cache))
+            server.failing = "/data/samples/001", status, with_text
+            source = UrlSource("s3://data/samples", **address)
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                with GrowingCache(source, place / "c", 4e6, retries=1, min_samples=2) as cache:
+                    until(cache, lambda _: cache._fetchers.idle)
+                    statistics = cache.statistics()
+            reason = "there is no object" if status == 404 else http.HTTPStatus(status).phrase
+            assert any(reason in str(one.message) for one in caught), (status, caught)
+            found.append([statistics.samples, statistics.failed])
+        server.shutdown()
+    return found
