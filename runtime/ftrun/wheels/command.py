@@ -16,6 +16,7 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
+from ftrun.configurations import this_twin
 from ftrun.escape import one_line
 from ftrun.imports import Verdict
 from ftrun.interruption import Interrupted, Interruption
@@ -41,6 +42,9 @@ def run(arguments: list[str], as_json: bool, import_too: bool, cache: Path | Non
         import_too: also import the packages in this interpreter, after installing them into a temporary folder.
         cache: the folder for uv and its cache; None for a temporary one.
     """
+    if import_too and this_twin() == "gil":
+        print("info: --import needs a free-threaded Python: `./twins info`, or the image ft-env", file=sys.stderr)
+        return 2
     try:
         requirements = read(arguments)
     except BadRequirements as error:

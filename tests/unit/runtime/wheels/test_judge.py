@@ -15,6 +15,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.tags import platform_tags
 
+from ftrun.configurations import this_twin
 from ftrun.wheels import archive
 from ftrun.wheels.index import Index
 from ftrun.wheels.judge import Answer, judge
@@ -295,3 +296,10 @@ def test_the_program(index, modules, tmp_path):
     done = info("no name!")
     assert (done.returncode, done.stdout) == (2, "")
     assert "is no requirement" in done.stderr
+
+
+@pytest.mark.skipif(this_twin() == "ft", reason="a free-threaded Python can import them")
+def test_an_import_needs_a_free_threaded_python():
+    done = info("numpy", "--import")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "needs a free-threaded Python" in done.stderr
