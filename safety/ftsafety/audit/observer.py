@@ -24,7 +24,7 @@ import torch
 from ftsafety.audit import file_positions
 from ftsafety.audit.draws import Draw, recording, watching
 from ftsafety.audit.monitoring import events_in, monitoring
-from ftsafety.audit.reachable import ATOMS, Node, attributes_of, is_a, is_held, is_lock, walk
+from ftsafety.audit.reachable import ATOMS, Node, attributes_of, is_a, is_held, is_lock, variables_of, walk
 from ftsafety.audit.report import Line
 from ftsafety.audit.samples import attempt, thread
 from ftsafety.audit.writes import UNKNOWN, Store, stores_in
@@ -79,8 +79,9 @@ class Observed:
     """Lines that write under a lock."""
     has_locks: bool = False
     """True if the dataset refers to a lock of its own."""
-    lends_buffers: bool = False
-    """True if containers lend arrays or containers, which a sample may still refer to when they are put back."""
+    lends_values: bool = False
+    """True if containers lend arrays or containers, which a sample may still refer to when they are put back; numbers
+    or strings, on which it may depend; or one of more entries than are looked at."""
     instructions: int = 0
     """Number of instructions that the interpreter reported."""
 
@@ -95,7 +96,8 @@ class _Turn:
         # By id and descriptor, what was taken out of a shared container and not put back, so is this thread's alone.
         self.lent: dict[int, Any] = {}
         self.before: tuple[Any, dict[int, Any]] | None = None  # a container, and its entries before the last call
-        self.others: set[int] = set()  # ids of what else threads share, found once for each sample
+        self.others: set[int] = set()  # ids of what else threads share, found once for each sample and class
+        self.classes: set[int] = set()  # ids of the classes whose variables are among these
 
 
 class Observer:
@@ -172,6 +174,7 @@ class Observer:
             self._last = turn.before = None
             turn.lent.clear()
             turn.others.clear()
+            turn.classes.clear()
 
     # The callbacks run in the thread whose turn it is. The other thread waits.
 
@@ -216,7 +219,11 @@ class Observer:
                 if is_a(receiver, kind) and name in names:
                     self._record(frame, receiver, f"a {kind.__name__} by .{name}()", "call")
         if name in POOL and id(receiver) in self._shared:
-            turn.before = receiver, _entries(receiver)
+            entries = _entries(receiver)
+            if entries is not None:
+                turn.before = receiver, entries
+            elif name.startswith(("pop", "get")):
+                self.seen.lends_values = True
         if file_positions.has_position(inner) and not any(inner is known for known in self._files):
             self._files.append(inner)
 
@@ -242,13 +249,17 @@ class Observer:
             return
         (container, before), turn.before = turn.before, None
         after = _entries(container)
+        if after is None:
+            return
         for identity in before.keys() ^ after.keys():
             values = [node.value for node in walk((before | after)[identity])]
-            self.seen.lends_buffers |= any(is_a(value, _BUFFERS) for value in values)
+            self.seen.lends_values |= any(is_a(value, _BUFFERS) for value in values)
             if identity in after:
                 turn.lent = {known: value for known, value in turn.lent.items() if all(value is not v for v in values)}
             else:
-                roots = () if turn.others else (self._dataset, frame.f_globals)
+                new = {id(cls): cls for cls in map(type, [self._dataset, *values]) if id(cls) not in turn.classes}
+                turn.classes.update(new)
+                roots = [*variables_of(new.values()), *(() if turn.others else (self._dataset, frame.f_globals))]
                 turn.others.update(id(node.value) for root in roots for node in walk(root))
                 for value in values:
                     if id(value) not in turn.others and not is_a(value, _BUFFERS):
@@ -299,12 +310,19 @@ class Observer:
                         self.seen.moves.add(Move(line, file.name, direct))
 
 
-def _entries(container: Any) -> dict[int, Any]:
-    """Return the objects in a small list, deque or queue by id, without numbers and strings; {} of anything else."""
+def _entries(container: Any) -> dict[int, Any] | None:
+    """Return the objects in a list, deque or queue by id, {} of anything else; None if it holds values, or too many."""
     entries = attributes_of(container).get("queue", container)
-    if not is_a(entries, (list, collections.deque)) or len(entries) > _LARGEST_POOL:
+    if not is_a(entries, (list, collections.deque)):
         return {}
-    return {id(entry): entry for entry in list(entries) if not is_a(entry, ATOMS)}
+    if len(entries) > _LARGEST_POOL or any(entry is not None and _is_value(entry) for entry in list(entries)):
+        return None
+    return {id(entry): entry for entry in list(entries) if entry is not None}
+
+
+def _is_value(entry: Any) -> bool:
+    """True if *entry* is a number or string, or a tuple of such: nothing that one thread could have for itself."""
+    return all(map(_is_value, entry)) if is_a(entry, tuple) else is_a(entry, ATOMS)
 
 
 def _method(function: Any, argument: Any) -> tuple[Any, str]:

@@ -10,7 +10,7 @@ import sys
 import sysconfig
 import threading
 import types
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from multiprocessing.synchronize import Condition, SemLock
 from typing import Any
@@ -145,6 +145,16 @@ def _some(values: Any) -> list:
         return [value for _, value in zip(range(_ELEMENTS), values, strict=False)]
     except RuntimeError:  # changed by a thread of the dataset at the same time
         return []
+
+
+def variables_of(classes: Iterable[type]) -> list[dict]:
+    """Return the variables of the user's modules that define these classes or their bases, and of the classes there."""
+    with contextlib.suppress(Exception):  # a metaclass may raise anything
+        names = {kind.__module__ for cls in classes for kind in cls.__mro__ if is_user_code(_file_of(kind))}
+        found = [dict(vars(sys.modules[name])) for name in sorted(names)]
+        kinds = [value for variables in found for value in variables.values() if is_a(value, type)]
+        return [*found, *(dict(vars(kind)) for kind in kinds if is_user_code(_file_of(kind)))]
+    return []
 
 
 def _file_of(cls: type) -> str:

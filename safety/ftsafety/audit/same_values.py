@@ -42,6 +42,7 @@ _LONGEST = 100_000
 _FLAGS = (bool, int, float, str, bytes, type(None))
 _FLAGS_OF_ITEMS = (bool, int, np.bool_, np.integer, type(None))
 _SIZED = (list, tuple, dict, set)
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _MEMBERSHIP = (ast.In, ast.NotIn)  # codespell:ignore notin
 _WHOLE_ITEMS = (dict, list, np.ndarray)
 _INSTRUCTION = sys.monitoring.events.INSTRUCTION
@@ -50,8 +51,8 @@ _INSTRUCTION = sys.monitoring.events.INSTRUCTION
 def harmless(serial: Serial, codes: set[types.CodeType], first: Observed, second: Observed) -> dict[Write, str]:
     """Return the harmless writes among those that both observations saw, and the kinds of their notes."""
     writes, uses = first.writes & second.writes, _uses(codes)
-    lends_buffers = first.lends_buffers or second.lends_buffers
-    found = {write: "atomic-calls" for write in writes if _is_atomic(write, uses, lends_buffers)}
+    lends_values = first.lends_values or second.lends_values
+    found = {write: "atomic-calls" for write in writes if _is_atomic(write, uses, lends_values)}
     others = {write.target for write in writes if write.kind != "call" and not write.per_thread}
     if len(others) > 1 or second.has_locks or second.locks:  # what is written under a lock may be the flag
         return found
@@ -182,19 +183,19 @@ def _name(node: ast.AST) -> str:
     return f".{node.attr}" if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 
-def _uses(codes: set[types.CodeType]) -> dict[str, list[tuple[str, str]]]:
+def _uses(codes: set[types.CodeType]) -> dict[str, list[tuple[ast.AST, str]]]:
     """Return how functions use each attribute (".name") and variable, as (function, use), in the order of the lines.
 
     The use is the name of a method that is called, "[]", "in", or "" for all others. ``__init__`` is left out.
     """
     firsts = {(code.co_filename, code.co_firstlineno) for code in codes}
-    found: dict[str, list[tuple[str, str]]] = collections.defaultdict(list)
+    found: dict[str, list[tuple[ast.AST, str]]] = collections.defaultdict(list)
     for file in {file for file, _ in firsts}:
         for function in ast.walk(tree_of(file)):
-            if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)) and function.name != "__init__":
-                first = min([function.lineno, *(each.lineno for each in function.decorator_list)])
+            if isinstance(function, _FUNCTIONS) and getattr(function, "name", "") != "__init__":
+                first = min([function.lineno, *(each.lineno for each in getattr(function, "decorator_list", ()))])
                 for name, use in _uses_in(function) if (file, first) in firsts else ():
-                    found[name].append((function.name, use))
+                    found[name].append((function, use))
     return found
 
 
@@ -214,7 +215,7 @@ def _uses_in(function: ast.AST) -> list[tuple[str, str]]:
     return [(name, use) for *_, name, use in sorted(loads)]
 
 
-def _is_atomic(write: Write, uses: dict[str, list[tuple[str, str]]], lends_buffers: bool) -> bool:
+def _is_atomic(write: Write, uses: dict[str, list[tuple[ast.AST, str]]], lends_values: bool) -> bool:
     """True if *write* calls a method of a container that is only added to, or that is a pool of objects."""
     method = write.target.rpartition(".")[2].rstrip("()")
     names = re.findall(rf"(\.\w+)\.{method}\(", linecache.getline(*write.line))
@@ -223,5 +224,7 @@ def _is_atomic(write: Write, uses: dict[str, list[tuple[str, str]]], lends_buffe
     functions, ways = zip(*uses[names[0]])
     if {"append", "appendleft", "add"}.issuperset(ways):
         return True
-    # In one function, which takes before it puts: else it may be a stack, from which threads take what others put.
-    return POOL.issuperset(ways) and len({*functions}) == 1 and ways[0].startswith("pop") and not lends_buffers
+    # In one function, which takes, then puts back: else it may be a stack, from which threads take what others put.
+    takes = [way.startswith("pop") for way in ways]
+    in_order = takes[0] and not takes[-1] and takes == sorted(takes, reverse=True)
+    return POOL.issuperset(ways) and len({*functions}) == 1 and in_order and not lends_values

@@ -22,6 +22,18 @@ def audit(dataset, **options):
     return ftsafety.audit.audit(dataset, **{"patience": 600.0, **options})
 
 
+def shown_as_harmless(dataset):
+    """Return the targets of the dataset's writes that are harmless, provided that threads get no wrong samples."""
+    from ftsafety.audit.same_values import harmless  # which imports torch
+    from ftsafety.audit.samples import choose
+    from ftsafety.audit.serial import Serial
+
+    serial = Serial(choose(dataset, None, 24, 2, 0), patience=600.0)
+    codes = serial.alone(serial.passes)
+    first, second, _ = serial.alone(lambda: serial.observe_twice(codes))
+    return {write.target for write in harmless(serial, codes, first, second)}
+
+
 SUPERVISOR = """
 import json, sys
 from ftsafety.repro.request import Request

@@ -8,10 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from ftsafety.audit.same_values import harmless
-from ftsafety.audit.samples import choose
-from ftsafety.audit.serial import Serial
-from tests.unit.safety.conftest import audit
+from tests.unit.safety.conftest import audit, shown_as_harmless
 
 ANY_LOCK = threading.Lock()
 
@@ -138,14 +135,6 @@ def test_what_is_not_shown_to_be_harmless_stays_a_risk(make):
     report = audit(make, seconds=0.2, threads=4)
     assert not report.ok, str(report)
     assert "unguarded-write" in {finding.kind for finding in report.findings}
-
-
-def shown_as_harmless(dataset):
-    """Return the targets of the writes that are harmless."""
-    serial = Serial(choose(dataset, None, 24, 2, 0), patience=600.0)
-    codes = serial.alone(serial.passes)
-    first, second, _ = serial.alone(lambda: serial.observe_twice(codes))
-    return {write.target for write in harmless(serial, codes, first, second)}
 
 
 class FlagOfItem(Sized):
