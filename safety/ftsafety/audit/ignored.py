@@ -15,11 +15,19 @@ from ftsafety.audit.samples import raised
 
 @contextlib.contextmanager
 def collecting() -> Iterator[list[Raised]]:
-    """Context manager: collect ignored exceptions of all threads. Python prints the first of each type and place."""
+    """Context manager: collect ignored exceptions of all threads. Python prints the first of each type and place.
+
+    A hook that is set in the block stays, and may go on to call the one that was there.
+    """
     found: list[Raised] = []  # there is no lock, since a hook may interrupt another one of its thread
     known: dict[tuple, Raised] = {}  # describing an exception takes time, which a flood of them would multiply
 
+    ended = False
+
     def take(hook: Callable[[Any], Any], args: Any) -> None:
+        if ended:
+            hook(args)
+            return
         if args.exc_type is SystemExit:  # a thread may end itself by it
             return
         frames = [(frame.f_code, line) for frame, line in traceback.walk_tb(args.exc_traceback)]
@@ -29,11 +37,16 @@ def collecting() -> Iterator[list[Raised]]:
         found.append(known[place])
 
     hooks = sys.unraisablehook, threading.excepthook
-    sys.unraisablehook, threading.excepthook = (functools.partial(take, hook) for hook in hooks)
+    own = [functools.partial(take, hook) for hook in hooks]
+    sys.unraisablehook, threading.excepthook = own
     try:
         yield found
     finally:
-        sys.unraisablehook, threading.excepthook = hooks
+        ended = True
+        if sys.unraisablehook is own[0]:
+            sys.unraisablehook = hooks[0]
+        if threading.excepthook is own[1]:
+            threading.excepthook = hooks[1]
 
 
 def _described(args: Any) -> Raised:

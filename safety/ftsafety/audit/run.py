@@ -1,5 +1,6 @@
 """``audit()``, which runs the steps of an audit and fills in the report."""
 
+import gc
 import time
 import types
 from collections.abc import Callable, Iterable
@@ -57,21 +58,22 @@ def audit(
         raise ValueError("threads= must be at least 2")
     say = progress or (lambda text: None)
     begin = time.monotonic()
-    with gil.noticing() as turned_on, collecting() as ignored:
-        fresh = Fresh(dataset) if is_factory(dataset) else None
-        loads = choose(fresh.first if fresh else dataset, indices, samples, threads, seed)
-        serial = Serial(loads, patience, fresh)
-        codes, observed = _observe(serial, ignored, say)
-    report = Report(_describe(loads), f"{gil.describe()}; {threads} threads")
-    if observed is None:
-        report.findings.append(serial.in_own_thread())
-        how = "by another thread than the one that made the dataset, and by that one"
-        why = "worker threads cannot load a sample, so nothing more was tried; fix this, and audit again"
-        report.tried.append(f"{len(loads.keys)} {loads.units} {how}")
-        report.cannot.append(f"what else is unsafe: {why}")
-    else:
-        _judge(report, serial, codes, observed, gil.findings(turned_on), seconds, seed, say)
-    serial.snapshot.restore()
+    with collecting():  # of all steps, so that each is printed once
+        with gil.noticing() as turned_on, collecting() as ignored:
+            fresh = Fresh(dataset) if is_factory(dataset) else None
+            loads = choose(fresh.first if fresh else dataset, indices, samples, threads, seed)
+            serial = Serial(loads, patience, fresh)
+            codes, observed = _observe(serial, ignored, say)
+        report = Report(_describe(loads), f"{gil.describe()}; {threads} threads")
+        if observed is None:
+            report.findings.append(serial.in_own_thread())
+            how = "by another thread than the one that made the dataset, and by that one"
+            why = "worker threads cannot load a sample, so nothing more was tried; fix this, and audit again"
+            report.tried.append(f"{len(loads.keys)} {loads.units} {how}")
+            report.cannot.append(f"what else is unsafe: {why}")
+        else:
+            _judge(report, serial, codes, observed, gil.findings(turned_on), seconds, seed, say)
+        serial.snapshot.restore()
     report.seconds = time.monotonic() - begin
     return report
 
@@ -111,6 +113,7 @@ def _observe(
     """
     say(f"loading {len(serial.loads.keys)} {serial.loads.units} serially, three times")
     codes = serial.alone(serial.passes)
+    gc.collect()  # else cycles would be destroyed by chance: perhaps under threads alone, which load more
     serial.ignored.update(ignored)  # not later: an observer keeps objects alive, and so changes when they end
     loaded = [got for got in serial.reference.values() if not isinstance(got, Raised)]
     if not loaded:
