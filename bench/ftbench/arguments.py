@@ -81,6 +81,9 @@ HELP = {
 }
 
 
+OPTIONS = (*(name for name in HELP if name.startswith("--")), "--no-stress")
+
+
 def hint(name: str, known: Iterable[str]) -> str:
     """Return ": did you mean ...?" with the known name that is like an unknown one; "" if there is none."""
     close = difflib.get_close_matches(name, known, n=1)
@@ -92,7 +95,7 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         unknown = re.match(r"unrecognized arguments: (--[\w-]+)", message)
-        super().error(message + (hint(unknown[1], HELP) if unknown else ""))
+        super().error(message + (hint(unknown[1], OPTIONS) if unknown else ""))
 
 
 def parser(program: str = PROGRAM, both: bool = False) -> argparse.ArgumentParser:
@@ -198,7 +201,7 @@ def choose_scenarios(names: list[str]) -> tuple:
     """Return the scenarios with these names or in these groups; without names, DEFAULT. Raises UsageError."""
     known = [*SCENARIOS, *GROUPS, "all"]
     if unknown := next((name for name in names if name not in known), None):
-        raise UsageError(f"unknown scenario {unknown!r} (--list shows all){hint(unknown, [*known, *HELP])}")
+        raise UsageError(f"unknown scenario {unknown!r} (--list shows all){hint(unknown, [*known, *OPTIONS])}")
     chosen = {scenario.name: scenario for name in names or DEFAULT for scenario in members(name)}
     return tuple(chosen.values())
 

@@ -113,6 +113,8 @@ def test_a_python_without_the_packages(refused, twin, tmp_path):
         (["--twin", "3.13=python"], "ft=ENDPOINT"),
         (["--no-such-option"], "unrecognized"),
         (["--quik"], "unrecognized arguments: --quik: did you mean '--quick'?"),
+        (["--no-stresss"], "unrecognized arguments: --no-stresss: did you mean '--no-stress'?"),
+        (["scenarios"], "unknown scenario 'scenarios' (--list shows all)\n"),
         (["quick"], "unknown scenario 'quick' (--list shows all): did you mean '--quick'?"),
         (["--dataset", f"{CHECKOUT / 'README.md'}:x"], "is not a .py file"),
         (["--twin", "ft=a", "--twin", "ft=b"], "twice"),
