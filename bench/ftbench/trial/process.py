@@ -89,7 +89,8 @@ class TrialProcess(Process):
     def __init__(self, python: str, request: dict, watch: Watch, packages: str | None = None):
         environment = child_environment(request["config"], paths=[packages] if packages else [])
         # Samples that depend on the hashes of strings are then the same in all trials.
-        environment.setdefault("PYTHONHASHSEED", str(request.get("hash_seed", 0)))
+        if environment.get("PYTHONHASHSEED") in (None, "", "random"):
+            environment["PYTHONHASHSEED"] = str(request.get("hash_seed", 0))
         super().__init__(request, watch, command(python, "ftbench.trial.child"), environment)
         # The end of this process also ends the trial.
         self._next = json.dumps({**request, "parent": os.getpid()}).encode() + b"\n"
