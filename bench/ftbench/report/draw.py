@@ -135,8 +135,8 @@ class Rows:
 
     def _scale(self, axes: Axes) -> None:
         if self.logarithmic:
-            # Two rounds can give intervals over many powers of ten: cut off intervals, but no value.
-            values = [row.value for row in self.rows] + [1.0] * self.ratios
+            # Two rounds can give intervals over many powers of ten: cut off intervals, but no value and no line.
+            values = [*(row.value for row in self.rows), *([1.0] * self.ratios), *([self.ideal] if self.ideal else [])]
             ends = [end for row in self.rows for end in (row.low, row.high, row.target) if end is not None] + values
             low = max(min(ends), min(values) / WIDEST) * 0.85
             high = min(min(max(ends), max(values) * WIDEST) / 0.85, MOST)
@@ -146,7 +146,7 @@ class Rows:
                 axes.axvline(1, color=TEXT, linewidth=1)
             else:
                 wide = max(math.log(min(max(row.ends), high) / low) / row.room for row in self.rows)
-                high = low * math.exp(min(wide, math.log(MOST / low)))
+                high = max(low * math.exp(min(wide, math.log(MOST / low))), (self.ideal or 0) * 1.05)
                 marks, texts = style.log_marks(low, high, self.unit)
             axes.set_xscale("log")
             axes.minorticks_off()

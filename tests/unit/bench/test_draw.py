@@ -1,6 +1,7 @@
 """Pictures of values that are awkward to draw: none, alone, equal, far apart, or long in words."""
 
 import re
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import matplotlib
@@ -103,6 +104,9 @@ def test_bars_far_apart_are_marks_on_a_logarithmic_axis():
     assert axes.get_xscale() == "log" and not [patch for patch in axes.patches if patch.get_fill()]
     (low, high), first, last = axes.get_xlim(), *lines_in(axes)
     assert (first, last) == ([2.0], [100.0]) and low < 2.0 and high > 110.0  # with room for the figure
+    for ideal in (0.5, 4000.0):
+        low, high = axes_of(replace(bars(2.0, 100.0), ideal=ideal)).get_xlim()
+        assert low < ideal < high
     assert axes_of(bars(20.0, 100.0)).get_xscale() == "linear"
     assert axes_of(Rows([("", [row(2.0, dots=(1.0, 3.0)), row(100.0)])], "s")).get_xscale() == "linear"
 
