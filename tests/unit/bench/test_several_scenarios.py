@@ -7,6 +7,7 @@ import pytest
 
 from ftbench.document.model import Results, Skipped
 from ftbench.document.store import RunDirectory
+from ftbench.plan import sizing
 from ftbench.rounds import measurement, progress, run
 from ftbench.scenarios import SCENARIOS
 from ftrun.interruption import Interruption
@@ -50,6 +51,50 @@ def test_later_scenarios_share_what_is_left_as_they_need(suite):
     assert this._later(0) == pytest.approx(whole * sum(shares[1:]) / sum(shares), rel=0.05)
     assert this._later(2) == 0.0
     assert suite(rounds=3)._later(0) == 0.0
+
+
+@pytest.fixture
+def budgets(suite, monkeypatch):
+    """Runs pillow, contention and memory with a budget; there is no time for the scenarios *without*, if it is kept."""
+
+    def measured(budget: float, *without: str) -> run.Run:
+        this = suite()
+        this.results.options.budget = budget
+
+        class Measured:
+            def __init__(self, scenario, *_, left):
+                self.name, self.kept = scenario.name, left is not None and left() < budget
+
+            def rounds(self, *_):
+                if self.kept and self.name in without:
+                    raise sizing.BudgetTooShort("3 rounds need more")
+                yield SimpleNamespace(name=self.name, rounds=[None])
+
+        monkeypatch.setattr(run, "Measurement", Measured)
+        monkeypatch.setattr(run, "Sources", lambda *_: SimpleNamespace(get=lambda name: None))
+        monkeypatch.setattr(this, "save", lambda: None)
+        monkeypatch.setattr(run, "from_json", lambda *_: None)
+        this.measure()
+        return this
+
+    return measured
+
+
+def test_scenarios_for_which_no_time_is_left_are_left_out_with_the_reason(budgets):
+    this = budgets(500.0, "contention")
+    assert this.results.skipped == [Skipped("contention", "3 rounds need more")]
+    assert [entry.name for entry in this.results.scenarios] == ["pillow", "memory"]
+    assert this.results.status == "complete"
+
+
+def test_a_run_with_no_time_for_its_first_scenario_is_refused(budgets):
+    with pytest.raises(sizing.BudgetTooShort):
+        budgets(500.0, "pillow")
+
+
+def test_the_budget_of_the_scenarios_themselves_is_no_limit(budgets):
+    whole = sum(SCENARIOS[name].share(True) for name in ("pillow", "contention", "memory"))
+    assert budgets(whole, "pillow", "memory").results.skipped == []
 
 
 def test_progress_tells_the_time_of_the_whole_run(capsys):
