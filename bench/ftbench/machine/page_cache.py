@@ -17,7 +17,11 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class NotDropped(Exception):
-    """Raised if files are still in the page cache; the message says where and why."""
+    """Raised if files are still in the page cache; the message says where and why. `left`: the fraction of them."""
+
+    def __init__(self, message: str, left: float) -> None:
+        super().__init__(message)
+        self.left = left
 
 
 def drop(path: str | Path) -> None:
@@ -59,6 +63,7 @@ def drop_all(paths: Iterable[str | Path]) -> float:
         raise NotDropped(
             f"{left:.0%} of the files in {Path(paths[0]).parent} stay in the page cache though the kernel "
             "was asked to drop them: another program has them open or mapped, or their file system is in memory "
-            "(name a directory on a disk in FT_BENCH_CACHE)"
+            "(name a directory on a disk in FT_BENCH_CACHE)",
+            left,
         )
     return left

@@ -155,6 +155,14 @@ def test_where_files_stay_in_memory_cold_says_why(files, monkeypatch):
     assert "FT_BENCH_CACHE" in result.pop("unavailable") and result == {}
 
 
+def test_a_cold_trial_fails_if_some_files_stay_in_memory(files, monkeypatch):
+    """Another one can take its place then. What is measured already stays."""
+    monkeypatch.setattr(page_cache, "drop", lambda path: None)
+    monkeypatch.setattr(page_cache, "resident", lambda path: float(path == files["shards"][0]))
+    with pytest.raises(page_cache.NotDropped, match="^50% of the files"):
+        without_pause(SCENARIOS["raw-cache"].measure(task("raw-cache", files, "loader-thread", "cold")))
+
+
 def test_without_a_gpu_pinned_says_why():
     why = SCENARIOS["raw-pinned"].unavailable()
     if torch.cuda.is_available():
