@@ -78,7 +78,7 @@ class Browser:
         """End the browser."""
         self._process.terminate()
         try:
-            self._process.wait()
+            self._process.wait(PATIENCE)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
