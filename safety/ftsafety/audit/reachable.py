@@ -127,6 +127,18 @@ def _children(node: Node) -> Iterator[tuple[str, Any]]:
                     yield f".{name}", child
 
 
+def with_several_names(dataset: Any) -> set[str]:
+    """Return the names (".cache") of containers that objects also refer to by another name or key."""
+    names: dict[int, set[str]] = collections.defaultdict(set)
+    nodes = walk(dataset)  # keeps the containers alive, so that ids stay unique
+    for node in nodes:
+        with contextlib.suppress(Exception):  # a user-defined container may raise anything
+            for name, value in _children(node):
+                if is_a(value, (*_CONTAINERS, bytearray, np.ndarray)):
+                    names[id(value)].add(name)
+    return {name for several in names.values() if len(several) > 1 for name in several}
+
+
 def _attributes(value: Any) -> dict:
     """Return the attributes of *value*, slots included, by name."""
     attributes = {**attributes_of(value)}

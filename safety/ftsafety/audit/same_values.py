@@ -5,7 +5,8 @@ Another write is harmless only if all of these hold, in two passes over the samp
 
 - Each attribute or key gets an equal value at every write, and the value does not change afterwards.
 - The value contains no file position, no lock and no object that cannot be compared.
-- A container is used for single items only: no function that ran iterates over it, counts or removes items.
+- A container is used for single items only: no function that ran iterates over it, counts or removes items. It has one
+  name, by which functions are searched.
 - Nothing else is written, and nothing under a lock. For the value may be a flag for other data.
 - The value of an attribute or global variable is not a number, string, bool or None; the value of a container's item is
   not a bool, integer or None. Such values may be flags for data that a library writes.
@@ -30,7 +31,7 @@ from ftsafety.audit.comparison import Frozen, freeze
 from ftsafety.audit.file_positions import has_position
 from ftsafety.audit.monitoring import events_in, monitoring
 from ftsafety.audit.observer import POOL, Observed, Write
-from ftsafety.audit.reachable import attributes_of, is_a, is_lock, walk
+from ftsafety.audit.reachable import attributes_of, is_a, is_lock, walk, with_several_names
 from ftsafety.audit.report import Line
 from ftsafety.audit.serial import Serial
 from ftsafety.audit.writes import UNKNOWN, Store, stores_in, tree_of
@@ -50,7 +51,8 @@ _INSTRUCTION = sys.monitoring.events.INSTRUCTION
 
 def harmless(serial: Serial, codes: set[types.CodeType], first: Observed, second: Observed) -> dict[Write, str]:
     """Return the harmless writes among those that both observations saw, and the kinds of their notes."""
-    writes, uses = first.writes & second.writes, _uses(codes)
+    writes, several = first.writes & second.writes, with_several_names(serial.loads.dataset)
+    uses = {name: ways for name, ways in _uses(codes).items() if name not in several}
     lends_values = first.lends_values or second.lends_values
     found = {write: "atomic-calls" for write in writes if _is_atomic(write, uses, lends_values)}
     others = {write.target for write in writes if write.kind != "call" and not write.per_thread}
@@ -219,7 +221,7 @@ def _is_atomic(write: Write, uses: dict[str, list[tuple[ast.AST, str]]], lends_v
     """True if *write* calls a method of a container that is only added to, or that is a pool of objects."""
     method = write.target.rpartition(".")[2].rstrip("()")
     names = re.findall(rf"(\.\w+)\.{method}\(", linecache.getline(*write.line))
-    if write.kind != "call" or len(names) != 1 or not uses[names[0]]:
+    if write.kind != "call" or len(names) != 1 or names[0] not in uses:
         return False
     functions, ways = zip(*uses[names[0]])
     if {"append", "appendleft", "add"}.issuperset(ways):

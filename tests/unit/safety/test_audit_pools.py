@@ -127,6 +127,15 @@ class ReadByLambda(Log):
         return index + (self.last != index)
 
 
+class ReadByAnotherName(Log):
+    def __init__(self):
+        self.order = self.history = []
+
+    def __getitem__(self, index):
+        self.order.append(index)
+        return index + (self.history[-1] != index)
+
+
 class Ring(Log):
     """Samples in buffers that are used in turn, and used again too early by several threads."""
 
@@ -236,7 +245,11 @@ def test_pools_and_logs_that_are_not_used_alone(make, kind):
 
 
 @pytest.mark.parametrize(
-    "make", [ReadLog, ReadByLambda, Ring, lambda: Ring(300), Stack, Refilled, Todo, Parts, Negatives, FreeList]
+    "make",
+    [
+        *(ReadLog, ReadByLambda, ReadByAnotherName, Ring, lambda: Ring(300)),
+        *(Stack, Refilled, Todo, Parts, Negatives, FreeList),
+    ],
 )
 def test_what_samples_depend_on_is_not_harmless(make):
     """Though no thread may have got a wrong sample, since it takes many of them."""
