@@ -160,7 +160,7 @@ def _some(values: Any) -> list:
 
 
 def variables_of(classes: Iterable[type]) -> list[dict]:
-    """Return the variables of the user's modules that define these classes or their bases, and of the classes there."""
+    """Return the variables of user modules that define these classes or their bases, and of the classes in them."""
     with contextlib.suppress(Exception):  # a metaclass may raise anything
         names = {kind.__module__ for cls in classes for kind in cls.__mro__ if is_user_code(_file_of(kind))}
         found = [dict(vars(sys.modules[name])) for name in sorted(names)]
