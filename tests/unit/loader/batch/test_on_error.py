@@ -248,7 +248,7 @@ def test_copies_and_pickles_of_a_loader(duplicate, worker_method):
     other = duplicate(dl)
     assert other.on_error == "skip" and other.skipped.count == 1
     assert len(sum(lists(other), [])) == 19
-    assert (dl.skipped.count, other.skipped.count) == (1, 2)
+    assert other.skipped.count == 2
 
 
 @left_out

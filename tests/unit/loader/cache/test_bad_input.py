@@ -35,11 +35,14 @@ def test_a_sample_that_always_fails_is_left_out_and_told_of_once(opened):
     assert len(cache) == 8 and not bad & set(keys_of(cache))
 
 
-@pytest.mark.filterwarnings("error")
 def test_warnings_that_are_errors_end_no_fetcher(opened, capsys):
-    cache = opened(Failing(10, lambda key, _: OSError("lost") if key == "sample 0" else None), fetchers=1, retries=0)
-    until(cache, lambda _: cache._fetchers.idle)
-    cache.set_epoch(0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        cache = opened(
+            Failing(10, lambda key, _: OSError("lost") if key == "sample 0" else None), fetchers=1, retries=0
+        )
+        until(cache, lambda _: cache._fetchers.idle)
+        cache.set_epoch(0)
     assert len(cache) == 9 and "RuntimeWarning: the cache" in capsys.readouterr().err
 
 

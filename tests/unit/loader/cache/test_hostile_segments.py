@@ -26,7 +26,7 @@ def changed(data, chance):
     """Return *data* with bytes, numbers or its length changed at random places."""
     data = bytearray(data)
     for _ in range(chance.choice([1, 1, 2, 5])):
-        at = chance.randrange(len(data.rstrip(b"\0")))
+        at = chance.randrange(len(data.rstrip(b"\0")) or len(data))
         what = chance.randrange(5)
         if what == 0:
             data[at] ^= 1 << chance.randrange(8)
