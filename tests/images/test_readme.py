@@ -82,6 +82,7 @@ def kind(block):
         return "not run"
     for part, name in (
         ("docker run -it", "image"),
+        ("info --requirements", "packages"),
         ("compose.gpu.yaml", "gpu"),
         (".ci/base-image", "closed network"),
         ("pip install", "install"),
@@ -182,7 +183,7 @@ def test_every_block_is_run():
     """Each block belongs to one of the tests below, or NOT_RUN says why not."""
     assert [block for block in BLOCKS if kind(block) is None] == []
     # A test without a block would pass without a check.
-    assert all(map(of_kind, ("bench", "environment", "libraries", "audit", "repro")))
+    assert all(map(of_kind, ("bench", "environment", "packages", "libraries", "audit", "repro")))
 
 
 def test_a_command_runs_once():
@@ -203,6 +204,11 @@ def test_bench_blocks(run_block, clone, block):
 def test_environment_blocks(run_block, block):
     out = check(run_block(block))
     assert "False" in out and "GIL" in out  # exec prints the GIL's state, info a page
+
+
+@pytest.mark.parametrize("block", of_kind("packages"))
+def test_packages_blocks(run_block, block):
+    assert '"answer": "off"' in check(run_block(block))
 
 
 @pytest.mark.parametrize("block", of_kind("libraries"))
