@@ -66,6 +66,8 @@ def _declared(library: _Library) -> Gil:
     ]
     if arrays:
         return Gil.NOT_USED if all(_NOT_USED in {slots.get(kind) for kind in _GIL} for slots in arrays) else Gil.USED
+    if library.exports_slots:  # PEP 793: a function returns the slots
+        return Gil.UNKNOWN
     if _BY_HAND in library.undefined:
         return Gil.UNKNOWN if library.calls_either_way else Gil.NOT_USED
     # With PyModuleDef_Init, the module fills in its slots as it starts (pybind11 3).
@@ -108,7 +110,7 @@ class _Library:
         if len(self._loaded) > _MOST_SECTIONS:
             raise NotReadable("too many sections")
         self.calls_either_way = b"pybind11" in data or b"pyo3" in data
-        self.is_module = False
+        self.is_module = self.exports_slots = False
         self.undefined: set[str] = set()
         """The functions of CPython that the module calls, as far as they matter."""
         self.pointers: dict[int, int] = {}
@@ -151,6 +153,7 @@ class _Library:
             if self._data[begin : begin + 2] == b"Py":  # no other names matter
                 text = self._data[begin : self._data.index(b"\0", begin, begin + 1000)].decode("latin-1")
                 if section:
+                    self.exports_slots |= text.startswith("PyModExport_")
                     self.is_module |= text.startswith(("PyInit_", "PyModExport_"))
                 elif text in _MAKERS or text in ("PyModuleDef_Init", _BY_HAND):
                     self.undefined.add(text)

@@ -45,6 +45,11 @@ INTERPRETERS = "{Py_mod_multiple_interpreters, Py_MOD_MULTIPLE_INTERPRETERS_NOT_
         (ONE_PHASE.format(framework="", call=""), Gil.USED),
         (ONE_PHASE.format(framework="pybind11", call=SET), Gil.UNKNOWN),
         (ONE_PHASE.format(framework="pyo3_runtime.PanicException", call=SET), Gil.UNKNOWN),
+        # The hook of CPython 3.15 (PEP 793).
+        (
+            "void *PyModule_NewObject(void); void *PyModExport_sample(void) { return PyModule_NewObject(); }",
+            Gil.UNKNOWN,
+        ),
         ("void *make(void); void *PyInit_sample(void) { return make(); }", Gil.UNKNOWN),  # as torch._C does
         ("int answer(void) { return 42; }", Gil.NO_MODULE),
     ],
