@@ -48,7 +48,7 @@ def test_a_curve_is_the_median_of_the_rounds_within_their_range(scenario, drawn)
 def test_curves_that_are_all_the_same_are_one(scenario, drawn):
     chart = drawn["inside-loss-curve"]
     (line,) = chart.picture.lines
-    assert "all 24 candidates" in chart.caption and chart.title == "Loss of the training: the same for all"
+    assert "all 24 candidates" in chart.caption and chart.title == "Loss: the same for all"
     assert list(line.y) == kept(scenario, KEY, "loss")[0].values
 
 
