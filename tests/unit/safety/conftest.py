@@ -40,7 +40,7 @@ from ftsafety.repro.request import Request
 from ftsafety.repro.run import run
 values = json.load(sys.stdin)
 done = run(sys.executable, Request.from_json(values), {}, overlay=values["overlay"])
-json.dump(done.as_json(), sys.stdout)
+sys.stdout.write(json.dumps(done.as_json()))  # at once: json.dump writes hundreds of pieces
 """
 
 
