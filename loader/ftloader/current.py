@@ -1,4 +1,4 @@
-"""Per-thread record of the sample that the thread is loading, its slot in the batch, and its worker info.
+"""Record in each thread: the sample that the thread is loading, the sample's slot, and the thread's worker info.
 
 The code that loads a sample records it here. ``sample_rng()`` and ``empty_sample()`` read the record. ``this_thread``
 is thread-local, so it needs no lock.
@@ -40,18 +40,18 @@ class CurrentSample:
         self.slots, self.position, self.given = slots, position, None
 
     def enter_all(self, epoch: Any, keys: Sequence[Any], rest: Iterator) -> None:
-        """Record samples loaded in turn. The current sample is the last key that *rest*, ``iter(keys)``, returned."""
+        """Record *keys* that are loaded in turn. The current key is the last that *rest* (``iter(keys)``) returned."""
         if self.epoch is not epoch:
             self.epoch = epoch
         self.key, self.rest, self.rng, self._seen = keys, rest, None, -1
 
     def leave(self) -> None:
-        """Record that no sample is current, and drop all references to the last one."""
+        """Record that this thread is loading no sample. Drop all references to the sample loaded before."""
         self.key, self.rest, self.rng = NO_SAMPLE, None, None
         self.slots, self.position, self.given = None, 0, None
 
     def locate(self) -> Any:
-        """Return the key of the current sample, and drop the random generators of an earlier one."""
+        """Return the key of the current sample. Drop random generators that belong to an earlier sample."""
         if self.rest is None:
             return self.key
         left = operator.length_hint(self.rest)
@@ -76,7 +76,7 @@ def enter_sample(epoch: Any, key: Any) -> None:
 
 
 class _Temporarily:
-    """Context manager that sets an attribute of ``this_thread`` for a block."""
+    """Context manager that sets an attribute of ``this_thread``, and restores the attribute at the end."""
 
     # contextlib's would set ``__traceback__`` of an exception in the block, which the exception's class may refuse.
     __slots__ = ("_name", "_outer", "_value")
@@ -93,12 +93,12 @@ class _Temporarily:
 
 
 def sample_scope() -> _Temporarily:
-    """Context manager that restores the thread's current sample. A dataset may iterate a loader in the block."""
+    """Return a context manager that restores the thread's current sample, even if the block iterates a loader."""
     return _Temporarily("sample", CurrentSample())
 
 
 def acting_as(info: Any) -> _Temporarily:
-    """Context manager in which ``get_worker_info()`` returns *info*, in this thread only."""
+    """Return a context manager in which ``get_worker_info()`` returns *info*, in this thread only."""
     return _Temporarily("worker", info)
 
 

@@ -29,23 +29,23 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
             - ``"thread"``: a thread of this process. Batches are handed over without a copy; a map-style dataset is
               shared and need not be picklable.
             - ``"process"``: torch's own worker processes.
-            - ``"auto"`` (default): threads if the GIL is off when the iterator is made, else processes. Processes also
-              if ``multiprocessing_context`` is given, for data pipes, and for iterable-style datasets that cannot be
-              copied. The logger ``ftloader`` says which and why. If "auto" chooses threads, the loader warns once of
-              files, cursors and readers among a map-style dataset's attributes, and once of samples that use the
-              program's global random generators.
+            - ``"auto"`` (default): threads if the GIL is off when the iterator is made, else processes. It also chooses
+              processes if ``multiprocessing_context`` is given, for data pipes, and for iterable-style datasets that
+              cannot be copied. The logger ``ftloader`` reports the choice and its reason. If "auto" chooses threads,
+              the loader warns once of files, cursors and readers among a map-style dataset's attributes, and once of
+              samples that use the program's global random generators.
         on_error: the action for a sample whose loading raises an ``Exception``. ``"raise"`` (default) raises it;
             ``"skip"`` leaves the sample out; a callable ``on_error(error, index)`` returns a sample to use instead, or
             ``ftloader.SKIP``. The attribute ``skipped`` describes the samples left out, and a warning at the end of
             the epoch names them.
-        snapshot_every_n_steps: number of batches between two calls of ``state_dict()`` of a sampler, or of a worker's
-            dataset, if it has this method.
+        snapshot_every_n_steps: number of batches after which ``state_dict()`` is called again on samplers and on the
+            workers' datasets, if they have this method.
 
             - None (default), iterable-style dataset: the method is called after each batch.
             - None, otherwise: once, at the start of the epoch. Later changes of a sampler, or of a map-style dataset in
               worker processes, are not saved.
-            - N: after every N batches. Such changes are saved, at most N batches old. Large states of iterable-style
-              datasets get cheaper: ``load_state_dict`` loads the samples since the latest snapshot again.
+            - N: after every N batches. Such changes are saved, at most N batches late. Large states of iterable-style
+              datasets cost less time, but a resumed loader loads the samples since the last call again.
 
             Without workers, and with threads, a map-style dataset's method is called only by the loader's own
             ``state_dict()``.
@@ -104,11 +104,11 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
         """Return the position of the latest iterator, from which ``load_state_dict`` continues.
 
         The state counts the batches that the training loop was given, not those prefetched. A batch that raised an
-        exception counts once a later batch is handed over. Before the first iterator, and after the end of one, the
-        state stands for the whole next epoch.
+        exception counts as soon as a later batch is handed over. Before the first iterator, and after an
+        iterator's end, the state stands for the whole next epoch.
 
-        May be called at any time, in any thread. Draws no random number. The dictionary survives ``pickle`` and
-        ``torch.save``; its size does not depend on the dataset's length.
+        This method may be called at any time, in any thread, and draws no random number. The dictionary survives
+        ``pickle`` and ``torch.save``; its size does not depend on the dataset's length.
         """
         return self._shared.states.state(self)
 
@@ -119,10 +119,10 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
         iterable-style dataset the number of workers must be the same (0 counts as 1), since the workers divide the data
         among themselves. An empty dictionary means no state.
 
-        The states of an explicit ``generator``, and of the samplers' generators, are loaded at once. Loaders that share
-        a generator continue together if their states were taken at the same moment. Otherwise load the states in the
-        order in which they were taken. The program's global generators are left as they are. A state from between two
-        epochs loads an iterable-style dataset's state at once too, so the program may change the dataset afterwards.
+        The states of an explicit ``generator``, and of the samplers' generators, are loaded immediately. Loaders that
+        share a generator continue together if their states were taken at the same moment. Otherwise load the states in
+        the order in which they were taken. The program's global generators are left as they are. A state from between
+        two epochs loads an iterable-style dataset's state immediately too: the program may then change the dataset.
 
         Raises:
             ValueError: if the state is not from a loader like this one, or cannot be continued. Nothing has changed

@@ -3,8 +3,8 @@
 ``ImageFolder`` and ``DatasetFolder`` have the arguments, attributes, methods and errors of torchvision's classes of
 these names (torchvision/datasets/folder.py), with these differences:
 
-* ``samples``, ``imgs`` and ``targets`` are sequences over a ``PathTable`` instead of lists. They index, slice, iterate
-  and compare like lists. Assigning lists works too.
+* ``samples``, ``imgs`` and ``targets`` are sequences over a ``PathTable`` instead of lists. They can be indexed,
+  sliced, iterated and compared like lists. Lists may also be assigned to these attributes.
 * A file that cannot be decoded raises ``ftloader.decode.DecodeError`` with its path.
 * A folder that cannot be listed raises ``OSError`` instead of being left out silently.
 * ``ImageFolder`` has the keyword arguments *extensions* and *batch_loader*.
@@ -58,11 +58,11 @@ def _string(strings: _Strings, index: int) -> str:
 
 
 class PathTable:
-    """Immutable table of paths, each with a class number, for millions of files. Any thread may read it.
+    """Immutable table of file paths, each with a class number. Any thread may read the table.
 
-    A list of 1,000,000 ``(path, class)`` pairs is some 200 MB of small objects, whose reference counts forked workers
-    copy and threads contend for. This table is a handful of objects. It stores each directory once.
-    *class_ids* are the class numbers of *paths*, iterated after these. Raises ``ValueError`` if their numbers differ.
+    A list of 1,000,000 ``(path, class)`` pairs is about 200 MB of small objects. Forked workers copy these as soon as
+    reference counts change; threads contend for the counts. This table is a few objects, with each directory once.
+    *class_ids* has one number for each path, and is read after all *paths*. Raises ``ValueError`` if the counts differ.
     """
 
     __slots__ = ("_directories", "_directory_ids", "_names", "class_ids")
@@ -106,7 +106,7 @@ class PathTable:
 
 
 class _Column[T](Sequence[T]):
-    """Sequence over a ``PathTable`` whose items are made when read. Immutable; any thread may read it."""
+    """Immutable sequence of the entries of a ``PathTable``, each made when it is read. Any thread may read it."""
 
     __slots__ = ("table",)
     _at: Callable[[int], T]  # returns the item of a number, at least 0
@@ -139,7 +139,7 @@ class _Column[T](Sequence[T]):
 
 
 class Samples(_Column[tuple[str, int]]):
-    """``(path, class index)`` pairs."""
+    """Sequence of a ``(path, class index)`` pair for each file of a ``PathTable``."""
 
     __slots__ = ()
 
@@ -148,9 +148,9 @@ class Samples(_Column[tuple[str, int]]):
 
 
 class Targets(_Column[int]):
-    """Class index of each sample, as ``int``.
+    """Sequence of the class index of each sample, as ``int``.
 
-    ``numpy.asarray(targets)`` and ``torch.as_tensor(numpy.array(targets))`` make no ``int`` objects.
+    ``numpy.asarray(targets)`` and ``torch.as_tensor(numpy.array(targets))`` convert it without making ``int`` objects.
     """
 
     __slots__ = ()
@@ -163,7 +163,7 @@ class Targets(_Column[int]):
 
 
 def find_classes(directory: str | os.PathLike[str]) -> tuple[list[str], dict[str, int]]:
-    """Return (sorted class folders of *directory*, index of each). Raise ``FileNotFoundError`` if there is none."""
+    """Return (sorted names of folders in *directory*, {name: index}). Raise ``FileNotFoundError`` if there are none."""
     with os.scandir(directory) as entries:
         classes = sorted(entry.name for entry in entries if entry.is_dir())
     if not classes:
@@ -178,18 +178,18 @@ def make_dataset(
     is_valid_file: Callable[[str], bool] | None = None,
     allow_empty: bool = False,
 ) -> Samples:
-    """List the files of each class folder and the folders in it, following links, in torchvision's order.
+    """Return the files in each class folder and its subfolders, with class indices, in torchvision's order.
 
-    The order is by class name, then by path of the folder, then by file name.
+    The order is by class name, then by path of the folder, then by file name. Links to folders are followed.
 
     Args:
         class_to_idx: the class folders to use, with their indices. By default all class folders.
-        extensions: endings of the files to use, in lower case. File names match in any case.
-        is_valid_file: instead of *extensions*, a function that returns True for a path to use.
+        extensions: endings of the names of files to use, in lower case. ".jpg" also matches "X.JPG".
+        is_valid_file: instead of *extensions*, a function that returns True for the path of a file to use.
         allow_empty: True if a class may have no file.
 
     Raise ``ValueError`` for an empty *class_to_idx*, and unless exactly one of *extensions* and *is_valid_file* is
-    given. Raise ``FileNotFoundError`` for classes without a file.
+    given. Raise ``FileNotFoundError`` for a class without a file, unless *allow_empty*.
     """
     directory = os.path.expanduser(os.fspath(directory))
     if class_to_idx is None:
@@ -220,11 +220,11 @@ def make_dataset(
 class DatasetFolder(torch.utils.data.Dataset):
     """Dataset of files in one folder per class: ``root/dog/x.ext``, ``root/cat/y.ext``, ``root/cat/z/w.ext``.
 
-    Any number of threads may read it if they may call *loader* and the transforms.
+    Any number of threads may read the dataset at the same time if *loader* and the transforms allow that.
 
     Args:
-        root: the folder of the class folders.
-        loader: returns the sample for a path, to which *transform* is applied. *target_transform* is for class indices.
+        root: the folder that contains the class folders.
+        loader: function from a path to the sample. *transform* is for samples, *target_transform* for class indices.
         extensions, is_valid_file, allow_empty: see ``make_dataset``.
 
     Attributes:
@@ -232,7 +232,7 @@ class DatasetFolder(torch.utils.data.Dataset):
         samples: ``(path, class index)`` of each sample.
         targets: the class index of each sample.
 
-    As in torchvision, ``find_classes`` and ``make_dataset`` may be overridden, the latter also to return a list.
+    As in torchvision, subclasses may override ``find_classes`` and ``make_dataset`` (which may return a list).
     """
 
     def __init__(
@@ -298,12 +298,12 @@ class ImageFolder(DatasetFolder):
 
     Args:
         root, transform, target_transform, is_valid_file, allow_empty: see ``DatasetFolder``.
-        loader: returns the sample for a path. By default an RGB ``PIL.Image.Image``, for torchvision's transforms.
-            ``loader=decode.read_image`` returns uint8 arrays (height, width, 3) in less time.
-        extensions: endings of the files to use, unless *is_valid_file* is given.
-        batch_loader: returns the samples for a list of paths, such as ``functools.partial(decode.read_images,
-            device="cuda:0")``. If given, DataLoaders load each batch in one call (``__getitems__``), and transforms are
-            applied to each sample. ``dataset[i]`` still uses *loader*.
+        loader: function from a path to the sample. By default, samples are RGB ``PIL.Image.Image`` objects, which
+            torchvision's transforms take. ``decode.read_image`` makes uint8 arrays (height, width, 3), in less time.
+        extensions: endings of the names of files to use, unless *is_valid_file* is given.
+        batch_loader: function from a list of paths to the samples. If given, DataLoaders load each batch in one call
+            (``__getitems__``), and transforms are applied to each sample. ``dataset[i]`` still uses *loader*.
+            Example: ``functools.partial(decode.read_images, device="cuda:0")``.
 
     The attribute ``imgs`` is the same as ``samples``.
     """
@@ -339,7 +339,7 @@ class ImageFolder(DatasetFolder):
 
 
 def _files(top: str) -> Iterator[str]:
-    """Yield all files below *top*, by path of the folder, then by name. Yield none if *top* is no folder."""
+    """Yield the paths of all files below *top*, sorted by folder, then by name. Yield none if *top* is not a folder."""
     # Like ``sorted(os.walk(top, followlinks=True))``, but enter a folder that is linked from inside itself once, and
     # raise errors.
     found: list[tuple[str, list[str]]] = []

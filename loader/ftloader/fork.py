@@ -30,7 +30,7 @@ def rlock() -> threading.RLock:
 
 
 def renewed[T](new: T) -> T:
-    """Make every forked child call ``new._at_fork_reinit()``, which must not wait. Return *new*."""
+    """Make every forked child call ``new._at_fork_reinit()``, which must not block. Return *new*."""
     # The object is not kept alive.
     global _when_to_tidy_up
     with registering:
@@ -44,7 +44,7 @@ def renewed[T](new: T) -> T:
 
 
 def call_in_child(function: Callable[[], Any]) -> None:
-    """Make every forked child call *function* after all locks have been freed."""
+    """Make every forked child call *function*, once the locks made in this module are free there."""
     _functions.append(function)
 
 

@@ -10,7 +10,7 @@ from ftloader.compat.torch_private import DatasetKind
 
 
 def is_iterable(loader: Any) -> bool:
-    """Return True if *loader* has an iterable-style dataset."""
+    """Return True if the dataset of the DataLoader *loader* is iterable-style."""
     return loader._dataset_kind == DatasetKind.Iterable
 
 
@@ -30,7 +30,7 @@ def is_stateful(value: Any) -> bool:
 
 
 def has_getitems(dataset: Any) -> bool:
-    """Return True if a map-style dataset has ``__getitems__``, which loads a whole batch. None counts as no method."""
+    """Return True if a map-style dataset has a method ``__getitems__`` (not None), which loads a whole batch."""
     # torch's wrappers load batches at once if a wrapped dataset does. A subclass that overrides ``__getitem__`` alone
     # is asked for batches, as in torch.
     if not getattr(dataset, "__getitems__", None):

@@ -1,9 +1,9 @@
 """Batches that all workers build together.
 
 A worker claims a piece of a batch (a range of positions), loads its samples, and writes them into the batch's slots.
-Pieces get smaller towards the end (guided self-scheduling: Polychronopoulos and Kuck, 1987). The worker that ends the
-last piece finishes the batch. Where samples are cheap, fewer workers build a batch, in larger pieces. A batch's values
-do not depend on which worker loads which sample. A batch with failing samples always raises the first one's exception.
+Pieces get smaller towards the end (guided self-scheduling: Polychronopoulos and Kuck, 1987). The worker whose piece
+ends last finishes the batch. If samples load fast, fewer workers build a batch, in larger pieces. The values do not
+depend on which worker loads which sample. If several samples fail, always the first one's exception is raised.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ _OUR_FILES = (__file__, load_one.__code__.co_filename)  # files whose frames lie
 
 
 class Mode(enum.Enum):
-    """Kind of the next batch, if no ``Layout`` is expected: not known yet, or samples without slots."""
+    """Expectation of the next batch other than a ``Layout``: not known yet, or samples that get no slots."""
 
     UNKNOWN = "unknown"  # the layout of the batch's first sample will be used
     PLAIN = "plain"  # the samples have no slots: collate_fn gets all of them at once
@@ -42,9 +42,9 @@ class Mode(enum.Enum):
 
 @dataclass(eq=False)
 class BatchHints:
-    """Common settings of one iterator's batches, and hints from one batch for the next.
+    """Settings that one iterator's batches share, and estimates for the next batch from earlier ones.
 
-    Workers read and write the hints without a lock: a stale value only costs time.
+    Workers read and write the estimates without a lock: an outdated value only costs time.
     """
 
     settings: BatchSettings
@@ -68,16 +68,16 @@ class BatchHints:
         return min(self.workers, max(1, int(pieces)))
 
     def expect(self, next_one: Layout | Mode) -> None:
-        """Expect the next batch to be like *next_one*; after several wrong expectations expect nothing (UNKNOWN)."""
+        """Set the expectation for the next batch to *next_one*, or to UNKNOWN after several wrong expectations."""
         self.expected = Mode.UNKNOWN if self.misjudged >= _RAGGED else next_one
 
 
 class SharedBatch:
     """One batch that several workers build together.
 
-    ``_lock`` guards the claims (``_next``, ``_working``), their times, the failure and the choice of ``_slots``. A
-    claimed position of ``_samples`` or of the slots belongs to the worker that claimed it until its piece has ended,
-    and then to the worker that finishes the batch.
+    ``_lock`` guards the claims (``_next``, ``_working``), the times of pieces, the failure and the choice of
+    ``_slots``. While a piece is loaded, only the worker that claimed it uses its positions in ``_samples`` and the
+    slots. After that, only the worker that finishes the batch uses them.
 
     Workers call ``epoch.check()`` after user code and before they take a lock. User code may have forked: in the child
     the epoch is cancelled, and the lock may stay locked forever.
@@ -101,7 +101,7 @@ class SharedBatch:
         self._seconds: list[float] = []  # per sample, of each piece
 
     def build(self, context: Any) -> Outcome | None:
-        """Load pieces of the batch until none is left. Return the outcome if this worker finishes it, else None."""
+        """Load pieces until none is left. Return the batch's outcome; None if another worker finishes the batch."""
         dataset = context.dataset
         piece = self._claim()
         try:
@@ -123,7 +123,7 @@ class SharedBatch:
         return None if piece is None else self._finish()
 
     def _claim(self, seconds: float | None = None) -> range | None:
-        """Return the next piece, or None. The one worker that must finish the batch gets an empty piece."""
+        """Return the next piece to load; empty if the caller must finish the batch; None if nothing is left to do."""
         with self._lock:
             if seconds is not None:  # for each sample of this worker's previous piece, which has ended
                 self._working -= 1
@@ -189,7 +189,7 @@ class SharedBatch:
             self._samples[position] = sample
 
     def _open_slots(self, layout: Layout | None) -> None:
-        """Make slots for samples of *layout* (None: no slots), unless another worker has decided already."""
+        """Give the batch the slots of *layout*, or none if *layout* is None. Do nothing if this was decided before."""
         hints = self._hints
         with self._lock:
             if not self._undecided or self._failed_at < 0:
@@ -232,7 +232,7 @@ class SharedBatch:
         return Fetched(pinned(settings.collate_fn(samples), hints.pin_device), skipped)
 
     def _expected_next(self, samples: list) -> Layout | Mode:
-        """Return the layout or mode to expect of the next batch, after a batch that collate_fn has collated."""
+        """Return the expectation for the next batch. The samples of this batch all go through ``collate_fn``."""
         hints = self._hints
         if not hints.can_have_slots:
             return Mode.PLAIN

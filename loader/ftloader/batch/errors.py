@@ -1,7 +1,7 @@
-"""Errors of samples: the policy ``on_error``, the record of samples left out, and notes on exceptions.
+"""Errors in loading samples: the policy ``on_error``, the record of samples left out, and notes on exceptions.
 
-The policy acts in the worker; ``loader.skipped`` keeps the record, and one warning per epoch reports it. After an
-exception in an iterable-style dataset, the worker asks the dataset's iterator for the next sample. An exception in
+Workers apply the policy; ``loader.skipped`` keeps the record, and one warning per epoch names samples left out. After
+an exception in an iterable-style dataset, the worker asks the dataset's iterator for the next sample. An exception in
 ``collate_fn`` belongs to no sample and is always raised.
 """
 
@@ -16,7 +16,7 @@ from ftloader.diagnosis.exceptions import annotate, notes_of, text_of
 
 
 class _Skip(enum.Enum):
-    """Type of ``SKIP``: an enum, whose member is the same object after pickling, also in worker processes."""
+    """Type of ``SKIP``: an enum. Its member stays the same object after pickling, also in worker processes."""
 
     SKIP = "skip"
 
@@ -43,7 +43,7 @@ class Skipped(NamedTuple):
 
     @classmethod
     def because_of(cls, error: BaseException, index: Any, with_the_rest: bool = False) -> "Skipped":
-        """Return the record for *index*. *with_the_rest*: True if the rest of the worker's share is lost too."""
+        """Return the record for sample *index*. *with_the_rest*: True if later samples of the share are lost too."""
         text = " ".join(text_of(error).split())
         if len(text) > _LONGEST_ERROR:
             text = text[: _LONGEST_ERROR - 3] + "..."
@@ -65,7 +65,7 @@ class ErrorPolicy:
     - ``"skip"``: leave the sample out. A map-style batch is smaller by one; an iterable-style batch is filled with the
       samples that follow. With ``__getitems__`` the whole batch is left out.
     - a callable ``on_error(error, index)``: it returns a sample to use instead, returns ``ftloader.SKIP``, or raises.
-      Workers call it, several threads at once. The policy is picklable if the callable is.
+      Several worker threads may call it at the same time. The policy is picklable if the callable is.
     """
 
     __slots__ = ("_on_error", "raises")
@@ -88,7 +88,7 @@ class ErrorPolicy:
 
 
 class SkipLog:
-    """Record of the samples that a ``DataLoader`` has left out so far, as ``loader.skipped``.
+    """Log of the samples that a ``DataLoader`` has left out so far: the attribute ``loader.skipped``.
 
     Iterators add to the log when they hand over a batch, so the records are in the order of the batches. Any thread may
     read the log at any time. A pickle or deep copy of the log has the same records.
@@ -118,7 +118,7 @@ class SkipLog:
             self._unreported = new + len(skipped), (*first, *skipped)[: self._NAMED]
 
     def report(self) -> None:
-        """Warn if samples were left out since the last report, abandoned epochs included. Called as an epoch ends."""
+        """Warn if samples were left out since the last report, even in abandoned epochs. Call this as an epoch ends."""
         with self._lock:
             (new, first), self._unreported = self._unreported, (0, ())
         if new == 0:
@@ -148,7 +148,7 @@ describe_sample = reprlib.Repr(maxlist=8, maxtuple=8).repr
 
 
 def without_stop_iteration[E: BaseException](error: E, raised_by: str) -> E | RuntimeError:
-    """Return *error*, or a ``RuntimeError`` for a ``StopIteration``, which would silently end the epoch (PEP 479)."""
+    """Return *error*. If it is a ``StopIteration``, which would end the epoch, return a ``RuntimeError`` (PEP 479)."""
     if not isinstance(error, StopIteration):
         return error
     replacement = RuntimeError(f"{raised_by} raised StopIteration")
@@ -164,7 +164,7 @@ def annotate_sample(error: BaseException, index: Any) -> None:
 
 
 def describe_index(index: Any) -> str:
-    """Return a short description of *index*, the sampler's value for a batch, for a note on an exception."""
+    """Return a short phrase about *index*, the sampler's value for one batch. Notes on exceptions contain it."""
     if index is None or (isinstance(index, list) and index and all(i is None for i in index)):
         return "of the worker's share"  # iterable-style: there are no indices
     size = f" ({len(index)} samples)" if isinstance(index, (list, tuple)) else ""

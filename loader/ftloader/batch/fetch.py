@@ -1,7 +1,7 @@
-"""Builds a batch from the sampler's indices: ``dataset[i]``, then collate_fn. The fetcher is for map-style datasets.
+"""Builds a batch of a map-style dataset from the sampler's indices: ``dataset[i]`` for each, then ``collate_fn``.
 
-The contract is that of ``torch.utils.data._utils.fetch``. Added are random numbers of each sample (``rng.sample``), the
-error policy (``batch.errors``), a note that names the failing sample, and a check that the epoch is not cancelled.
+The contract is that of ``torch.utils.data._utils.fetch``. Added are random numbers for each sample (``rng.sample``),
+the error policy (``batch.errors``), notes that name a failing sample, and checks for a cancelled epoch.
 """
 
 import enum
@@ -22,12 +22,12 @@ EMPTY: Final = _Empty.EMPTY
 
 
 class Cancelled(Exception):
-    """Raised in a worker whose batch is no longer wanted, since the consumer has left the epoch."""
+    """Raised in a worker that builds a batch of a cancelled epoch: the consumer no longer wants the batch."""
 
 
 @dataclass(eq=False, slots=True)
 class Epoch:
-    """One pass over the data: its seed, its number, and a flag that cancels it.
+    """One pass over the data, with a seed, a number, and ``cancelled``, which ends the pass early.
 
     ``cancelled`` changes from False to True once. Any thread may set it. Workers read it without a lock: a worker that
     sees the change late loads one sample too many. An epoch refers to no user-supplied object.
@@ -45,7 +45,7 @@ class Epoch:
 
 @dataclass(slots=True)
 class Fetched:
-    """A batch from a worker, with the samples left out of it and the state of the worker's dataset."""
+    """A batch from a worker, with records of the samples left out of it and the state of the worker's dataset."""
 
     data: Any  # the result of collate_fn; or Slots, from which the consumer makes the batch; or EMPTY
     skipped: tuple[Skipped, ...] = ()
@@ -85,7 +85,7 @@ def load_one(
     policy: Any,
     note: Callable[[BaseException, Any], None] | None = annotate_sample,
 ) -> Any:
-    """Return the sample ``load(source, key)``. On an error *policy* decides: another sample, ``Skipped``, or raise."""
+    """Return the sample ``load(source, key)``. If that fails, *policy* decides: a substitute, ``Skipped``, or raise."""
     # *policy* has the interface of ``ErrorPolicy``: ``raises`` and ``resolve()``. *note* adds a note with the sample to
     # an error. If all errors are raised, callers may use a faster list comprehension instead of this function.
     try:

@@ -1,8 +1,8 @@
 """Fetchers that load and save the dataset's state: for iterable-style datasets, and for map-style ones in processes.
 
-As in torchdata, the dataset's state is loaded before ``iter(dataset)``, the iterator's state after it. If the dataset
-is its own iterator, a state from within an epoch is loaded once, after ``iter(dataset)``. Each state travels to the
-consumer with a batch (``Fetched.state``). ``state.format`` describes the states.
+As in torchdata, a fetcher loads the dataset's state, then calls ``iter(dataset)``, then loads the iterator's state. If
+the dataset is its own iterator, a state from the middle of an epoch is loaded only after ``iter(dataset)``. Batches
+bring new states to the consumer (``Fetched.state``). ``state.format`` describes the states.
 """
 
 import copy
@@ -23,7 +23,7 @@ class Exhausted(Exception):
 
 
 class IterableFetcher:
-    """Builder of batches for one worker and one pass over an iterable-style dataset, which starts at *state*."""
+    """Builder of batches for one worker and one pass over an iterable-style dataset. The pass starts at *state*."""
 
     def __init__(self, settings: BatchSettings, dataset: Any, worker_id: int, state: WorkerState) -> None:
         self._settings = settings
@@ -72,7 +72,7 @@ class IterableFetcher:
         return fetched
 
     def _catch_up(self, index: Any, epoch: Epoch) -> None:
-        """Skip the batches that were handed over between the snapshot and the saved state."""
+        """Skip the batches handed over between snapshot and saved state: load their samples without collating them."""
         behind, self._behind = self._behind, 0
         for missing in range(behind, 0, -1):
             try:
@@ -118,7 +118,7 @@ class IterableFetcher:
         return samples
 
     def _next_sample(self, epoch: Epoch) -> Any:
-        """Return the next sample, or EMPTY if it is left out. Raise ``Exhausted`` at the end of the share."""
+        """Return the next sample, or EMPTY if ``on_error`` left it out. Raise ``Exhausted`` at the end of the share."""
         key = (self._worker_id, self._position)
         enter_sample(epoch, key)
         failures = self._failures_in_a_row
@@ -157,7 +157,7 @@ def _annotate_position(error: BaseException, key: tuple[int, int]) -> None:
 class StatefulMapFetcher(MapFetcher):
     """Builder of batches from a map-style dataset in a worker process. Some batches carry the dataset's state.
 
-    Every ``snapshot_every_n_steps``-th does, from after it, and the first, from before it (unless the step is 1).
+    Each N-th batch (N: ``snapshot_every_n_steps``) has the state after it. Unless N is 1, the first has that before it.
     """
 
     def __init__(self, settings: BatchSettings, dataset: Any, state: WorkerState) -> None:

@@ -34,7 +34,7 @@ _TORCHS_COLLATE_FUNCTIONS = {
 
 
 def is_torchs_collation(collate_fn: Callable[[Any], Any]) -> bool:
-    """Return True if *collate_fn* is torch's ``default_collate`` and no type or function was registered with it."""
+    """Return True if *collate_fn* is torch's ``default_collate``, and the program has not changed torch's collation."""
     registered = _torch_collate.default_collate_fn_map
     return (
         collation_name(collate_fn) == "default_collate"
@@ -56,7 +56,7 @@ class _Leaf:
 
 @dataclass(frozen=True, slots=True)
 class Slot(_Leaf):
-    """Leaf with a place in the batch: an array or a tensor of one shape and type."""
+    """Leaf with a slot: a large array or tensor, of the same shape and type in all samples."""
 
     shape: tuple[int, ...]
     dtype: torch.dtype
@@ -64,7 +64,7 @@ class Slot(_Leaf):
     nbytes: int
 
     def flatten(self, value: Any, leaves: list) -> bool:
-        """Append *value*. Return True if it can be copied into the slot and torch could collate it."""
+        """Append *value* to *leaves*. Return True if *value* fits into the slot and torch could collate it."""
         leaves.append(value)
         if self.numpy_dtype is not None:
             return (
@@ -82,7 +82,7 @@ class Slot(_Leaf):
 
 @dataclass(frozen=True, slots=True)
 class Column(_Leaf):
-    """Leaf whose values are collected in a list and collated by torch."""
+    """Leaf without a slot: a list collects its values from all samples, and torch collates the list."""
 
     container: type  # tuple for elements of tuples and lists, else list, as in torch; the difference shows for strings
 
@@ -139,17 +139,17 @@ class Layout:
         return layout if layout.slots else None
 
     def flatten(self, sample: Any) -> list | None:
-        """Return the values of the leaves; None if *sample* has another layout."""
+        """Return the values of the leaves of *sample*; None if *sample* has another layout."""
         leaves: list = []
         return leaves if self._root.flatten(sample, leaves) else None
 
     def nest(self, leaves: list, batched: bool) -> Any:
-        """Return the sample made of *leaves*. If *batched*: the batch of collated leaves, nested as torch nests it."""
+        """Return *leaves* nested as in a sample or, if *batched*, as torch nests them in a batch of such samples."""
         return self._root.nest(iter(leaves), batched)
 
 
 def _describe(value: Any, container: type, leaves: list[Slot | Column]) -> _Node:
-    """Return the layout's node for *value*, found in a *container*. Append the leaves in it to *leaves*."""
+    """Return the part of a layout that describes *value*, an element of *container*. Append its leaves to *leaves*."""
     kind, keys = type(value), ()
     if kind is dict:
         keys, value, container = tuple(value), value.values(), list
@@ -184,7 +184,7 @@ _has_names = getattr(torch.Tensor, "has_names", lambda tensor: False)
 
 
 def _is_plain(tensor: torch.Tensor) -> bool:
-    """Return True if the tensor is just its values: no gradient, no names, no lazy conjugation or negation."""
+    """Return True if *tensor* is on the CPU and is only values: no gradient, names, lazy conjugation and so on."""
     return (
         tensor.is_cpu
         and tensor.layout is torch.strided
@@ -200,5 +200,5 @@ def _is_plain(tensor: torch.Tensor) -> bool:
 
 
 def _is_channels_last(dimensions: int, contiguous: bool) -> bool:
-    """Return True if ``torch.stack`` might give the batch ``channels_last(_3d)`` strides, which a slot lacks."""
+    """Return True if ``torch.stack`` might make a ``channels_last(_3d)`` batch of tensors like this. Slots cannot."""
     return dimensions in (4, 5) and not contiguous

@@ -1,12 +1,12 @@
-"""Memory for batches, reused once no reference to an earlier batch is left.
+"""Memory for batches. It is reused as soon as nothing refers to the batch that it held before.
 
 New memory for a batch of 100 MB costs tens of thousands of page faults, about as much time as filling it. So the pool
 reuses a torch storage once its reference counts show that it is free: every tensor, view, NumPy array, memoryview or
 DLPack capsule on the memory keeps the storage (a C++ object) or its Python object alive. No other code can get a new
-reference to a storage that only the pool refers to. So the storage is still free when the pool takes it.
+reference to a storage that only the pool refers to. So a storage that is found free stays free until the pool lends it.
 
 Memory whose use does not show in reference counts is not reused: storages in shared memory, which other processes map,
-and pinned storages, from which a GPU may still copy. torch's allocator reuses pinned memory, and knows those copies.
+and pinned storages, from which a GPU may still copy. torch's allocator reuses pinned memory: it knows which copies run.
 """
 
 import ctypes
@@ -27,7 +27,7 @@ class Buffer:
     """A torch storage and the batch that is filling it. A ``BufferPool`` makes and lends buffers.
 
     This object holds the only lasting reference to ``storage``. Any other reference that this package makes is dropped
-    by the thread that made it. So the count is right at once also without the GIL (biased reference counting, PEP 703).
+    by the thread that made it. So the reference count is up to date, also without the GIL (biased counting, PEP 703).
     """
 
     __slots__ = ("filler", "last_taken", "storage")
@@ -38,11 +38,11 @@ class Buffer:
         self.last_taken = 0  # value of the pool's counter ``_taken``
 
     def release(self) -> None:
-        """Record that the storage has been filled. The storage is free once all tensors on it are gone."""
+        """Record that no batch fills the storage any more. The storage is free once all tensors on it are gone."""
         self.filler = None
 
     def is_free(self) -> bool:
-        """Return True if no batch is filling the storage, no tensor is on it, and no other process maps it."""
+        """Return True if no batch fills the storage, only the pool refers to it, and it is not in shared memory."""
         filler = self.filler
         if filler is not None and filler() is not None:
             return False
@@ -55,11 +55,11 @@ class Buffer:
 
 
 class BufferPool:
-    """Pool of one DataLoader's CPU storages, which are found by their size in bytes.
+    """Pool of CPU storages for one DataLoader's batches. A free storage of the wanted size in bytes is used again.
 
     The pool keeps the storages of *batches* batches. If the consumer holds more batches, the pool forgets its oldest
-    storages. It frees a size that was not taken during the last 4 * *batches* batches. With *pinned* it keeps none. One
-    lock guards the list and the lending.
+    storages. It frees storages of a size that was not used in the last 4 * *batches* batches. If *pinned*, it lends new
+    pinned storages and keeps none. One lock guards the list of storages and the lending.
     """
 
     def __init__(self, batches: int, pinned: bool = False) -> None:
@@ -71,7 +71,7 @@ class BufferPool:
         self._taken = 0
 
     def take(self, nbytes: int, filler: Any, per_batch: int = 1) -> Buffer:
-        """Return a buffer of *nbytes* (> 0) bytes. The object *filler* fills it. A batch takes *per_batch* buffers."""
+        """Return a buffer of *nbytes* (> 0) bytes for object *filler* to fill. Each batch takes *per_batch* buffers."""
         if self._pinned:
             pinned = torch.empty(nbytes, dtype=torch.uint8, device="cpu", pin_memory=True)
             return Buffer(pinned.untyped_storage())
@@ -124,7 +124,7 @@ _SMALLEST_OF_HUGE_PAGES = 4 << 20  # bytes; NumPy's limit for its own arrays (``
 
 
 def advise_huge_pages(address: int, nbytes: int) -> None:
-    """Ask the kernel for huge pages, which it may ignore. 100 MB then take 50 page faults instead of 25,600."""
+    """Ask the kernel to use huge pages for this memory. If it does, 100 MB cause 50 page faults instead of 25,600."""
     # NumPy does the same for large arrays, and torch on ``THP_MEM_ALLOC_ENABLE=1``.
     if nbytes < _SMALLEST_OF_HUGE_PAGES or not hasattr(mmap, "MADV_HUGEPAGE"):
         return

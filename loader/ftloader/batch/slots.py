@@ -15,7 +15,7 @@ from ftloader.current import this_thread
 
 
 class _Memory:
-    """Memory at *address* as an object that ``numpy.asarray`` accepts. Arrays on the memory keep *owner* alive."""
+    """Object from which ``numpy.asarray`` makes an array on the memory at *address*. The array keeps *owner* alive."""
 
     # Not tensor.numpy(), which would mark the storage forever.
 
@@ -56,7 +56,7 @@ class _Array:
             self._view[position] = value
 
     def separate(self, position: int, values: list, own: int) -> list:
-        """Return *values*. Those in this slot's memory are copied, since writing ``values[own]`` overwrites it."""
+        """Return *values*, but copy those in this slot's memory: writing ``values[own]`` there overwrites them."""
         # empty_sample() gave the slot to the sample, so other values may be views of it.
         if self._is_at(values[own], position):
             return values  # nothing will be written
@@ -70,7 +70,7 @@ class _Array:
         ]
 
     def give(self, position: int, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray | None:
-        """Return the slot at *position* as an array that keeps the memory alive; None for another shape or type."""
+        """Return an array on the memory of the slot at *position*; None if the slot has another *shape* or *dtype*."""
         if self._slot.numpy_dtype != dtype or self._slot.shape != shape:
             return None
         return np.asarray(_Memory(self._address_of(position), shape, dtype, self._buffer.storage))
@@ -85,7 +85,7 @@ class _Array:
         return self._new_tensor(0, self._shape, self._strides)
 
     def release(self) -> None:
-        """Give up the memory. Nothing else may be called after it."""
+        """Give up the memory. No method may be called on this object afterwards."""
         self._buffer.release()
 
     def _tensor_at(self, position: int) -> torch.Tensor:
@@ -99,7 +99,7 @@ class _Array:
         return self._address + position * self._slot.nbytes
 
     def _is_at(self, value: np.ndarray, position: int) -> bool:
-        """Return True if *value* is the slot's own memory, filled in place (see ``empty_sample``)."""
+        """Return True if *value* was filled in place: it is the slot at *position* (see ``empty_sample``)."""
         if value.base is None:  # it owns its memory, as nearly all do
             return False
         address = value.__array_interface__["data"][0]
@@ -121,9 +121,9 @@ def _lies_in(value: Any, begin: int, end: int) -> bool:
 class Slots:
     """The slots and columns of one batch of *size* samples.
 
-    No lock: the worker that claimed a position writes it, and others read it once all workers have finished. The
-    consumer calls ``batch()``, so its thread makes the tensors: without the GIL only an object's creator frees it at
-    once.
+    No lock: only the worker that claimed a position writes there, and other threads read after all workers have
+    finished. The consumer calls ``batch()``, so that its thread creates the tensors. Without the GIL, an object is
+    freed without delay only in the thread that created it.
     """
 
     __slots__ = ("_collated", "_parts", "_pin_device", "layout")
@@ -138,7 +138,7 @@ class Slots:
         self._collated: list = []  # columns; None in the place of an array
 
     def write(self, position: int, sample: Any) -> bool:
-        """Copy *sample* to *position*. Return False, with the slot undefined, if the sample has another layout."""
+        """Copy *sample* to *position* and return True. If it has another layout, return False and copy nothing."""
         values = self.layout.flatten(sample)
         if values is None:
             return False
@@ -157,7 +157,7 @@ class Slots:
         return self.layout.nest(values, batched=False)
 
     def collate_columns(self, collate_fn: Callable[[Any], Any]) -> None:
-        """Collate each column, that is, each leaf that has no slots, with torch's ``default_collate``."""
+        """Collate the values of each leaf that has no slots, with *collate_fn* (torch's ``default_collate``)."""
         for leaf, column in zip(self.layout.leaves, self._parts):
             data = None
             if isinstance(leaf, Column):
@@ -175,13 +175,13 @@ class Slots:
         return self.layout.nest(leaves, batched=True)
 
     def release(self) -> None:
-        """Give up the memory. Nothing else may be called after it."""
+        """Give up the memory. No method may be called on this object afterwards."""
         for part in self._parts:
             if isinstance(part, _Array):
                 part.release()
 
     def give(self, position: int, shape: tuple[int, ...], dtype: np.dtype) -> tuple[int, np.ndarray] | None:
-        """Return (leaf number, slot at *position*) for the first leaf of this shape and type; None if there is none."""
+        """Find the first leaf with this *shape* and *dtype*. Return (leaf number, slot at *position*), or None."""
         for leaf, part in enumerate(self._parts):
             if isinstance(part, _Array) and (given := part.give(position, shape, dtype)) is not None:
                 return leaf, given
@@ -191,10 +191,10 @@ class Slots:
 def empty_sample(shape: tuple[int, ...], dtype: Any = np.uint8) -> np.ndarray:
     """Return an uninitialised array for the sample being loaded, if possible in its batch's memory.
 
-    *shape* is that of one sample, without the batch dimension. A dataset (or decoder) that fills this array and returns
-    it saves the copy into the batch. In a worker thread the array is the sample's slot of the batch, if samples of this
-    shape and type are expected. Otherwise it is ``numpy.empty(shape, dtype)``. Call this once per sample, return the
-    array or a full array made from it, and keep no reference to it.
+    *shape* is the shape of one sample, without the batch dimension. In a worker thread the array is the sample's slot
+    of the batch, if samples of this shape and type are expected. Otherwise it is ``numpy.empty(shape, dtype)``. If a
+    dataset or decoder fills and returns the slot, the sample need not be copied into the batch. Call this once per
+    sample. The dataset must return the array, or one of this shape made from it, and keep no reference to the array.
     """
     here = this_thread.sample
     given = here.slots.give(here.position, tuple(shape), np.dtype(dtype)) if here.slots is not None else None

@@ -1,4 +1,4 @@
-"""Decoders that read a sample straight into an array: the sample's slot of the batch, if there is one."""
+"""Decoders for samples that are arrays: the cache reads the file straight into the batch, or into a new array."""
 
 import math
 from collections.abc import Mapping
@@ -11,21 +11,21 @@ from ftloader.cache.errors import CacheError
 
 
 class RawArray:
-    """Decoder (``decode=``) for samples whose bytes are one array.
+    """Decoder (``decode=``) that returns each sample as one NumPy array. The sample's bytes are the array's values.
 
     Args:
         dtype: anything that ``numpy.dtype`` accepts.
-        shape: the array's shape. None: one dimension, of the sample's length.
+        shape: the array's shape. None: one dimension, with all values that the sample's bytes hold.
 
-    Any callable of a sample's bytes is a decoder. If it also has a method ``empty(nbytes)``, as here, the cache reads
-    the file straight into the array that ``empty`` returns.
+    Any function of a sample's bytes can be a decoder. If a decoder has a method ``empty(nbytes)``, as this class has,
+    the cache reads the file straight into the array that ``empty`` returns.
     """
 
     def __init__(self, dtype: Any = np.uint8, shape: tuple[int, ...] | None = None) -> None:
         self.dtype, self.shape = np.dtype(dtype), shape
 
     def empty(self, nbytes: int) -> np.ndarray:
-        """Return an uninitialised array of *nbytes* bytes. Raise ``CacheError`` if the shape needs another number."""
+        """Return an uninitialised array of *nbytes* bytes. Raise ``CacheError`` if this size does not fit the shape."""
         shape = (nbytes // max(1, self.dtype.itemsize),) if self.shape is None else self.shape
         if math.prod(shape) * self.dtype.itemsize != nbytes:
             raise CacheError(f"a sample of {nbytes} bytes is no array of {self.dtype} with the shape {shape}")
@@ -38,13 +38,13 @@ class RawArray:
 
 
 class RawArrays:
-    """Decoder (``decode=``) for samples that are dicts of arrays, stored back to back.
+    """Decoder (``decode=``) for samples of several arrays, stored back to back. Returns a sample as a dict of arrays.
 
         decode=RawArrays({"label": RawArray(np.int64, ()), "image": RawArray(np.float32, (3, 512, 512))})
 
     Args:
-        arrays: each array's name and decoder, in the order of the bytes. One decoder may have the shape None: its array
-            gets the remaining bytes.
+        arrays: each array's name and decoder, in the order of the bytes. One of the decoders may have ``shape=None``:
+            its array gets the bytes that the other arrays leave.
     """
 
     def __init__(self, arrays: Mapping[str, RawArray]) -> None:
@@ -56,7 +56,7 @@ class RawArrays:
         self._sizes.update(dict.fromkeys(self._open, 0))
 
     def empty(self, nbytes: int) -> dict[str, np.ndarray]:
-        """Return uninitialised arrays of *nbytes* bytes in sum. Raise ``CacheError`` if the shapes do not fit."""
+        """Return a dict of uninitialised arrays. Raise ``CacheError`` if they do not have *nbytes* bytes in all."""
         left = nbytes - sum(self._sizes.values())
         if left < 0 or (left and not self._open):
             raise CacheError(f"a sample of {nbytes} bytes: its arrays {', '.join(self.arrays)} have {nbytes - left}")

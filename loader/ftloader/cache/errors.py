@@ -2,16 +2,16 @@
 
 
 class CacheError(RuntimeError):
-    """Error of the cache. The message says what the cache cannot do, why, and how to help."""
+    """Error of the cache. The message says what the cache cannot do, why, and what the user can do."""
 
 
 class DamagedSegmentError(CacheError):
-    """Error for a segment file whose head or index is damaged."""
+    """Error for a segment file that cannot be read, or whose first bytes (its head) are damaged."""
 
 
 class PartlyListedError(OSError):
-    """Raised by ``keys()`` of a source after its last key, if a part of the source could not be listed."""
+    """Error for a source that could be listed only in part. ``keys()`` raises it after the last key of that part."""
 
 
 class CorruptSampleError(CacheError):
-    """Error for a damaged sample: its checksum differs, or its file is missing or too short."""
+    """Error for a damaged sample: its checksum differs, or its file is missing, unreadable or too short."""

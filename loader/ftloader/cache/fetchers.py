@@ -13,18 +13,18 @@ from ftloader.cache.store import Store
 from ftloader.workers.exit import ThreadGroup, WorkerThread
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 30.0
-"""Seconds. Each pause is twice the one before, less a random part of up to a half."""
+"""Shortest and longest pause between attempts, in seconds. Pauses double; a random part, up to half, is cut off."""
 _MANY = 8  # failures in a row that are not chance, with few threads
 
 
 class Fetchers(ThreadGroup):
     """Group of *count* threads that list ``source.keys()`` repeatedly and fetch the samples missing from the store.
 
-    When no sample is missing, the threads wait for an eviction or ``look_again``. Each thread has one sample in memory.
+    If no sample is missing, the threads wait for an eviction or ``look_again``. Each has at most one sample in memory.
     The last thread to end closes the store: if the program drops a cache without ``close()``, no other code does.
 
-    The store's ``changed`` guards the counts and the state of the listing. The lock ``_listing`` guards the iterator of
-    keys. A thread takes ``_listing`` before ``changed``, and holds it while the source finds the next key.
+    The store's lock ``changed`` guards the counts and the state of the listing. ``_listing`` guards the iterator of
+    keys. A thread acquires ``_listing`` before ``changed``, and holds ``_listing`` while the source finds the next key.
     """
 
     consequence = "It ends when that call returns; its sample is thrown away."
@@ -44,35 +44,35 @@ class Fetchers(ThreadGroup):
         self._listings_failed = 0  # in a row
         self.failed_listings = 0
         self.unlisted: BaseException | None = None
+        """Error of the latest listing (``PartlyListedError`` if only a part failed); None after new keys or success."""
         self._listing_error: BaseException | None = None  # the same, until a listing ends well
-        """Why the source could not be listed, or (``PartlyListedError``) not all of it; None if it could."""
         self._warned = False
         self.fetched = self.fetched_bytes = self.retried = self.failed = 0
-        self.trouble: BaseException | None = None  # why the latest sample could not be fetched or added, if so
+        self.trouble: BaseException | None = None  # latest error of a listing, sample or file; None after a success
         self.failures_in_a_row = 0
         self.used_by_this_thread()
         self.threads = tuple(WorkerThread(target=self._run, name=f"cache-fetcher-{number}") for number in range(count))
 
     def look_again(self) -> None:
-        """Request another listing of the source, which may have new keys, or work again after an error."""
+        """Make the threads list the source again: it may have new keys by now, or work again after an error."""
         with self._changed:
             self._asked += 1
             self._changed.notify_all()
 
     @property
     def complete(self) -> bool:
-        """True if all keys of the source are in the store."""
+        """True if the latest listing of the source has ended and the store has all samples that were listed."""
         with self._changed:
             return self._is_idle() and not self._failed_here
 
     @property
     def failing(self) -> bool:
-        """True if the source fails as a whole, not for one sample."""
+        """True after many failures in a row: then the source as a whole fails, not single samples."""
         return self._listings_failed > self._retries or self.failures_in_a_row >= max(_MANY, 2 * len(self.threads))
 
     @property
     def idle(self) -> bool:
-        """True if no sample will come before ``look_again``: all keys have been tried, or no thread is left."""
+        """True if no sample will be added until ``look_again``: all keys have been tried, or all threads have ended."""
         with self._changed:
             return self._is_idle() or not self._running
 
@@ -110,7 +110,7 @@ class Fetchers(ThreadGroup):
             return None if self._store.stopped else next(self._keys, None)
 
     def _claimed(self) -> Iterator[str]:
-        """Yield missing keys until the store is stopped. Each key is claimed for the thread that takes it."""
+        """Claim each key that the store lacks (``Store.claim``), then yield the key. End when the store is stopped."""
         pauses = _pauses()
         while self._wait_to_list():
             try:
@@ -141,7 +141,7 @@ class Fetchers(ThreadGroup):
                     self._note_listing(None)
 
     def _note_listing(self, error: BaseException | None) -> None:
-        """Record the error of listing (a part of) the source, or None. The caller holds the lock ``changed``."""
+        """Record how the latest listing of the source ended: its error, or None. The caller must hold ``changed``."""
         if error is None or isinstance(error, PartlyListedError):
             if self.trouble is self._listing_error:
                 self.trouble, self.failures_in_a_row = None, 0
@@ -155,7 +155,7 @@ class Fetchers(ThreadGroup):
         self._changed.notify_all()
 
     def _wait_to_list(self) -> bool:
-        """Wait until the source must be listed (again). Return False once the store is stopped."""
+        """Wait until the source has to be listed (again) and return True; return False if the store is stopped."""
         store = self._store
         with self._changed:
             self._changed.wait_for(
@@ -171,7 +171,7 @@ class Fetchers(ThreadGroup):
             return not store.stopped
 
     def _fetch(self, key: str) -> bool:
-        """Fetch a sample, with retries, and add it to the store. Return True if the store has it now."""
+        """Fetch the sample *key*, with retries, and add the sample to the store. Return True if it was added."""
         for attempt, pause in enumerate(_pauses()):
             try:
                 data = memoryview(self._source.read(key))
@@ -207,7 +207,7 @@ class Fetchers(ThreadGroup):
             self._report(error, "a file onto the disk")
 
     def _fail(self, error: BaseException, key: str) -> bool:
-        """Count and report a sample that cannot be fetched or added. Return False."""
+        """Return False. Unless the store is stopped, count and report the failure to fetch or add the sample *key*."""
         with self._changed:
             if self._store.stopped:
                 return False
@@ -217,7 +217,7 @@ class Fetchers(ThreadGroup):
         return False
 
     def _report(self, error: BaseException, what: str) -> None:
-        """Record *error* for the statistics and ``set_epoch``. Warn of the first. *what* names the sample or file."""
+        """Record *error* for the statistics and ``set_epoch``. Warn, at the first error only, that *what* failed."""
         with self._changed:
             self.trouble = error
             self.failures_in_a_row += 1
@@ -235,7 +235,7 @@ class Fetchers(ThreadGroup):
                     sys.stderr.write(f"RuntimeWarning: {text}\n")
 
     def _pause(self, seconds: float) -> bool:
-        """Wait *seconds* and return True. Return False as soon as the store is stopped."""
+        """Wait *seconds* seconds and return True. If the store is stopped, return False without waiting further."""
         with self._changed:
             return not self._changed.wait_for(lambda: self._store.stopped, seconds)
 

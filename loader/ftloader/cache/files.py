@@ -1,4 +1,4 @@
-"""Functions that read and write whole ranges of files, and count the disk space of files."""
+"""Functions that read or write exactly the given bytes of a file, or compute how much disk space a file takes."""
 
 import contextlib
 import errno
@@ -15,7 +15,7 @@ def disk_usage(status: os.stat_result) -> int:
 
 @contextlib.contextmanager
 def opened(path: str, flags: int) -> Iterator[int]:
-    """Open a file for the ``with`` block. Do not block if the path is a named pipe."""
+    """Context manager that opens a file and gives its descriptor. Opening a named pipe does not wait for a writer."""
     fd = os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
         yield fd
@@ -24,7 +24,7 @@ def opened(path: str, flags: int) -> Iterator[int]:
 
 
 def read_bytes(fd: int, length: int, offset: int) -> bytes:
-    """Return *length* bytes from *offset* on. Raise ``OSError`` (EIO) if the file is shorter."""
+    """Return *length* bytes of a file, from *offset* on. Raise ``OSError`` (EIO) if the file ends earlier."""
     data = os.pread(fd, length, offset)
     if len(data) == length:
         return data
@@ -34,7 +34,7 @@ def read_bytes(fd: int, length: int, offset: int) -> bytes:
 
 
 def read_all(fd: int, view: memoryview, offset: int) -> None:
-    """Fill *view* with bytes from *offset* on. Raise ``OSError`` (EIO) if the file is shorter."""
+    """Fill *view* with a file's bytes, from *offset* on. Raise ``OSError`` (EIO) if the file ends earlier."""
     while len(view):
         count = os.preadv(fd, [view], offset)
         if not count:
@@ -43,7 +43,7 @@ def read_all(fd: int, view: memoryview, offset: int) -> None:
 
 
 def write_all(fd: int, data: Any, offset: int) -> None:
-    """Write all of *data*, anything with the buffer protocol, at *offset*."""
+    """Write all of *data* (any object with the buffer protocol) to a file, at *offset*."""
     view = memoryview(data)
     while len(view):
         count = os.pwrite(fd, view, offset)

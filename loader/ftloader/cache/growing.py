@@ -1,4 +1,4 @@
-"""``GrowingCache``: a dataset of the samples of a remote source that have been copied to this machine so far."""
+"""``GrowingCache``: a dataset that grows while samples are copied from a remote source to this machine."""
 
 import os
 import time
@@ -28,7 +28,7 @@ _MOST_DAMAGED = 1024  # segments that readers can report until the next epoch is
 
 
 class GrowingCache(Dataset):
-    """A map-style dataset of the samples that threads of this process have fetched so far.
+    """A map-style dataset of the samples that threads of this process have fetched from a source so far.
 
         with GrowingCache(source, directory, max_bytes=200e9, fetchers=16) as cache:
             for epoch in range(epochs):
@@ -39,29 +39,29 @@ class GrowingCache(Dataset):
     Args:
         source: an object with ``keys()`` and ``read(key)``, or an address that fsspec understands. None: this process
             reads the samples that another process, such as another rank of the job, fetches on this machine.
-        directory: the only place where files are written.
+        directory: where the cache keeps its files. The cache writes nothing elsewhere.
         max_bytes: disk budget in bytes, at least 1 MiB. Never exceeded, not even by unfinished writes.
-        fetchers: number of threads that fetch. Each has one sample in memory.
+        fetchers: number of threads that fetch samples. Each has at most one sample in memory.
         evict: what to evict first. "oldest": the oldest samples. "lru": the samples that this process has not read for
             the longest time. 1/128 of the budget is evicted at a time.
-        decode: a callable that gets a sample's bytes and returns the sample, by default a uint8 array. See ``RawArray``
-            and ``RawArrays`` for others.
+        decode: a function that gets a sample's bytes and returns the sample. By default, the sample is a uint8 array.
+            ``RawArray`` and ``RawArrays`` make other such functions.
         min_samples: number of samples that ``set_epoch`` waits for.
-        pin: fraction of the budget for an epoch's samples, which are the newest. The fetchers use the rest for the next
-            epoch. Once the cache holds the whole source, an epoch has all its samples.
-        retries: number of times that fetching a sample is repeated, after growing pauses. Then the sample is left for
-            the next epoch.
-        max_unlisted: largest number of epochs in a row for which the source could not be listed. Beyond this number
+        pin: maximum size of an epoch, as a fraction of ``max_bytes``. An epoch has the newest samples that fit. The
+            rest is for samples of later epochs. While the cache has all samples of the source, each epoch has them all.
+        retries: number of times that a failed fetch of a sample is repeated, after growing pauses. Then the sample is
+            left for the next epoch.
+        max_unlisted: number of consecutive epochs for which listing the source may fail. At the next failure
             ``set_epoch`` raises ``CacheError``. None: only warn, at the first such epoch and when the reason changes.
-        format: "segment", or "tfrecord": write the samples to TFRecord files, which ``files()`` names. This needs the
-            package crc32c (``ftloader[tfrecord]``). The format may change between runs.
+        format: "segment" is the cache's own format. "tfrecord" writes TFRecord files, whose paths ``files()`` returns,
+            and needs the package crc32c (``ftloader[tfrecord]``). The format may change between runs.
 
     ``len(cache)``, ``cache[i]``, ``cache.key(i)`` and ``cache.ages()`` refer to the current epoch. Threads and worker
-    processes may call these four. One thread at a time may call the others, in the process that made the object.
+    processes may call these four. Only one thread at a time may call the others, in the process that made the object.
 
     Raises:
-        CacheError: another process fetches into the directory; its files have another version; crc32c is missing.
-        OSError: the directory cannot be written.
+        CacheError: another process writes to *directory*; the files there have another version; crc32c is missing.
+        OSError: *directory* cannot be written.
     """
 
     def __init__(
@@ -146,19 +146,19 @@ class GrowingCache(Dataset):
         return data if into else self._decode(data)
 
     def key(self, index: int) -> str:
-        """Return the key of sample *index*."""
+        """Return the source's key for sample *index* of the current epoch."""
         one, row = self._snapshot().find(index)
         return one.keys[row]
 
     def files(self) -> list[str]:
         """Return the paths of the epoch's TFRecord files, which stay until the next ``set_epoch``.
 
-        ``at_most`` does not shorten the files.
+        The files may have more samples than the epoch: the argument *at_most* of ``set_epoch`` does not shorten them.
         """
         return [one.data_path for one in self._snapshot().segments if one.version == FORMATS["tfrecord"]]
 
     def ages(self) -> np.ndarray:
-        """Return the age of each sample in seconds, for a sampler that prefers new ones."""
+        """Return the seconds since each sample was written to the cache, for a sampler that prefers new samples."""
         return np.maximum(0.0, time.time() - self._snapshot().times())
 
     def _snapshot(self) -> Snapshot:
@@ -172,15 +172,15 @@ class GrowingCache(Dataset):
     # Epochs
 
     def set_epoch(self, epoch: int, at_most: int | None = None) -> None:
-        """Make the samples that are complete now the data of *epoch*. These stay readable until the next call.
+        """Make the samples that are complete now the data of *epoch*. The samples stay readable until the next call.
 
-        Wait until ``min_samples`` samples are complete. With ``source=None``, wait until the fetching process has set
-        this epoch.
+        Wait until ``min_samples`` samples are complete; with ``source=None``, until the fetching process sets *epoch*.
 
         Args:
-            at_most: the largest number of samples, so that all hosts of a job have the same number.
+            at_most: limit for the number of samples of the epoch, to give all hosts of a job the same number.
 
-        Raise ``CacheError``, with the reason, if there will not be enough samples; ``OSError`` if the disk fails.
+        Raise ``CacheError`` if the epoch cannot get ``min_samples`` samples, or if listing the source has failed for
+        more than ``max_unlisted`` epochs in a row. Raise ``OSError`` if the disk fails.
         """
         if os.getpid() != self._process:
             raise CacheError("set_epoch is for the process that made the cache, not for its workers")
@@ -212,7 +212,7 @@ class GrowingCache(Dataset):
         self._counts.epochs_waited += time.monotonic() - began
 
     def _check_listing(self, store: Store, fetchers: Fetchers) -> None:
-        """Warn if the source cannot be listed. Raise ``CacheError`` after more than ``max_unlisted`` such epochs."""
+        """Warn if listing the source failed. Raise ``CacheError`` at failure number ``max_unlisted`` + 1 in a row."""
         error = fetchers.unlisted
         if error is None or store.stopped:
             self._unlisted, self._warned = 0, ""
@@ -235,7 +235,7 @@ class GrowingCache(Dataset):
             )
 
     def _check_hope(self, store: Store, fetchers: Fetchers, there: int) -> None:
-        """Raise ``CacheError``, with the reason, if *there* samples are complete and no more will come."""
+        """Raise ``CacheError``, with the reason, if no more samples will come. *there*: number of complete samples."""
         start = f"{there} samples are there, and min_samples={self._min_samples}: "
         if store.stopped:
             raise CacheError(start + "the cache is closed")
@@ -252,7 +252,7 @@ class GrowingCache(Dataset):
         self._shared[0] = self._set_here
 
     def _follow(self, state: dict[str, Any], at_most: int | None) -> None:
-        """Pin the segments of *state*, a snapshot by the fetching process, and make it the current epoch."""
+        """Make the epoch that *state* describes current, with at most *at_most* samples. Prevent their eviction."""
         if self._pins is None:
             self._pins = sharing.Pins(self._directory)
         self._pins.write(" ".join(state["segments"]))
@@ -260,11 +260,11 @@ class GrowingCache(Dataset):
         self._set_current(Snapshot.of_state({**state, "length": length}, self._directory))
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the current epoch's number, segment names and length, for ``load_state_dict``."""
+        """Return the current epoch for ``load_state_dict``: a dict of its number, segment names and sample count."""
         return self._snapshot().state()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Make the epoch in *state* the current one. Raise ``CacheError`` if some of its samples have been evicted."""
+        """Make the epoch that *state* describes current. Raise ``CacheError`` if some of its samples were evicted."""
         if state == self._snapshot().state():
             return
         if os.getpid() != self._process:
@@ -282,7 +282,7 @@ class GrowingCache(Dataset):
         return self._snapshot().epoch
 
     def statistics(self) -> Statistics:
-        """Return the cache's counts since it was made. ``print`` shows the counts in one line."""
+        """Return statistics of the use of this object since it was made. ``print`` shows them in one line."""
         store, fetchers, counts = self._store, self._fetchers, self._counts
         samples, used = store.contents() if store is not None else (len(self), 0)
         ages = self.ages()
@@ -308,7 +308,7 @@ class GrowingCache(Dataset):
     def close(self) -> None:
         """Stop fetching and close the cache; in a worker process, do nothing. Samples not written yet are lost.
 
-        Wait at most five seconds for calls to the source that do not return.
+        Wait at most five seconds for calls to the source that are still running.
         """
         if os.getpid() != self._process:
             return
@@ -341,12 +341,12 @@ class GrowingCache(Dataset):
 
 
 def _mark(name: str) -> int:
-    """Return a nonzero hash of the segment *name*, which marks the segment as damaged."""
+    """Return a nonzero hash of a segment's *name*, with which readers mark the segment as damaged."""
     return 1 + zlib.crc32(name.encode())
 
 
 class _Counts:
-    """Counts of one process's reads. ``lock`` guards reads and marks; only ``set_epoch``'s thread writes the rest."""
+    """Counts of one process. ``lock`` guards the counts of reads, and the marks of damage in ``_shared``."""
 
     def __init__(self) -> None:
         self.began = time.monotonic()

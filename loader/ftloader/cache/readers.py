@@ -1,7 +1,7 @@
 """Clients with which a ``UrlSource`` reads files. No locks: one thread at a time uses a reader.
 
 Objects in s3 are read with obstore, a client in Rust that needs neither the GIL nor an event loop in Python. s3fs still
-lists the bucket, and reads the objects that obstore cannot. docs/cache.md has measurements.
+lists the bucket, and reads the objects that obstore cannot read. docs/cache.md has measurements.
 """
 
 import asyncio
@@ -24,16 +24,16 @@ _AT_ONCE = 1 << 18
 _SAFE = "/%:=&?~+!$,;'@()*[]"  # not quoted in paths and queries; with a %, an address is quoted already
 
 _KNOWN = {"key", "secret", "token", "anon", "endpoint_url", "profile", "use_ssl"}
-"""Options of s3fs that obstore understands: address and credentials. With any other option s3fs reads."""
+"""Options of s3fs that obstore understands: address and credentials. If others are given, s3fs reads the objects."""
 _REFRESH = datetime.timedelta(minutes=5)  # botocore renews credentials 10 minutes or more before they expire
 
 
 class WebReader:
-    """Reader for web servers that keeps connections open. fsspec's reader takes three times the CPU time or more.
+    """Reader for web servers that keeps its connections open. fsspec's reader needs at least three times the CPU time.
 
-    The server is not trusted. An answer is refused if it has more than *largest* bytes or takes longer than *timeout*
-    seconds, redirects included. A redirect must lead to http or https, and not from https to http. Errors leave out the
-    query of an address (after ``?``), which may be a signature.
+    The server is not trusted. Reading fails if an answer has more than *largest* bytes or, with all redirects, takes
+    longer than *timeout* seconds. A redirect must lead to http or https, and not from https to http. Error messages
+    leave out the query of an address (the part after ``?``), which may contain a signature.
     """
 
     # obstore, which reads s3, cannot replace this: it quotes the ``?`` of a key, refuses an answer without a length,
@@ -122,7 +122,7 @@ class WebReader:
 
 
 class _InTime(io.RawIOBase):
-    """Stream of a socket's bytes that raises ``TimeoutError`` after *deadline*. ``HTTPResponse`` reads from it."""
+    """Stream of a socket's bytes for ``HTTPResponse``. Reading from it raises ``TimeoutError`` after *deadline*."""
 
     # A socket's own time-out is not enough: it starts again with each byte.
     def __init__(self, sock: socket.socket, deadline: float, late: str) -> None:
@@ -175,7 +175,7 @@ class LoopReader:
 
 
 def open_bucket(filesystem: AsyncFileSystem, bucket: str, timeout: float) -> Any:
-    """Return obstore's client for *bucket*, which threads may share; None if s3fs has to read the bucket."""
+    """Return an obstore client for *bucket*, or None if s3fs has to read the bucket. Threads may share the client."""
     # The address, the region and the credentials are those that s3fs would use: botocore finds them for both.
     options = filesystem.storage_options
     if not (bucket and "s3" in filesystem.protocol and options.keys() <= _KNOWN) or getproxies():
@@ -213,11 +213,11 @@ def open_bucket(filesystem: AsyncFileSystem, bucket: str, timeout: float) -> Any
 
 
 class ObjectReader(LoopReader):
-    """Reader for the objects of one bucket, used by one thread.
+    """Reader for the objects of one bucket in s3, used by one thread.
 
-    The server is not trusted: an object larger than *largest* bytes or an answer later than *timeout* seconds is
-    refused. s3fs reads an object if obstore has no permission or would alter the key. Until obstore has read a first
-    object, s3fs also reads after other errors: the bucket may be in another region, or only s3fs knows its certificate.
+    The server is not trusted: an object must come within *timeout* seconds, and obstore reads at most *largest* bytes.
+    s3fs reads an object if obstore has no permission or would alter the key. Until obstore has read a first object,
+    s3fs also reads after other errors: the bucket may be in another region, or only s3fs knows its certificate.
     """
 
     def __init__(self, like: AsyncFileSystem, bucket: Any, timeout: float, largest: int) -> None:

@@ -2,10 +2,10 @@
 
     head | record | record | ... | rows | keys | trailer
 
-A record is a header (lengths, checksums, time), the key and the sample. Headers are written in the order of the file.
-So after a crash, the records of an unfinished segment can be read from its start. A row has the header's values and the
-sample's offset. The trailer has the offset of the rows, and is written last: a segment with a valid trailer is sealed.
-The trailer's last field is set once everything before it has reached the disk (``fdatasync``).
+A record is a header (lengths, checksums, time), the key and the sample. Headers are written in the records' order.
+So after a crash, the records of an unfinished segment can be read from its start. Each record has a row: the values of
+the header, and the sample's offset. The trailer has the offset of the rows and is written last. A segment with a valid
+trailer is sealed. A segment is synced if the trailer's last field says that it has reached the disk (``fdatasync``).
 
 All numbers are little-endian, checksums are CRC-32 (``zlib.crc32``).
 
@@ -42,7 +42,7 @@ def head(version: int) -> bytes:
 
 
 def record_header(key: bytes, length: int, crc: int, when: float) -> bytes:
-    """Return the bytes of a record before its sample: header and key."""
+    """Return the first part of a record, which comes before the sample: the header and the key."""
     rest = struct.pack("<IIQd", crc, len(key), length, when) + key
     return struct.pack("<II", _RECORD_MAGIC, zlib.crc32(rest)) + rest
 
@@ -55,7 +55,7 @@ def end(table: np.ndarray, keys: list[str], start: int) -> bytes:
 
 
 def read_end(fd: int) -> tuple[np.ndarray, tuple[str, ...], int, bool] | None:
-    """Return (rows, keys, offset after the records, True if synced); None if there is no valid trailer."""
+    """Return (rows, keys, offset of the rows, True if the segment is synced); None if there is no valid trailer."""
     at = os.fstat(fd).st_size - TRAILER.size
     if at < HEAD.size:
         return None
@@ -79,7 +79,7 @@ def read_end(fd: int) -> tuple[np.ndarray, tuple[str, ...], int, bool] | None:
 
 
 def walk(fd: int, version: int) -> Iterator[tuple[tuple, str]]:
-    """Yield (row, key) of each record up to the first with an invalid header."""
+    """Yield (row, key) for each record of an unsealed segment. Stop at the first record with an invalid header."""
     at, size, data = HEAD.size, os.fstat(fd).st_size, tfrecord.HEADER
     inline = version != TFRECORD
     while at + RECORD.size <= size:
@@ -101,7 +101,7 @@ def walk(fd: int, version: int) -> Iterator[tuple[tuple, str]]:
 
 
 def is_right(version: int, fd: int, row: tuple, pieces: Iterable[Any]) -> bool:
-    """Return True if *pieces*, the bytes of a sample, match its checksum. In a TFRecord, its frame must too."""
+    """Return True if *pieces*, a sample, have the checksum in *row* and, in a TFRecord, the right header and footer."""
     offset, length, expected, *_ = row
     if version == TFRECORD:
         around = tfrecord.header(length), tfrecord.footer(expected)
@@ -115,8 +115,8 @@ def is_right(version: int, fd: int, row: tuple, pieces: Iterable[Any]) -> bool:
 
 
 def version_of(fd: int, name: str) -> int:
-    """Return the format version in the head of segment *name*; 0 if the head was never written (a crash).
-    Raise ``DamagedSegmentError`` if the head is overwritten, ``CacheError`` for another version or program."""
+    """Return the format version in the head of segment *name*; 0 if a crash came before the head was written.
+    Raise ``DamagedSegmentError`` if the head was overwritten, ``CacheError`` if it is of another version or program."""
     found = os.pread(fd, HEAD.size, 0)
     magic, version = HEAD.unpack(found.ljust(HEAD.size, b"\0"))
     if magic == _MAGIC and version in FORMATS.values():
@@ -130,13 +130,13 @@ def version_of(fd: int, name: str) -> int:
 
 
 def is_inline(fd: int) -> bool:
-    """Return True if the segment file itself holds the samples: the first row's offset is then past the head."""
+    """Return True if a sealed segment file itself holds the samples: the first sample's offset is past the head."""
     end = read_end(fd)
     return end is not None and len(end[0]) > 0 and bool(end[0]["offset"][0] >= HEAD.size)
 
 
 def checksum(version: int, data: Any, before: int = 0) -> int:
-    """Return the checksum of *data* in this format version, continuing *before*, that of earlier bytes."""
+    """Return the checksum (TFRecord: CRC-32C, else CRC-32) of bytes with the checksum *before*, followed by *data*."""
     return (tfrecord.crc32c if version == TFRECORD else zlib.crc32)(data, before)
 
 
@@ -150,6 +150,6 @@ def _decoded(key: bytes | bytearray) -> str:
 
 
 def needs(version: int, key: bytes, length: int) -> tuple[int, int]:
-    """Return (bytes in the segment file, bytes in the TFRecord file) that a sample of *length* bytes takes."""
+    """Return how many bytes a sample of *length* bytes needs, as (in the segment file, in the TFRecord file)."""
     index = RECORD.size + ROW.itemsize + 2 * len(key)
     return (index, length + FRAME) if version == TFRECORD else (index + length, 0)

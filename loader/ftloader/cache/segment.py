@@ -1,7 +1,7 @@
-"""Segments: the files of a cache. Each holds samples back to back, and is never changed once it is sealed.
+"""Segments: the files in which a cache keeps its samples. The samples of a sealed segment never change.
 
-``record`` describes the file format. The next writer that opens the cache checks every sample of a segment that was
-not synced. A segment is made before the TFRecord file of its samples, and removed after that file.
+``record`` describes the file format, and what sealed and synced mean. A process that starts to write to a cache checks
+every sample of unsynced segments. A segment file is made before the TFRecord file of its samples, and removed after it.
 """
 
 import contextlib
@@ -29,9 +29,9 @@ _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
 
 class Segment:
-    """Sealed segment. Any number of threads may read it, since only ``used`` ever changes.
+    """Sealed segment, for reading. Any number of threads may read a segment, since only ``used`` ever changes.
 
-    ``used`` is the time of this process's last read. No lock: if two threads read at once, either time will do.
+    ``used``: time of this process's last read. No lock: if two threads read at the same time, either time will do.
     """
 
     __slots__ = ("_rows", "directory", "keys", "name", "number", "size", "used", "version")
@@ -60,11 +60,11 @@ class Segment:
         return length
 
     def read(self, row: int) -> bytes:
-        """Return a sample. Raise ``CorruptSampleError`` if it is damaged, ``OSError`` without descriptors or memory."""
+        """Return a sample. Raise ``CorruptSampleError`` if damaged, ``OSError`` if memory or descriptors run out."""
         return self._checked(row, lambda fd, offset, length: [read_bytes(fd, length, offset)])[0]
 
     def read_into(self, row: int, arrays: Iterable[np.ndarray]) -> None:
-        """Read a sample into *arrays*. Raise ``CacheError`` if one is not contiguous or their total size differs."""
+        """Fill *arrays* with a sample. Raise ``CacheError`` if one is not contiguous, or their total size is wrong."""
         arrays = list(arrays)
         if (size := sum(array.nbytes for array in arrays)) != self.nbytes(row):
             raise CacheError(f"sample {self.keys[row]!r} has {self.nbytes(row)} bytes, and the arrays for it {size}")
@@ -105,14 +105,14 @@ class Segment:
 
     @property
     def data_path(self) -> str:
-        """Path of the file that has the samples."""
+        """Path of the file that has the samples: the TFRecord file or the segment file."""
         return _data_path(self.path) if self.version == TFRECORD else self.path
 
 
 class SegmentWriter:
     """Writer of a new segment. The store's lock guards all but ``write``, which several threads may call at a time.
 
-    ``size`` bytes of disk, rows and trailer included, are allocated at the start, so that a full disk shows then.
+    The constructor allocates ``size`` bytes of disk, rows and trailer included. It raises an error if the disk is full.
     ``users`` is the number of unfinished writes.
     """
 
@@ -146,7 +146,7 @@ class SegmentWriter:
 
     @staticmethod
     def size_for(key: bytes, length: int, version: int = 1) -> int:
-        """Return the size in bytes of a segment that has room for this one sample."""
+        """Return a segment size, in bytes, that has room for one sample of *length* bytes."""
         inside, outside = record.needs(version, key, length)
         index = HEAD.size + TRAILER.size + inside
         return index if not outside else max(-(-index // BLOCK) * 16 * BLOCK, -(-(outside + BLOCK) * 16 // 15))
@@ -157,7 +157,7 @@ class SegmentWriter:
         return self._reserved + inside <= self._most and self._data_end + outside <= self.size - self._most
 
     def begin(self, key: bytes, length: int, crc: int) -> tuple:
-        """Reserve room for a sample of *length* bytes. Return its row, for ``write`` and ``complete``."""
+        """Reserve room for a sample of *length* bytes. Return its row, to be passed to ``write`` and ``complete``."""
         now = time.time()
         write_all(self._fd, record.record_header(key, length, crc, now), self._end)
         inside, outside = record.needs(self.version, key, length)
@@ -170,7 +170,7 @@ class SegmentWriter:
         return offset, length, crc, len(key), now
 
     def write(self, row: tuple, data: bytes | memoryview) -> None:
-        """Write the sample *data* to the place that ``begin`` reserved as *row*."""
+        """Write a sample's bytes, *data*, to the place that ``begin`` reserved when it returned *row*."""
         offset, length, crc = row[:3]
         write_all(self._data, data, offset)
         if self.version == TFRECORD:
@@ -178,12 +178,12 @@ class SegmentWriter:
             write_all(self._data, tfrecord.footer(crc), offset + length)
 
     def complete(self, row: tuple, key: str) -> None:
-        """Record that the sample of *row* is written."""
+        """Add *row* and *key* to the segment's index, after ``write`` has written the sample."""
         self._rows.append(row)
         self.keys.append(key)
 
     def seal(self) -> Segment | None:
-        """Finish the segment and return it. If it has no samples, remove it and return None."""
+        """Finish the segment and return it as a ``Segment``. If it has no samples, remove it and return None."""
         try:
             pairs = list(zip(self._rows, self.keys))
             return _seal((self._fd, self._data), self.directory, self.name, self.version, self._end, pairs)
@@ -198,7 +198,7 @@ class SegmentWriter:
 
 
 def number_of(name: str) -> int:
-    """Return the number in a segment's name. Segments are numbered in the order in which they were made."""
+    """Return the number that a segment's name starts with. Segments are numbered in the order of their creation."""
     return int(name.partition("-")[0])
 
 
@@ -209,7 +209,7 @@ def names_in(directory: str) -> list[str]:
 
 
 def check_own(directory: str) -> None:
-    """Raise ``CacheError`` if *directory* has segments, and all are another program's or version's."""
+    """Raise ``CacheError`` if *directory* has segments, but only those of other programs or versions."""
     strange: CacheError | None = None
     for name in names_in(directory):
         try:
@@ -240,9 +240,9 @@ def load(directory: str, name: str) -> Segment:
 
 
 def recover(directory: str, name: str, most: int | None = None) -> Segment | None:
-    """Seal a segment that an earlier writer left, with its intact samples, and return it. If no sample is intact, or it
-    is larger than *most* bytes, remove it and return None. Raise ``CacheError``, and change nothing, if it has another
-    version or a damaged head."""
+    """Return the segment *name*, after sealing it with its intact samples if an earlier writer left it unsynced. If no
+    sample is intact, or the segment has more than *most* bytes, remove the segment and return None. If the segment has
+    another version or a damaged head, change nothing and raise ``CacheError``."""
     try:
         with _both_opened(directory, name, os.O_RDWR) as (version, fds):
             if most is not None and usage(directory, name) > most:
@@ -280,7 +280,7 @@ def usage(directory: str, name: str) -> int:
 
 
 def remove_strays(directory: str) -> None:
-    """Remove TFRecord files that have no segment, which a crash can leave."""
+    """Remove TFRecord files without a segment file. A crash can leave such files."""
     there = set(filter(_OWN.fullmatch, os.listdir(directory)))
     for name in there:
         if name.endswith(_DATA_SUFFIX) and name.removesuffix(_DATA_SUFFIX) + SUFFIX not in there:
@@ -288,7 +288,7 @@ def remove_strays(directory: str) -> None:
 
 
 def sync(directory: str, name: str) -> None:
-    """Wait until a sealed segment has reached the disk, and record that in its trailer. Ignore a missing segment."""
+    """Sync a sealed segment to the disk, wait for that, and record it in the trailer. Ignore a missing segment."""
     with contextlib.suppress(FileNotFoundError), _both_opened(directory, name, os.O_RDWR) as (_, fds):
         fd = fds[0]
         if (found := record.read_end(fd)) is None or found[3]:
@@ -321,7 +321,7 @@ def _seal(
 
 
 def _without_gaps(fd: int, rows: list[tuple]) -> list[tuple]:
-    """Remove the gaps that unwritten records left in a TFRecord file. Return the rows with the new offsets."""
+    """Move the records *rows* of a TFRecord file to its start, leaving no gaps. Return the rows with new offsets."""
     end, moved = 0, []  # after a crash in between, the checksums tell which records are left
     for offset, length, *rest in rows:
         begin, size = offset - tfrecord.HEADER, length + FRAME
@@ -342,7 +342,7 @@ def _is_intact(version: int, fd: int, row: tuple) -> bool:
 
 @contextlib.contextmanager
 def _both_opened(directory: str, name: str, flags: int) -> Iterator[tuple[int, tuple[int, int]]]:
-    """Open a segment file and the file of its samples, which may be the same. Yield (version, both descriptors)."""
+    """Context manager: open a segment file and its samples' file (maybe the same). Give (version, both descriptors)."""
     path, flags = os.path.join(directory, name), flags | os.O_NOFOLLOW
     with opened(path, flags) as fd:
         has_records = os.path.lexists(_data_path(path))
@@ -358,7 +358,7 @@ def _data_path(path: str) -> str:
 
 
 def unlink(path: str) -> None:
-    """Remove the segment at *path* and the file of its samples."""
+    """Remove the segment file *path* and, if there is one, the TFRecord file of its samples."""
     for each in (_data_path(path), path):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(each)

@@ -2,7 +2,7 @@
 
 ftcache.writer    contains the current snapshot; locked by the writer until it ends
 ftcache.turn      locked by the writer until it publishes the next snapshot; readers wait for this lock
-*.pins            contains the names of the segments that one reader may read; locked by the reader until it ends
+*.pins            contains the names of the segments that one reader uses; locked by the reader until it ends
 """
 
 import contextlib
@@ -46,7 +46,7 @@ class LockedFile:
         return self.fd >= 0
 
     def write(self, text: str) -> None:
-        """Overwrite the content in place, padded to the file's size. So this works on a full disk."""
+        """Overwrite the content with *text*, padded with spaces to the file's size. So this works on a full disk."""
         write_all(self.fd, text.encode().ljust(os.fstat(self.fd).st_size), 0)
 
     def release(self) -> None:
@@ -60,9 +60,9 @@ class LockedFile:
 
 
 class WriterLock(LockedFile):
-    """Lock of the one process that writes to *directory*. Readers wait for its snapshots.
+    """Lock of the one process that writes to *directory*. The locked file has the snapshot that readers use.
 
-    ``earlier`` has the segment names of the last snapshot of the previous writer.
+    ``earlier`` has the names of the segments in the last snapshot that the previous writer published.
     """
 
     _turn: LockedFile | None = None
@@ -86,7 +86,7 @@ class WriterLock(LockedFile):
             raise
 
     def publish(self, snapshot: dict[str, Any]) -> None:
-        """Replace the current snapshot and wake waiting readers. The file is not synced: a restart does not need it."""
+        """Make *snapshot* current and wake waiting readers. The file is not synced, as a restart works without it."""
         self._write(**snapshot)
         turn, self._turn = self._turn, self._new_turn()
         if turn is not None:
@@ -113,7 +113,7 @@ class WriterLock(LockedFile):
 
 
 def published(directory: str) -> dict[str, Any]:
-    """Return the current snapshot as a dict; {} if there is none, or it is damaged or being written."""
+    """Return the snapshot that the writer published last, as a dict; {} if it is missing, damaged or being written."""
     try:
         text, _, check = _content(os.path.join(directory, _WRITER)).rpartition(b"\n")
         found: Any = json.loads(text.decode()) if int(check) == zlib.crc32(text) else None
@@ -161,7 +161,7 @@ def wait_for_epoch(directory: str, epoch: int) -> dict[str, Any]:
 
 
 class Pins(LockedFile):
-    """Locked file with the names of the segments that must not be evicted, since one reader uses them."""
+    """Locked file with the names of the segments that one reader uses, so that the writer does not evict them."""
 
     def __init__(self, directory: str) -> None:
         name = os.path.join(directory, secrets.token_hex(8))
@@ -177,7 +177,7 @@ class Pins(LockedFile):
 
 
 def pinned_by_readers(directory: str) -> set[str]:
-    """Return the names of the segments that readers have pinned. Remove the files of dead readers."""
+    """Return the names of the segments that running readers have pinned. Remove the pin files of ended readers."""
     pinned: set[str] = set()
     for name in os.listdir(directory):
         if _OWN_PINS.fullmatch(name):

@@ -1,4 +1,4 @@
-"""Sources of samples, with ``keys()`` and ``read(key)``: an address, or one machine's share of a source."""
+"""Sources, from which samples are fetched: the files below an address, or one machine's share of another source."""
 
 import errno
 import itertools
@@ -25,14 +25,14 @@ _SLIP = re.compile("([a-z0-9]+)(?://|:/)([^/].*)")  # mistyped address, such as 
 
 
 class Source(Protocol):
-    """Protocol of a source of samples. Several threads call ``read`` at a time; one at a time calls ``keys``."""
+    """Protocol of a source of samples. Several threads at a time call ``read``, only one at a time calls ``keys``."""
 
     def keys(self) -> Iterable[str]:
-        """Return the names of the samples. The iterable may be endless, and the next call may return other names."""
+        """Return the keys (names) of the samples. The iterable may be endless. The next call may return other keys."""
         ...
 
     def read(self, key: str) -> Any:
-        """Return the bytes of a sample: anything with the buffer protocol."""
+        """Return the bytes of the sample *key*, as any object with the buffer protocol."""
         ...
 
 
@@ -41,13 +41,13 @@ class UrlSource:
 
     Args:
         url: an address that fsspec understands: a directory, "memory://...", "http://...", "s3://...", ...
-        keys: the keys, for a store that cannot be listed: an iterable, which is iterated again for each listing.
+        keys: an iterable of the keys, for a *url* that cannot be listed. Each call of ``keys()`` returns this iterable.
         timeout: seconds within which a web server or an asynchronous file system must send one whole sample.
-        largest: maximum size in bytes of a sample from a web server or s3, whose answer might be endless.
-        options: options of the file system: ``fsspec.filesystem(protocol, **options)``.
+        largest: maximum size in bytes of a sample from a web server or s3, unless fsspec's own client reads it.
+        options: keyword arguments for the file system: ``fsspec.filesystem(protocol, **options)``.
 
-    ``read`` raises ``OSError`` for a file larger than *largest*, and for one whose size differs from the listing: it is
-    being written, or was cut short. For files of this machine, it raises ``ValueError`` for a key with a part "..".
+    ``read`` raises ``OSError`` for a file that is larger than *largest*, or whose size is not the listed one: such a
+    file is being written or was cut short. A key with a part ".." raises ``ValueError`` if *url* is on this machine.
     """
 
     def __init__(
@@ -69,9 +69,9 @@ class UrlSource:
         self._opening = threading.Lock()  # guards _bucket
 
     def keys(self) -> Iterable[str]:
-        """Return the keys, sorted if they come from a listing. Raise the error if *url* cannot be listed.
+        """Return the given keys, or else the sorted keys of a new listing. Raise an error if *url* cannot be listed.
 
-        If only directories below *url* cannot be listed, raise ``PartlyListedError`` after the last of the other keys.
+        If only directories below *url* cannot be listed, the iterator raises ``PartlyListedError`` after its last key.
         """
         if self._given is not None:
             return self._given
@@ -88,7 +88,7 @@ class UrlSource:
         return iter(sizes) if error is None else _then_raise(sizes, error)
 
     def read(self, key: str) -> bytes:
-        """Return the bytes of a file. Raise ``OSError`` if its size differs from the listing, or is too large."""
+        """Return the bytes of the file *key*. Raise ``OSError`` if it is too large or its size is not as listed."""
         if self._is_local and ".." in key.split("/"):
             raise ValueError(f"the key {key!r} leads out of {self._root!r}: take an address that is above both")
         if (reader := self._readers.get(thread := threading.get_ident())) is None:
@@ -118,7 +118,7 @@ class UrlSource:
 
 
 class Share:
-    """Source that has one machine's share of *source*: every *count*-th key, starting at number *index*."""
+    """Source of one machine's share of *source*: every *count*-th key, starting with key number *index* (from 0)."""
 
     def __init__(self, source: Source, index: int, count: int) -> None:
         if not 0 <= index < count:
@@ -134,12 +134,12 @@ class Share:
         return self._source.read(key)
 
     def close(self) -> None:
-        """Close the whole source, if it has ``close()``."""
+        """Close the whole source, not only this share, if the source has a method ``close()``."""
         close_source(self._source)
 
 
 def _find(filesystem: Any, root: str) -> tuple[dict[str, Any], Exception | None]:
-    """Return (files below *root*, the first error in listing a directory below it, or None)."""
+    """Return ({path: details} of the files below *root*, first error in listing a directory below *root* or None)."""
     # fsspec's own ``find`` treats a directory that cannot be listed, even *root*, as empty.
     # simplecache:: and others of its kind hand the call to another file system.
     kind = type(getattr(filesystem.find, "__self__", filesystem))
@@ -174,7 +174,7 @@ def _then_raise(keys: Iterable[str], error: Exception) -> Iterator[str]:
 
 
 def _is_local(filesystem: Any) -> bool:
-    """Return True if *filesystem* reads this machine's files, also through a wrapper (``simplecache::...``)."""
+    """Return True if *filesystem*, or one that it wraps (as ``simplecache::`` does), reads this machine's files."""
     while filesystem is not None and not isinstance(filesystem, LocalFileSystem):
         filesystem = getattr(filesystem, "fs", None) or getattr(filesystem, "sync_fs", None)
     return filesystem is not None

@@ -5,7 +5,7 @@ import dataclasses
 
 @dataclasses.dataclass(frozen=True)
 class Statistics:
-    """Counts of this process since the cache was made. ``later - earlier`` gives the counts between the two."""
+    """Statistics of a cache object since its creation. ``later - earlier`` has the counts of the time between them."""
 
     seconds: float
     samples: int  # complete samples at this moment
@@ -34,12 +34,12 @@ class Statistics:
 
     @property
     def fetched_per_second(self) -> float:
-        """Bytes fetched per second."""
+        """Bytes fetched per second, the average over ``seconds``."""
         return self.fetched_bytes / self.seconds if self.seconds else 0.0
 
     @property
     def read_per_second(self) -> float:
-        """Bytes read per second."""
+        """Bytes read per second, the average over ``seconds``."""
         return self.read_bytes / self.seconds if self.seconds else 0.0
 
     def __str__(self) -> str:
@@ -66,13 +66,13 @@ def _number(value: float) -> str:
 
 
 def _size(nbytes: float) -> str:
-    """Return a number of bytes as text with a unit, such as "12 MB"."""
+    """Return the size *nbytes* as a string with a unit, for example "12 MB"."""
     size, name = _unit(nbytes)
     return f"{_number(nbytes / size)} {name}"
 
 
 def _part(used: float, whole: float) -> str:
-    """Return text such as "0.4 of 50 MB", or "3 kB of 50 MB" if *used* is small; "" if *whole* is 0."""
+    """Return *used* of *whole* bytes as "0.4 of 50 MB", or "3 kB of 50 MB" if *used* is small; "" if *whole* is 0."""
     size, name = _unit(whole)
     first = _number(used / size) if used >= size / 10 else _size(used)
     return f"{first} of {_number(whole / size)} {name}" if whole else ""

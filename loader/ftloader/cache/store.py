@@ -1,12 +1,12 @@
-"""Adds samples to a cache's directory and evicts them, in the one process that writes there.
+"""Adds samples to a cache's directory and evicts old samples. Only one process may write to a directory.
 
 A thread reserves room for a sample under the lock, and writes the sample without the lock. So the budget holds at every
 moment, unfinished writes included:
 
     sealed segments (their disk usage) + the open segment (its largest size) + a fixed reserve <= max_bytes
 
-Samples added since the last snapshot are not evicted, since no epoch has used them yet. Threads that need room then
-wait for the next snapshot.
+Samples added since the last snapshot are not evicted, since no epoch has used them yet. If nothing else can be
+evicted, threads wait for room until the next snapshot.
 """
 
 import bisect
@@ -34,7 +34,7 @@ _LOOK_AGAIN = 1.0  # seconds; nothing signals that a reader in another process g
 
 
 class Snapshot:
-    """List of the samples of *epoch*: the first *length* of those in *segments*.
+    """List of the samples of an epoch: the first *length* samples in *segments*, all if *length* is None.
 
     Immutable, so threads may share it. Unpickling opens the segments' files.
     """
@@ -64,7 +64,7 @@ class Snapshot:
         return np.concatenate(parts)[: self._length] if parts else np.empty(0)
 
     def state(self) -> dict[str, Any]:
-        """Return the snapshot as a dict that JSON can hold, for ``of_state``."""
+        """Return a dict that JSON can store, from which ``of_state`` makes the snapshot again."""
         return {"epoch": self.epoch, "segments": [one.name for one in self.segments], "length": self._length}
 
     @staticmethod
@@ -82,10 +82,10 @@ class Snapshot:
 class Store:
     """Writer of the samples in *directory*, which it locks until ``close()``.
 
-    The condition ``changed`` guards all attributes that change, and is notified of every change. Its lock is reentrant,
-    since a finalizer may call ``stop`` in the middle of any other call.
+    ``changed``, a condition variable, guards all attributes that change, and is notified of every change. Its lock is
+    reentrant, since a finalizer may call ``stop`` in the middle of any other call.
 
-    Raises ``CacheError`` if another writer is there; ``OSError`` if the directory cannot be written.
+    Raises ``CacheError`` if another process writes to *directory*, ``OSError`` if the directory cannot be written.
     """
 
     def __init__(self, directory: str, max_bytes: int, evict: str, version: int = 1) -> None:
@@ -121,14 +121,14 @@ class Store:
             raise
 
     def _at_fork_reinit(self) -> None:
-        """Close a forked child's copies of the descriptors: a removed file occupies the disk until all are closed."""
+        """In a forked child, close the inherited descriptors: a removed file occupies the disk until all are closed."""
         for writer in list(self._unsealed):
             writer.close()
 
     # Adding
 
     def claim(self, key: str) -> bool:
-        """Return True if *key* is missing and no thread fetches it. The caller must then fetch it or give it up."""
+        """Claim *key*; return False if it is stored or claimed already. The claimer must ``add`` or ``give_up`` it."""
         with self.changed:
             if key in self._keys:
                 return False
@@ -136,13 +136,13 @@ class Store:
             return True
 
     def give_up(self, key: str) -> None:
-        """Take back the claim of *key*."""
+        """End the claim of *key*, so that any thread can claim the key again."""
         with self.changed:
             self._keys.discard(key)
 
     def add(self, key: str, data: bytes | memoryview) -> bool:
-        """Add a claimed sample, after waiting for room if there is none. Return False once stopped. Raise
-        ``CacheError`` if the sample is too large, ``OSError`` if it cannot be written; it is still claimed then."""
+        """Add the sample of a claimed key, after waiting for room if necessary. Return False if the store is stopped.
+        Raise ``CacheError`` if the sample is too large, ``OSError`` if writing fails; the key then stays claimed."""
         crc, name, length = record.checksum(self._version, data), record.encoded(key), len(data)
         size = -(-max(self._part, SegmentWriter.size_for(name, length, self._version)) // BLOCK) * BLOCK
         if size > self.max_bytes // _LARGEST_SAMPLE:
@@ -181,7 +181,7 @@ class Store:
         return True
 
     def sync(self) -> None:
-        """Wait until sealed segments have reached the disk. The next writer checks those that are not synced."""
+        """Sync all sealed segments to the disk and wait for that. The next writer has to check unsynced segments."""
         while True:
             with self.changed:
                 if not self._unsynced:
@@ -196,7 +196,7 @@ class Store:
                     self.changed.notify_all()
 
     def _open_segment(self, size: int) -> bool:
-        """Start a new segment of *size* bytes, and evict others for it. Return False if there is no room."""
+        """Start a new segment of *size* bytes, evicting others if necessary. Return False if no room can be made."""
         while self._used + size + _NAME > self.max_bytes:
             victim = self._victim()
             if victim is None:
@@ -209,7 +209,7 @@ class Store:
         return True
 
     def _retire(self) -> None:
-        """Close the open segment to new samples. It is sealed once no thread writes to it."""
+        """Let the open segment take no more samples. Seal it as soon as no thread writes to it."""
         writer, self._open = self._open, None
         if writer is not None:
             self._end(writer)
@@ -219,7 +219,7 @@ class Store:
         self._end(writer)
 
     def _end(self, writer: SegmentWriter) -> None:
-        """Seal the segment of *writer*, unless it is the open one or a thread still writes to it."""
+        """Seal the segment of *writer*, unless it takes new samples or a thread still writes to it."""
         # If Ctrl-C interrupts the caller before this, close() seals the segment.
         if writer.users or writer is self._open:
             return
@@ -265,7 +265,7 @@ class Store:
     # Snapshots
 
     def newest(self, most_bytes: int) -> list[Segment]:
-        """Seal the open segment. Return the newest segments of at most *most_bytes* in sum, the oldest first."""
+        """Seal the open segment. Return the newest segments, at most *most_bytes* in total, sorted from old to new."""
         with self.changed:
             writer = self._open
             self._retire()
@@ -290,7 +290,7 @@ class Store:
             return [self._sealed[name] for name in names]
 
     def publish(self, snapshot: Snapshot) -> None:
-        """Make *snapshot* the current one. Its segments are kept; the others that exist now may be evicted."""
+        """Make *snapshot* the current one. Keep its segments. All other segments that exist now may be evicted."""
         with self.changed:
             self._lock.publish(snapshot.state())
             self._pinned, self._earlier = snapshot.names | self._earlier, frozenset()

@@ -18,7 +18,7 @@ _crc32c: Any = None  # the package's function once it was used; any thread may s
 
 
 def crc32c(data: Any, before: int = 0) -> int:
-    """Return the CRC-32C of *data*, continuing the checksum *before*. Raise ``CacheError`` if crc32c is missing."""
+    """Return the CRC-32C of bytes with CRC-32C *before* and then *data*. Raise ``CacheError`` if crc32c is missing."""
     global _crc32c
     if _crc32c is None:  # an import statement in each call would take longer than the checksum of a small sample
         try:
@@ -33,13 +33,13 @@ def crc32c(data: Any, before: int = 0) -> int:
 
 
 def header(length: int) -> bytes:
-    """Return the 12 bytes before a record's data: its *length* and the length's checksum."""
+    """Return the 12 bytes before a record's data: the data's *length* and the checksum of that number."""
     packed = struct.pack("<Q", length)
     return packed + footer(crc32c(packed))
 
 
 def footer(crc: int) -> bytes:
-    """Return the 4 bytes after a record's data: *crc*, the CRC-32C of the data, masked."""
+    """Return *crc*, a CRC-32C, as the 4 bytes (masked) that follow a record's length or a record's data."""
     return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
 
 

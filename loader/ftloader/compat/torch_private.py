@@ -1,7 +1,7 @@
 """All private names of torch that this package uses. Other modules import them from here.
 
-This package was tested with torch 2.10.0, which the environments have, 2.12.0 (without the GIL) and 2.15.0 (with it);
-see docs/libraries.md. The classes in ``iterators`` also use inherited attributes of torch's iterators.
+This package was tested with torch 2.10.0 (in the project's environments), 2.12.0 (GIL off) and 2.15.0 (GIL on): see
+docs/libraries.md. The classes in ``iterators`` also use private attributes that they inherit from torch's iterators.
 """
 
 import types
@@ -40,7 +40,7 @@ def collation_name(function: Any) -> str | None:
 
 
 class StandIn:
-    """Proxy of *original* that torch gets instead. *attributes* replace the original's; others are read from it."""
+    """Proxy that torch gets in place of *original*. *attributes* replace or extend those of *original*."""
 
     def __init__(self, original: Any, **attributes: Any) -> None:
         self._original = original
@@ -51,7 +51,7 @@ class StandIn:
 
 
 def pinned(data: Any, device_type: str | None) -> Any:
-    """Return *data* copied to page-locked memory for this device type. If the type is None, return *data* itself."""
+    """Return *data* copied to page-locked memory for *device_type*. If *device_type* is None, return *data* itself."""
     return data if device_type is None else pin_memory(data, device_type)
 
 

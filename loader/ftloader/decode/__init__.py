@@ -2,7 +2,7 @@
 
 On the CPU, ``read_image`` avoids Pillow's arena of image memory, which all threads share (see ``jpeg_fast``). Programs
 that go on using ``Image.open`` in many threads can lessen the contention with Pillow's environment variables
-``PILLOW_BLOCKS_MAX`` and ``PILLOW_BLOCK_SIZE``. This package leaves them alone, since they hold for the whole process.
+``PILLOW_BLOCKS_MAX`` and ``PILLOW_BLOCK_SIZE``. This package does not set them, since they hold for the whole process.
 """
 
 from ftloader.decode.errors import BackendUnavailable, DecodeError

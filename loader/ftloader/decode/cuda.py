@@ -1,12 +1,12 @@
 """Backend that decodes batches of images to CUDA tensors with nvImageCodec on the GPU.
 
 Each thread has its own decoder and CUDA stream for each GPU, so threads decode at the same time without a lock. Both
-are freed with the thread.
+are freed when the thread ends.
 
 **Order.** A decode runs on the thread's own stream. The calling thread's current stream then copies the pixels into
-memory of torch's allocator, in some microseconds per image. So the tensors behave like the result of any torch
-operation called there: using them on the same stream needs no synchronisation, and freeing them is safe. Without the
-copy that would not be safe: nvImageCodec could free its buffer while kernels still read it.
+memory of torch's allocator, in some microseconds per image. So the tensors behave like the result of a torch
+operation in the calling thread: using them on the same stream needs no synchronisation, and freeing them is safe.
+Without the copy, freeing would not be safe: nvImageCodec could free its buffer while kernels still read it.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ check_mode = nvimgcodec.check_mode
 
 
 def resolve(device: torch.device) -> torch.device:
-    """Return *device* with the index of the GPU to use. Raise ``ValueError`` if ``"cuda"`` could mean several."""
+    """Return *device* with the index of its GPU. Raise ``ValueError`` if ``"cuda"`` could mean any of several GPUs."""
     if not torch.cuda.is_available():
         raise BackendUnavailable(
             f"device={str(device)!r} needs an NVIDIA GPU with its driver, and torch "
@@ -52,7 +52,7 @@ def resolve(device: torch.device) -> torch.device:
 
 
 class _ThreadDecoder:
-    """Decoder and stream of one thread on one GPU, with the decoded images that are still being copied."""
+    """Decoder and CUDA stream of one thread on one GPU. Keeps decoded images until they have been copied."""
 
     def __init__(self, device: torch.device, cpu_threads: int) -> None:
         self._device = device
@@ -109,7 +109,7 @@ class _ThreadDecoder:
         return pixels[:, :, 0] if mode == "L" else pixels
 
     def _free(self, at_most: int) -> None:
-        """Free the batches of images that have been copied. Wait until at most *at_most* batches are left."""
+        """Free batches of images that have been copied. Wait for copies until at most *at_most* batches are left."""
         while self._in_flight and (len(self._in_flight) > at_most or self._in_flight[0][0].query()):
             event, *_ = self._in_flight[0]
             event.synchronize()
@@ -132,7 +132,7 @@ def read_tensors(
     out: Sequence[torch.Tensor] | None,
     cpu_threads: int,
 ) -> list[torch.Tensor]:
-    """Decode images to uint8 tensors on *device*, a result of ``resolve``. See ``ftloader.decode.read_images``."""
+    """Decode images to uint8 tensors on *device*, which ``resolve`` returned. See ``ftloader.decode.read_images``."""
     made: dict[Any, _ThreadDecoder] = vars(_local)
     key = device.index, cpu_threads
     if key not in made:

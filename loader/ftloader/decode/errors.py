@@ -9,8 +9,8 @@ from typing import Any
 class DecodeError(OSError, ValueError):
     """Error for an image that cannot be read or decoded: missing, unreadable, truncated, corrupt or unknown.
 
-    Code that catches ``OSError``, as most of Pillow's errors are, still works. The message names the image and the
-    reason. A pickle keeps the path, the notes and ``__cause__``, the error of the library or of the operating system.
+    Most of Pillow's errors are ``OSError``, so code that catches ``OSError`` still works. The message names the image
+    and the reason. Pickling keeps the path, the notes and, if possible, ``__cause__``: the library's or system's error.
 
     Attributes:
         path: the file as given (``str``). None for an image in memory, and for an error that was rebuilt from its
@@ -24,7 +24,7 @@ class DecodeError(OSError, ValueError):
 
     @classmethod
     def of(cls, name: str, path: str | None, cause: BaseException) -> "DecodeError":
-        """Return (do not raise) the error for the image called *name*, with *cause* as its cause."""
+        """Return (do not raise) an error for the image called *name*, whose ``__cause__`` is *cause*."""
         error = cls(f"cannot decode {name}: {describe(cause)}", path)
         error.__cause__ = cause
         if isinstance(cause, OSError) and cause.errno is not None:
@@ -46,7 +46,7 @@ class DecodeError(OSError, ValueError):
 
 
 class BackendUnavailable(RuntimeError):
-    """Error for a missing backend or device. The message names the argument to change or the package to install."""
+    """Error for a backend or device that cannot be used. It names the argument to change or the package to install."""
 
 
 def describe(error: BaseException) -> str:

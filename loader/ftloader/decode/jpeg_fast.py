@@ -1,12 +1,12 @@
 """Decodes JPEGs to arrays with Pillow's codecs, without the copies and the shared memory arena of Pillow's images.
 
-``np.array(Image.open(path).convert("RGB"))`` allocates and clears an image in the arena that all threads share behind a
-mutex (python-pillow/Pillow #8692), copies it, packs the copy into pieces, joins them, and copies the result. Here the
-same libjpeg code decodes into scratch memory that the thread keeps: a *core image*, Pillow's image object in C. The
-pixels are packed from there straight into the array: one copy, no arena, no plugin registry.
+``np.array(Image.open(path).convert("RGB"))`` allocates and clears an image in Pillow's arena, which all threads share
+behind a mutex (python-pillow/Pillow #8692). Pillow copies the pixels, packs them into pieces, joins these and copies
+the result. Here the same libjpeg code decodes into scratch memory that the thread keeps: a *core image*, Pillow's image
+object in C. The pixels are packed from there straight into the array: one copy, no arena, no plugin registry.
 
-``decode`` returns pixels only if they are certain to equal Pillow's. It returns None for an unusual file, an error, or
-a Pillow with other codecs. The caller then uses Pillow's public functions, and reports the errors of these.
+``decode`` returns pixels only if they are certain to equal Pillow's, and None for an unusual or damaged file. Then the
+caller uses Pillow's public functions, and reports their errors. ``works`` tells if the installed Pillow is suitable.
 """
 
 import io
@@ -26,7 +26,7 @@ _scratch = threading.local()  # for each mode an ImagingCore and its size, of th
 
 
 def decode(data: bytes, mode: str, out: Out) -> np.ndarray | None:
-    """Return the pixels of the JPEG *data* as *mode* ("RGB" or "L"), uint8, HWC or HW; None if Pillow has to decode."""
+    """Return the JPEG *data* as uint8 pixels, HWC for *mode* "RGB", HW for "L"; None if Pillow itself must decode."""
     header = parse_header(data)
     if header is None:
         return None
@@ -54,7 +54,7 @@ def decode(data: bytes, mode: str, out: Out) -> np.ndarray | None:
 
 
 def parse_header(data: bytes) -> tuple[int, int, int] | None:
-    """Return (width, height, number of components) of *data*; None unless it is a plain 8-bit JPEG."""
+    """Return (width, height, number of components) of the JPEG *data*; None if *data* is not a plain 8-bit JPEG."""
     # Source: ITU-T T.81, annex B. The parser is strict on purpose. It returns None for anything unusual, such as fill
     # bytes, junk between segments, arithmetic coding, 12 bits or a height given later: a full parser has to read those.
     # It reads what it accepts exactly as libjpeg does, so both agree on the size.
@@ -92,7 +92,7 @@ def parse_header(data: bytes) -> tuple[int, int, int] | None:
 
 
 def pack_into(array: np.ndarray, image: Any, mode: str, size: tuple[int, int]) -> None:
-    """Write the top left pixels of *image*, a core image, into *array*: uint8, for *size* = (width, height)."""
+    """Write the top left *size* = (width, height) pixels of *image*, a core image, into *array*, which is uint8."""
     if not array.flags.c_contiguous:
         dense = np.empty(array.shape, np.uint8)
         pack_into(dense, image, mode, size)
@@ -115,7 +115,7 @@ def pack_into(array: np.ndarray, image: Any, mode: str, size: tuple[int, int]) -
 
 
 def _decode_into(image: Any, data: bytes, mode: str, size: tuple[int, int]) -> bool:
-    """Decode *data* into the top left corner of *image*, a core image. Return True if all of it was decoded."""
+    """Decode the JPEG *data* into the top left of *image*, a core image. Return True if all of *data* was decoded."""
     # Mode, raw mode, JPEG mode, scale and draft of JpegImageFile.
     decoder = _CORE.jpeg_decoder(mode, mode, "", 1, 0)
     try:
@@ -130,7 +130,7 @@ def _decode_into(image: Any, data: bytes, mode: str, size: tuple[int, int]) -> b
 
 
 def _scratch_image(mode: str, size: tuple[int, int]) -> Any:
-    """Return this thread's core image of *mode*, at least of *size* (width, height), with arbitrary pixels."""
+    """Return this thread's core image of *mode*, of *size* = (width, height) or larger. Its pixels are arbitrary."""
     width, height = size
     kept = getattr(_scratch, mode, None)
     if kept is not None:
@@ -148,7 +148,7 @@ def _scratch_image(mode: str, size: tuple[int, int]) -> Any:
 
 
 def works() -> bool:
-    """Return True if ``decode`` gives the right pixels of test JPEGs with the installed Pillow."""
+    """Return True if ``decode`` and the installed Pillow's public functions give equal pixels for test JPEGs."""
     pixels = np.arange(19 * 23 * 3, dtype=np.uint8).reshape(19, 23, 3)
     try:
         for picture in (Image.fromarray(pixels), Image.fromarray(pixels[:, :, 0].copy())):

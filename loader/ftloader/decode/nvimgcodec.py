@@ -23,7 +23,7 @@ _COLOR_SPECS: dict[str | None, str] = {"RGB": "SRGB", "L": "GRAY"}
 
 @functools.cache  # a race computes the same module twice
 def library() -> ModuleType:
-    """Import ``nvidia.nvimgcodec``. Raise ``BackendUnavailable`` if that fails."""
+    """Import and return the module ``nvidia.nvimgcodec``. Raise ``BackendUnavailable`` if the import fails."""
     try:
         from nvidia import nvimgcodec
     except ImportError as error:
@@ -35,7 +35,7 @@ def library() -> ModuleType:
 
 
 def check_mode(mode: str | None) -> None:
-    """Raise ``ValueError`` for a mode that nvImageCodec does not decode to."""
+    """Raise ``ValueError`` if nvImageCodec cannot decode images to *mode*."""
     if mode not in _COLOR_SPECS:
         raise ValueError(
             f"backend='nvimgcodec' decodes to mode {' or '.join(map(repr, _COLOR_SPECS))}, not "
@@ -44,7 +44,7 @@ def check_mode(mode: str | None) -> None:
 
 
 def params(mode: str | None) -> Any:
-    """Return nvImageCodec's ``DecodeParams`` for a checked *mode*. The EXIF orientation is not applied."""
+    """Return the ``DecodeParams`` for a *mode* that ``check_mode`` accepts. The EXIF orientation is not applied."""
     codec = library()
     return codec.DecodeParams(apply_exif_orientation=False, color_spec=getattr(codec.ColorSpec, _COLOR_SPECS[mode]))
 
@@ -64,7 +64,7 @@ def open_streams(encoded: Sequence[Encoded]) -> list[Any]:
 
 
 def check_all(images: Sequence[Any], encoded: Sequence[Encoded], backend: str) -> None:
-    """Raise ``DecodeError`` for the first image that failed to decode, which is None in *images*."""
+    """Raise ``DecodeError`` if *images* has a None: an image that could not be decoded. The error names the first."""
     failed = [source for image, source in zip(images, encoded, strict=True) if image is None]
     if not failed:
         return

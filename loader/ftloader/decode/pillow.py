@@ -1,4 +1,4 @@
-"""Backend that decodes images to arrays with Pillow, in many threads at once; JPEGs in a faster way (``jpeg_fast``).
+"""Backend that decodes images to arrays with Pillow, in any number of threads. ``jpeg_fast`` decodes most JPEGs faster.
 
 The pixels always equal those of ``np.array(Image.open(file).convert(mode))``.
 """
@@ -43,7 +43,7 @@ def read_array(encoded: Encoded, mode: str | None, out: Out) -> np.ndarray:
 
 
 def load(encoded: Encoded, mode: str | None) -> Image.Image:
-    """Return a Pillow image of *mode*. Raise ``DecodeError`` for bad data, ``ValueError`` for an unknown mode."""
+    """Decode to a Pillow image of *mode*. Raise ``DecodeError`` for bad data, ``ValueError`` for an unknown mode."""
     try:
         if mode is not None:
             ImageMode.getmode(mode)

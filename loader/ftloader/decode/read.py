@@ -1,7 +1,7 @@
-"""The public functions: decode one image, a batch of images, or one image to a Pillow image.
+"""The package's public functions: decode one image, a batch of images, or one image to a Pillow image.
 
 To add a library that decodes images, add a module to this package and an entry to ``BACKENDS``. A module for the CPU
-defines ``read_arrays(encoded, mode, outs)``, which reads each file as it iterates over *encoded*. One for a GPU defines
+defines ``read_arrays(encoded, mode, outs)``; iterating over *encoded* reads the files. A module for a GPU defines
 ``resolve(device)``, ``check_mode(mode)`` and ``read_tensors(encoded, mode, device, outs, cpu_threads)``.
 """
 
@@ -16,7 +16,7 @@ from ftloader.decode import pillow
 from ftloader.decode.source import ImageSource, check_type, fetch
 
 BACKENDS = {"pillow": {"cpu": "pillow"}, "nvimgcodec": {"cpu": "nvimgcodec", "cuda": "cuda"}}
-"""For each backend the module for each type of device, imported at its first use. "auto" takes the first that fits."""
+"""Modules by backend and type of device. "auto" means the first backend that has a module for the device."""
 
 
 def read_image(
@@ -30,19 +30,19 @@ def read_image(
     """Decode one image: JPEG, PNG, WebP, TIFF, BMP, GIF and whatever else the backend knows.
 
     ``read_image(path)`` has the pixels of ``np.array(Image.open(path).convert("RGB"))``, bit for bit. Any number of
-    threads may call it at once: they share nothing mutable, and no setting of Pillow changes.
+    threads may call it at the same time: calls share nothing mutable, and change no setting of Pillow.
 
     Args:
         source: a path (``str`` or ``os.PathLike``), the encoded image (``bytes``, ``bytearray``, ``memoryview``) or a
             binary file, which is read to its end.
-        mode: the mode to convert to, in Pillow's words: "RGB" by default, "L" for grayscale, "RGBA", ...; None for the
-            image's own. nvImageCodec decodes to "RGB" and "L" alone.
+        mode: Pillow's name of the mode to convert to: "RGB" by default, "L" for grayscale, "RGBA", ...; None for the
+            image's own mode. nvImageCodec decodes only to "RGB" and "L".
         backend: "pillow", "nvimgcodec", or "auto": Pillow on the CPU, nvImageCodec on a GPU.
         device: "cpu", or a GPU: "cuda:0". Name the GPU where there are several: a worker thread does not inherit
             ``torch.cuda.set_device``.
-        out: write the pixels here (and return it): a NumPy array, on a GPU a tensor, of exactly the image's shape and
-            type. Or, on the CPU, a function that returns the array for a shape and a type, as ``numpy.empty`` does. In
-            a dataset ``out=ftloader.empty_sample`` decodes straight into the batch that is being built.
+        out: the array to write the pixels to and to return: a NumPy array (on a GPU a tensor) of exactly the image's
+            shape and type. Or, on the CPU, a function like ``numpy.empty`` that returns the array for a shape and a
+            type. In a dataset ``out=ftloader.empty_sample`` decodes straight into the batch that is being built.
 
     Returns:
         On the CPU a writable ``numpy.ndarray``. On a GPU a ``torch.Tensor`` that is ready on the calling thread's
@@ -50,19 +50,19 @@ def read_image(
         modes of one channel. With ``mode=None`` the type is the image's: uint16 for 16-bit grayscale, bool for mode
         "1", indices for palettes.
 
-    The conversion is that of Pillow's ``convert``: the first picture of animations; RGB without the colour profile of a
-    CMYK image; an alpha channel is dropped, not blended; 16-bit grayscale is clipped to 255, not scaled (nvImageCodec
+    Images are converted as by Pillow's ``convert``. An animation gives its first picture. A CMYK image's colour profile
+    is ignored. An alpha channel is dropped, not blended. 16-bit grayscale is clipped to 255, not scaled (nvImageCodec
     scales it). The EXIF orientation is not applied: ``PIL.ImageOps.exif_transpose(read_pil(path, None))`` does that.
 
-    nvImageCodec's pixels on the CPU equal Pillow's for mode "RGB", 16-bit images excepted. For mode "L" the values of
-    a colour image are the JPEG's own luma, up to 16 of 255 away. On a GPU differences are small, larger at edges.
+    On the CPU, nvImageCodec's pixels equal Pillow's for mode "RGB", except for 16-bit images. For mode "L", the luma
+    of a colour JPEG differs from Pillow's by up to 16 of 255. On a GPU, pixels differ a little, and more at edges.
 
     Raises:
         DecodeError: the image is missing, unreadable, truncated, corrupt or unknown. The error has the path. (The
             Pillow backend honours ``ImageFile.LOAD_TRUNCATED_IMAGES``.)
         BackendUnavailable: no such GPU, or nvImageCodec is not installed.
         ValueError: an unknown mode, backend or device, an *out* that does not fit.
-        TypeError: *source* is none of the above.
+        TypeError: *source* or *out* has none of the types above.
     """
     if backend in ("auto", "pillow") and (device == "cpu" or torch.device(device).type == "cpu"):
         check_type(out)  # the usual case: no list, no look-up
@@ -80,17 +80,17 @@ def read_images(
     out: Any = None,
     cpu_threads: int = 1,
 ) -> list[Any]:
-    """Decode a batch of images, on a GPU all of them in one call. Meant for ``__getitems__``.
+    """Decode a batch of images, on a GPU all of them in one call. Meant for a dataset's ``__getitems__``.
 
     Arguments, results, errors and order are those of ``[read_image(source, ...) for source in sources]``. If several
     images fail, the error names the first and counts the others in a note.
 
     Args:
         out: a sequence of arrays (tensors), or one array (tensor) of shape (len(sources), height, width, channels), to
-            write to; the list returned then has its elements. Or a function, as in ``read_image``, called for each
-            image.
-        cpu_threads: number of threads that nvImageCodec may use for the CPU's part of decoding on a GPU: parsing, and
-            Huffman decoding without a hardware decoder. More than 1 helps where few workers decode large batches.
+            write to; the returned list then has the elements of *out*. Or a function, as in ``read_image``, which is
+            called for each image.
+        cpu_threads: number of threads that nvImageCodec may use for the CPU's part of decoding on a GPU: parsing and,
+            if no hardware decodes JPEGs, Huffman decoding. More than 1 helps if few workers decode large batches.
     """
     on = torch.device(device)
     decoder = _find_backend(backend, on)
@@ -113,7 +113,7 @@ def read_images(
 
 
 def read_pil(source: ImageSource, mode: str | None = "RGB") -> Image.Image:
-    """Decode one image to a Pillow image, for transforms that take one, such as torchvision's.
+    """Decode one image to a Pillow image, for transforms of Pillow images, for example torchvision's.
 
     The result is that of torchvision's default loader, ``Image.open(path).convert(mode)``, with the pixels decoded and
     the file closed. An image that has the mode already (or ``mode=None``) is not copied. Errors: see ``read_image``.

@@ -1,4 +1,4 @@
-"""The input and the output of a decoder: encoded images in memory, and the arrays that get their pixels."""
+"""Inputs and outputs of decoders: encoded images in memory, and the arrays to which their pixels are written."""
 
 import os
 from collections.abc import Callable
@@ -71,7 +71,7 @@ def _read_stream(stream: Any) -> Encoded:
 
 
 def check_type(out: Any) -> None:
-    """Raise ``TypeError`` or ``ValueError`` if no image can be written to *out*."""
+    """Raise ``TypeError`` unless *out* is an array, a function or None. Raise ``ValueError`` for a read-only array."""
     if out is None or callable(out):
         return
     if not isinstance(out, np.ndarray):
@@ -84,7 +84,7 @@ def check_type(out: Any) -> None:
 
 
 def put(pixels: np.ndarray, out: Out) -> np.ndarray:
-    """Return *pixels*; or, if *out* is given, the output array after copying *pixels* to it."""
+    """Return *pixels* if *out* is None. Else copy them to the array from ``array_for``, and return that array."""
     if out is None:
         return pixels
     array = array_for(out, pixels.shape, pixels.dtype.type)
@@ -93,7 +93,7 @@ def put(pixels: np.ndarray, out: Out) -> np.ndarray:
 
 
 def array_for(out: Out, shape: tuple[int, ...], dtype: Any = np.uint8) -> np.ndarray:
-    """Return the output array for an image of *shape* and *dtype*. Raise ``ValueError`` if *out* does not fit."""
+    """Return the array to write an image to. Raise ``ValueError`` if *out* gives one of another *shape* or *dtype*."""
     if out is None:
         return np.empty(shape, dtype)
     array = out(shape, dtype) if callable(out) else out

@@ -1,4 +1,4 @@
-"""Tells user code from library code by file name, for warnings at the right line and for the audit."""
+"""Tells user code from library code by file name, to place warnings at the right line and for ``./twins audit``."""
 
 import os
 import random
@@ -33,7 +33,7 @@ _engine_folders: tuple[str, ...] = (os.path.join(_PACKAGE, ""),)
 
 
 def treat_as_engine(folder: str) -> None:
-    """Treat the files below *folder* as this package's own. Call this while modules are imported."""
+    """Treat files below *folder* like this package's own (``ENGINE``). Call this only while modules are imported."""
     global _engine_folders
     _engine_folders = (*_engine_folders, os.path.join(folder, ""))
     origin_of.cache_clear()

@@ -68,7 +68,7 @@ def drop_first_frame(error: BaseException) -> None:
 
 
 def drop_frames[E: BaseException](error: E) -> E:
-    """Remove traceback, cause and context, whose frames keep local variables alive. Return *error*."""
+    """Remove *error*'s traceback, cause and context, since frames keep local variables alive. Return *error*."""
     for link in _CHAIN:
         link.__set__(error, None)
     return set_traceback(error, None)

@@ -1,4 +1,4 @@
-"""Warns about files, cursors and readers among a dataset's attributes, which worker threads would share.
+"""Warns about handles (files, cursors, readers) among a dataset's attributes, which worker threads would share.
 
 A read in one thread moves a file's position for all threads. So code that is right in processes may give wrong samples.
 The search covers the attributes of the dataset, of datasets that it wraps and of objects of user-defined classes, and
@@ -61,7 +61,7 @@ _LOCKS: Final = (
 
 
 def warning_of_handles(dataset: Any) -> str | None:
-    """Return a warning if *dataset* has handles that worker threads would share, else None."""
+    """Return the text of a warning if *dataset* has handles that worker threads would share, else None."""
     found = list(handles_of(dataset))
     if not found:
         return None
@@ -76,7 +76,7 @@ def warning_of_handles(dataset: Any) -> str | None:
 
 
 def handles_of(dataset: Any) -> Iterator[tuple[str, str, str]]:
-    """Yield (path, class, problem with sharing) of each handle in *dataset*, such as path "dataset.archive"."""
+    """Yield (path such as "dataset.archive", name of the class, problem with sharing) of each handle in *dataset*."""
     queue = collections.deque([("dataset", dataset)])
     seen = {id(dataset)}
     while queue:
@@ -119,7 +119,7 @@ def _is_closed(value: Any) -> bool:
 
 
 def _children(value: Any) -> list[tuple[str, Any]]:
-    """Return (name, object) of the elements or attributes of *value* to search for handles."""
+    """Return (name, object) of each element or attribute of *value* that must be searched for handles."""
     try:
         if type(value) in (list, tuple):
             return [(f"[{number}]", child) for number, child in enumerate(value[:_ELEMENTS])]

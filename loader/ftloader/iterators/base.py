@@ -1,11 +1,11 @@
-"""Base class of all iterators, which adds saving and resuming to torch's, and the objects that iterators share.
+"""Base class of all iterators: torch's, with saving and resuming. ``Shared``: objects for all iterators of a loader.
 
 The base class draws the batch order, counts the epochs and keeps the ``EpochProgress``. A subclass may also derive from
-another of torch's iterators, whose calls of ``super().__init__`` and ``super()._reset`` arrive here. A subclass must
+another of torch's iterators: its calls of ``super().__init__`` and ``super()._reset`` arrive here. A subclass must
 
 - take indices from ``_next_index()`` only,
-- call ``_hand_over(...)`` for each batch that the consumer is given or that was skipped, and ``_progress.failed(...)``
-  for each exception in place of a batch,
+- call ``_hand_over(...)`` for each batch, also one whose samples were all left out, and ``_progress.failed(...)`` for
+  each exception in place of a batch,
 - set ``_progress.finished`` where ``StopIteration`` ends the epoch,
 - use ``_worker_queue_idx_cycle`` where workers take turns, and ``worker_states()`` to start workers.
 """
@@ -56,7 +56,7 @@ class Shared:
             warn_user(message)
 
     def memory(self, batches: int, pinned: bool) -> BufferPool:
-        """Return the loader's memory pool for *batches* batches, *pinned* or not."""
+        """Return the loader's memory pool. Make a new pool if *batches* or *pinned* have changed."""
         wanted = batches, pinned
         if self._memory is None or self._memory[0] != wanted:
             self._memory = wanted, BufferPool(batches, pinned)
@@ -64,7 +64,7 @@ class Shared:
 
 
 def _quiet(loader: Any, mid_epoch: bool) -> StandIn:
-    """Return a proxy of *loader* with which torch's ``__init__`` draws no seed, since the base seed was saved."""
+    """Return a proxy of *loader* with a spare generator: torch draws a seed from it, which the saved one replaces."""
     # In the middle of an epoch ``__init__`` must not call ``iter(sampler)`` either: ``IndexStream`` does.
     return StandIn(loader, generator=torch.Generator(), **({"_index_sampler": ()} if mid_epoch else {}))
 
@@ -103,7 +103,7 @@ class ResumableDataLoaderIter(BaseDataLoaderIter):
             self._begin_progress(resume, self._first_shares(resume))
 
     def _load_dataset(self, loader: Any, resume: states.SavedState) -> None:
-        """Load the saved state into the loader's dataset, which threads use and processes copy."""
+        """Load the saved state into the loader's own dataset: threads use it, processes get copies of it."""
         state = resume.dataset
         if not self._copies_dataset and resume.datasets is not None:
             state = resume.only_dataset()
@@ -164,7 +164,7 @@ class ResumableDataLoaderIter(BaseDataLoaderIter):
         return next(self._sampler_iter) if self._order is None else self._order.next(self._sampler_iter)
 
     def _hand_over(self, fetched: Fetched, number: int, worker_id: int) -> bool:
-        """Record that batch *number*, from this worker, is handed over. Return False if it has no data."""
+        """Record that a batch was handed over or a worker's share ended. Return True if *fetched* has data to give."""
         self._skip_log.add(fetched.skipped)
         if fetched.ended:
             self._progress.ends[worker_id] = fetched.state
@@ -178,7 +178,7 @@ class ResumableDataLoaderIter(BaseDataLoaderIter):
         raise StopIteration
 
     def worker_states(self) -> list[states.WorkerState]:
-        """Return each worker's starting point; with ``num_workers=0`` that of worker 0."""
+        """Return one starting point per worker. With ``num_workers=0``, return one, for the consumer."""
         resume = self._resume
         common = states.WorkerState(every=self._every, lives_on=self._lives_on)
         if self._dataset_kind == DatasetKind.Iterable:

@@ -1,7 +1,7 @@
 """The prefetch policy: how many batches are being prefetched, and which worker builds the next batch.
 
-At most ``prefetch_factor * num_workers`` batches are dispatched and not yet handed over. An epoch starts with that
-many; each hand-over makes room for one more. Batches are dispatched in the sampler's order.
+At most ``prefetch_factor * num_workers`` batches are dispatched and not yet handed over. This maximum is dispatched as
+an epoch starts; each hand-over makes room for one more batch. Batches are dispatched in the sampler's order.
 
 - A map-style dataset: the next free worker builds the batch, or several workers do.
 - An iterable-style dataset: each worker has its own share, so each batch is assigned to one worker. With
@@ -20,8 +20,8 @@ from ftloader.workers.thread import Result
 class Prefetch:
     """Batches of one epoch that are dispatched and not yet handed over. The iterator's lock guards this object.
 
-    *with_data* has the ids of the workers that have data left of an iterable-style dataset; None if the dataset is
-    map-style. *turns* yields worker ids in turn, forever.
+    *with_data*: ids of the workers that have data left in their shares of an iterable-style dataset; None for a
+    map-style dataset. *turns* yields worker ids in turn, forever.
     """
 
     def __init__(self, most: int, in_order: bool, with_data: set[int] | None, turns: Iterator[int]) -> None:
@@ -38,7 +38,7 @@ class Prefetch:
         return self.dispatched - self.handed_over < self._most
 
     def dispatch(self) -> int | None:
-        """Count one more batch as dispatched. Return the worker that must build it; None if any worker can."""
+        """Count one more batch as dispatched. Return the id of the worker that must build it, or None for any."""
         number, self.dispatched = self.dispatched, self.dispatched + 1
         if self.with_data is None:
             return None
@@ -55,7 +55,7 @@ class Prefetch:
         self._arrived[result.number] = result
 
     def take(self) -> tuple[Result, int] | None:
-        """Return (next result to hand over, id of its worker); None if it has not arrived. Map-style: the id is 0."""
+        """Remove the next result to hand over. Return (result, worker id; map-style: 0), or None if not arrived."""
         number = self.handed_over if self._in_order else next(iter(self._arrived), -1)
         result = self._arrived.pop(number, None)
         if result is None:

@@ -32,7 +32,7 @@ _put_off: list[bool] = []
 
 
 def _error_if_any_worker_fails() -> None:
-    """Check torch's workers, from its SIGCHLD handler. Put the check off if a lock is just being taken."""
+    """Raise if one of torch's workers has failed. If SIGCHLD interrupted the taking of a lock, put the check off."""
     # An exception in ``Condition.__enter__`` leaves the condition locked for good (CPython issue 74174). torch's own
     # class would then wait forever for its queue when it ends the other workers.
     interrupted = sys._getframe(1).f_back  # the frame that the signal interrupted
@@ -86,7 +86,7 @@ class ProcessDataLoaderIter(MultiProcessingDataLoaderIter, ResumableDataLoaderIt
 
     @property
     def orphaned(self) -> bool:
-        """True in a forked child: the workers belong to the parent process."""
+        """True if this process is a forked child: the workers belong to its parent."""
         return self._getpid() != self._process
 
     def _at_fork_reinit(self) -> None:

@@ -1,4 +1,4 @@
-"""The iterator over batches built by worker threads: sampler, dispatch (``iterators.prefetch``), hand-over in order.
+"""Iterates over batches that worker threads build: dispatches them (``iterators.prefetch``), hands them over in order.
 
 One lock guards the sampler and all bookkeeping: ``__next__`` and ``_reset`` hold it. Several threads may share an
 iterator; each batch goes to one of these threads. Workers hold no reference to the iterator (see ``workers.pool``).
@@ -57,7 +57,7 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         self._begin_epoch()
 
     def _start_workers(self, loader: Any, copies: list[UserObjects] | None = None) -> None:
-        """Start one worker thread for each of *copies*, the workers' user objects. If None, make them first."""
+        """Start the worker threads. *copies* has each worker's user objects; if it is None, they are made here."""
         config = WorkerConfig(
             settings=self._settings,
             dataset_kind=self._dataset_kind,
@@ -122,7 +122,7 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
             self._begin_epoch()
 
     def close(self) -> None:
-        """Stop the workers and wait up to ``workers.exit.JOIN_LIMIT`` seconds. Any thread may call this, repeatedly."""
+        """Stop the workers; wait up to ``workers.exit.JOIN_LIMIT`` seconds. Any thread may call this, repeatedly."""
         pool = self._pool  # read once: iter(loader) in another thread may replace it
         pool.stop()
         pool.join()
@@ -209,7 +209,7 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
                 return Failure(RuntimeError(f"DataLoader timed out after {self._timeout} seconds"))
 
     def _finish(self) -> None:
-        """End the epoch. Collect late messages, so that a worker's failure to start is still raised."""
+        """End the epoch. Handle messages that come late, so that a worker's failure to start is still raised."""
         self._exhausted = True
         self._skip_log.report()
         if self._persistent_workers:
@@ -250,7 +250,7 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
                 self._pool.tasks[worker_id or 0].put(task)
 
     def _receive(self, timeout: float = 0) -> bool:
-        """Wait for one worker message and handle it. Return False after *timeout* seconds without one (0: no limit)."""
+        """Wait up to *timeout* seconds (0: no limit) for a worker's message, and handle it. False if none came."""
         try:
             message = self._results.get(timeout=timeout or None)
         except queue.Empty:
@@ -273,6 +273,6 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
             return self._receive(self._timeout)
 
     def _receive_all(self) -> None:
-        """Handle all worker messages that have arrived. Only this thread takes messages from the queue."""
+        """Handle all worker messages that have arrived. The caller holds the lock, so no other thread takes any."""
         while not self._results.empty():
             self._receive()

@@ -2,7 +2,7 @@
 
 A generator is one of ``torch.Generator``, ``random.Random``, ``numpy.random.Generator`` and
 ``numpy.random.RandomState``. Its saved state survives pickle, JSON and ``torch.save``. Saving a state draws no number.
-No lock: torch's generators have their own, and the state of NumPy's and Python's generators is read in one call.
+No lock: torch's generators have their own locks, and one call reads the state of a NumPy or Python generator.
 """
 
 import base64
@@ -21,7 +21,7 @@ PROGRAMS: Mapping[str, Any] = {
     "numpy.random": np.random.mtrand._rand,
     "torch's default generator": torch.default_generator,
 }
-"""The program's global generators, which the functions of the modules use, by the names in messages."""
+"""The program's global generators, such as the one that ``random.random()`` uses. Keys: their names in messages."""
 
 State = Mapping[str, Any]  # of one generator, of JSON's types only: its ``kind`` and its ``state``
 
@@ -42,7 +42,7 @@ def save(generator: Any) -> State:
 
 
 def load(states: Iterable[tuple[Any, State]]) -> None:
-    """Load pairs of a generator and its state. If one fails (``ValueError``), restore all generators."""
+    """Set each generator to the state paired with it. If a state does not fit, restore all and raise ``ValueError``."""
     earlier: list[tuple[Any, State]] = []
     try:
         for generator, saved in states:
@@ -102,7 +102,7 @@ _template.flags.writeable = False
 
 
 def make_torch_generator(seed: bytes) -> torch.Generator:
-    """Return a CPU generator seeded with all bytes of *seed*, where ``manual_seed`` would use 32 bits."""
+    """Return a torch generator on the CPU, seeded with all bytes of *seed*. ``manual_seed`` would use only 32 bits."""
     # ``manual_seed(seed)`` uses 32 bits (``at::mt19937``), so among a million samples a hundred pairs would draw the
     # same numbers. Here a hash of *seed* gives all 624 words of the Mersenne Twister. The first eight bytes of the hash
     # are ``initial_seed()``. If torch keeps its state in another layout, these eight bytes alone seed the generator.

@@ -1,4 +1,4 @@
-"""Guards the program's global random generators: worker threads must not seed them, and a warning says if they draw.
+"""Guards the program's global random generators: worker threads must not seed them, and cause a warning if they draw.
 
 In a worker thread, torch's recipe ``numpy.random.seed(torch.initial_seed() % 2**32)`` would seed the whole program.
 """
@@ -31,7 +31,7 @@ _REFILLS = 64  # renewals of the words that are tried before a generator counts 
 
 @contextlib.contextmanager
 def preserved() -> Iterator[None]:
-    """Context manager that restores those global generators (random, NumPy, torch) that its block has seeded."""
+    """Context manager that restores the global generators (random, NumPy, torch) that the ``with`` block has seeded."""
     # A generator that other threads have only drawn from is left alone. Does nothing in a worker thread.
     if this_thread.worker is not None:
         yield
@@ -50,12 +50,12 @@ def preserved() -> Iterator[None]:
 
 
 def states() -> dict[str, Any]:
-    """Return the state of each global generator, by its name in ``generators.PROGRAMS``."""
+    """Return a dict of the state of each global generator, with the keys of ``generators.PROGRAMS``."""
     return {name: generators.save(generator) for name, generator in generators.PROGRAMS.items()}
 
 
 def _was_seeded(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
-    """Return True if the generator was seeded: draws alone do not lead from state *before* to state *now*."""
+    """Return True if a generator was seeded: draws alone do not lead from the state *before* to the state *now*."""
     if before == now:
         return False
     first, last = _words(before), _words(now)
@@ -71,7 +71,7 @@ def _was_seeded(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
 
 
 def _words(saved: Mapping[str, Any]) -> tuple[int, ...] | None:
-    """Return the words of a Mersenne Twister's saved state; None for the state of another generator."""
+    """Return the words of a Mersenne Twister's saved state; None for a generator of another kind."""
     state = saved["state"]
     if saved["kind"] == "torch":  # the words start at byte 24: see generators
         return tuple(np.frombuffer(base64.b64decode(state), np.uint64, _WORDS, 24).tolist())
@@ -81,7 +81,7 @@ def _words(saved: Mapping[str, Any]) -> tuple[int, ...] | None:
 
 
 def _queued_cuda_seeds(restore: dict[str, Any] | None = None) -> dict[str, Any]:
-    """Return the seeds that torch keeps until CUDA is initialised. If given, *restore* replaces them."""
+    """Return the CUDA seeds that torch keeps until CUDA is initialised, after replacing them by *restore* if given."""
     tracker = getattr(torch.cuda, "_lazy_seed_tracker", None)  # not public; without it nothing is queued
     if tracker is None:
         return {}
@@ -93,10 +93,10 @@ def _queued_cuda_seeds(restore: dict[str, Any] | None = None) -> dict[str, Any]:
 class GlobalDrawCheck:
     """Detector of draws from the program's global generators by one loader's worker threads.
 
-    While the consumer waits for its workers, no other thread should draw. So the generators' states before and after a
-    wait are compared. A wait does not count if another Python thread, not a worker, has run during it. Only the first
-    16 waits are checked, so later ones cost nothing. No lock: two consumers at once may check one wait more, or warn
-    twice.
+    While the consumer (the thread that iterates the loader) waits, only workers should draw. So the generators' states
+    before and after the wait are compared. A wait does not count if a Python thread that is no worker has run during
+    the wait. Only the first 16 waits are checked, so later waits cost nothing. No lock: two consumers at the same time
+    may check one wait more, or warn twice.
     """
 
     def __init__(self) -> None:
@@ -105,7 +105,7 @@ class GlobalDrawCheck:
 
     @contextlib.contextmanager
     def waiting(self, workers: Collection[threading.Thread]) -> Iterator[None]:
-        """Context manager that checks for draws while the calling thread, in the block, waits for *workers*."""
+        """Context manager for a block in which the calling thread waits for *workers*. Detects draws in that time."""
         if not self._waits_left:
             yield
             return
@@ -137,7 +137,7 @@ class GlobalDrawCheck:
 
 
 def _places(known: Collection[int | None] = ()) -> dict[int, tuple[FrameType, int]]:
-    """Return {thread id: (frame, instruction)} of every running Python thread except the *known* ids."""
+    """Return {thread id: (frame, instruction)} of all Python threads except those with an id in *known*."""
     # A thread at the same place in several looks has not moved, or its loop came back to the same call each time: while
     # a caller holds the frames, no new call gets one. The dict of all frames is in no local, since this frame refers to
     # the caller's: in that reference cycle the consumer's iterator and batch would stay alive.

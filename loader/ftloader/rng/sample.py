@@ -2,10 +2,10 @@
 
 ``sample_rng()`` gives each sample its own generators, seeded from
 
-    BLAKE2b(base seed of the iterator, number of its epoch, key of the sample)
+    BLAKE2b(base seed of the loader's iterator, number of the epoch, key of the sample)
 
 So augmentations are the same with 0, 1 or N workers, and with threads or processes. The key is what the sampler
-yielded. For an iterable-style dataset, the key is (worker id, position in the worker's share).
+yielded for the sample. For an iterable-style dataset, the key is (worker id, position in the worker's share).
 """
 
 import hashlib
@@ -25,14 +25,14 @@ from ftloader.rng.generators import make_torch_generator
 
 
 class GlobalRandomWarning(UserWarning):
-    """Warning that samples draw from a global random generator in worker threads that ``"auto"`` chose."""
+    """Warning that worker threads, chosen by ``worker_method="auto"``, draw from a global random generator."""
 
 
 class SampleRNG:
     """Random generators of one sample, each made at its first use.
 
-    The three generators are independent streams. Each continues its stream at the next use. The thread that loads the
-    sample may use them; other threads may use them only one at a time.
+    The three generators are independent streams. Each continues its stream at the next use. Only one thread at a time
+    may use a sample's generators; usually it is the thread that loads the sample.
     """
 
     def __init__(self, root: bytes) -> None:
@@ -40,22 +40,22 @@ class SampleRNG:
 
     @cached_property
     def numpy(self) -> np.random.Generator:
-        """NumPy's generator, PCG64."""
+        """The sample's ``numpy.random.Generator``, which uses the algorithm PCG64."""
         return np.random.Generator(np.random.PCG64(self._number(b"numpy", 16)))
 
     @cached_property
     def torch(self) -> torch.Generator:
-        """torch's generator on the CPU, for the ``generator`` argument of its functions."""
+        """The sample's ``torch.Generator`` on the CPU, for the argument ``generator`` of torch's functions."""
         return make_torch_generator(self._digest(b"torch", 32))
 
     @cached_property
     def python(self) -> random.Random:
-        """The standard library's generator, with the methods of the module ``random``."""
+        """The sample's ``random.Random``. Its methods are the functions of the module ``random`` (``shuffle``, ...)."""
         return random.Random(self._number(b"python", 16))
 
     @property
     def seed(self) -> int:
-        """Seed in [0, 2**63), constant for the sample. For other libraries, and for generators on a GPU."""
+        """The sample's seed in [0, 2**63), the same at each use, for generators of other libraries or on a GPU."""
         return self._number(b"seed", 8) >> 1
 
     def __repr__(self) -> str:
@@ -96,8 +96,8 @@ def sample_rng() -> SampleRNG:
 def canonical_bytes(key: Any) -> bytes:
     """Return *key* as bytes, the same in every process, on every machine, in every version.
 
-    Equal keys give equal bytes: ``1``, ``True``, ``1.0``, ``np.uint8(1)`` and ``torch.tensor(1)``; a namedtuple and its
-    tuple. Unequal keys give distinct bytes. All NaNs count as equal.
+    Equal keys give equal bytes: ``1``, ``True``, ``1.0``, ``np.uint8(1)`` and ``torch.tensor(1)``; a namedtuple and
+    the tuple of its items. Unequal keys give distinct bytes. All NaNs count as equal.
 
     A key is None, an int, float, str, bytes, slice, anything with ``__index__``, a NumPy array or torch tensor of
     numbers or strings, or a tuple or list of these. Raise ``TypeError`` for anything else.

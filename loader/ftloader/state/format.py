@@ -4,20 +4,20 @@
 numbers, None. It also holds the results of user-supplied ``state_dict()`` methods, of any type. The dictionary survives
 ``pickle``, ``torch.save`` (also with ``weights_only=True``) and, if the user-supplied parts do, JSON.
 
-The class ``SavedState`` describes the parts of the dictionary. Its ``loader`` is the result of ``describe_loader``.
+The class ``SavedState`` describes the dictionary's parts. The part ``loader`` is what ``describe_loader`` returns.
 
 The workers divide an iterable-style dataset among themselves. A state describes each worker's share by:
 
 - ``batches``: number of batches of this epoch that have been handed over
 - ``snapshot``: latest state of the worker's dataset and its iterator; None: start from the loader's dataset as it is
-- ``snapshot_at``: number of batches before the snapshot; None if even the start of the epoch is not known
-- ``after``: if the snapshot is from the end of the previous pass over the dataset, the number of its batches; else 0
+- ``snapshot_at``: number of batches before the snapshot; None if not even the state at the epoch's start is known
+- ``after``: number of batches of the previous pass over the dataset, if the snapshot is from that pass's end; else 0
 
 A resumed worker loads the snapshot, then skips the batches handed over after it: it loads their samples without
 collating them. Within an epoch, no snapshot is taken after the end of a pass, so a resumed worker always reaches the
 end of its dataset by itself. With ``num_workers=0`` and in persistent workers an epoch starts with the state that the
-previous pass has left in the dataset. To resume there, ``iter(dataset)`` is called twice, as in torchdata: for the pass
-that has ended, and for the new one.
+previous pass has left in the dataset. To resume from this state, ``iter(dataset)`` is called twice, as in torchdata:
+for the pass that has ended, and for the new one.
 """
 
 import copy
@@ -35,7 +35,7 @@ Share = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class SavedState:
-    """Checked state from which an epoch starts. Neither it nor its values may be changed."""
+    """Checked state from which an epoch starts. Neither the object nor its values may be changed."""
 
     phase: str = "begin"  # "begin" (before an epoch), "middle" or "end" (after one)
     base_seed: int | None = None  # of the epoch (between epochs: of the next one), None if it is not drawn yet
@@ -62,13 +62,13 @@ class SavedState:
         return self.phase == "middle"
 
     def dataset_of(self, worker_id: int, copies: int) -> Any:
-        """Return the map-style dataset's state for worker process *worker_id* of *copies* processes, or None."""
+        """Return the saved state for the map-style dataset in worker *worker_id* of *copies* processes, or None."""
         if self.datasets is None:
             return None
         return self.datasets[worker_id] if len(self.datasets) == copies else self.only_dataset()
 
     def only_dataset(self) -> Any:
-        """Return the dataset state of all worker processes. Raise ``ValueError`` if their states differ."""
+        """Return the dataset state that all worker processes had. Raise ``ValueError`` if their states differ."""
         first, *others = self.datasets or (None,)
         if not all(same(other, first) for other in others):
             raise ValueError(
@@ -82,7 +82,7 @@ NOTHING: Final = SavedState()  # the start of an epoch if no state was loaded
 
 
 def fresh_share(dataset: Any = None, known: bool = True, after: int = 0) -> dict[str, Any]:
-    """Return a worker's share at the start of an epoch, before any of its batches is handed over."""
+    """Return the share of a worker that starts an epoch: none of its batches has been handed over yet."""
     # *dataset* is the state that its dataset had at the end of the previous pass, of *after* batches. *known* is False
     # if the start of the epoch is not known.
     snapshot = None if dataset is None else {"states": {"dataset": dataset}, "position": 0}
@@ -100,7 +100,7 @@ class WorkerState:
 
 
 def same(state: Any, other: Any) -> bool:
-    """Return True if two states compare equal. False if they cannot be compared, such as states with tensors."""
+    """Return True if two states compare equal; False if they differ or cannot be compared (states with tensors)."""
     try:
         return bool(state == other)
     except Exception:  # from a comparison of user-supplied types
@@ -118,7 +118,7 @@ def require_stateful(value: Any, name: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class FailedState:
-    """Placeholder for a failed ``state_dict()``. Raises when the program asks for the state, since that copies it."""
+    """Placeholder for a state whose ``state_dict()`` failed. Raises when copied, once a program asks for the state."""
 
     whose: str
     why: str
@@ -150,7 +150,7 @@ def dataset_state(dataset: Any) -> Any:
 
 
 def describe_loader(loader: Any) -> dict[str, Any]:
-    """Return the settings of *loader* that its saved state records as ``loader``."""
+    """Return the settings of *loader* that a saved state has under the key ``loader``."""
     batch_size, drop_last = loader.batch_size, loader.drop_last
     if batch_size is None and loader.batch_sampler is not None:
         # As if torch had made the batch sampler: wrappers of loaders turn one into the other.
@@ -201,7 +201,7 @@ def parse(state: Any) -> SavedState:
 
 
 def check_fit(state: Mapping[str, Any], resume: SavedState, loader: Any) -> None:
-    """Raise ``ValueError`` if the state comes from a loader with other settings than *loader*."""
+    """Raise ``ValueError`` if *state* (parsed: *resume*) comes from a loader with other settings than *loader*."""
     own, saved = describe_loader(loader), state["loader"]
     for name, value in saved.items():
         if own[name] != value:

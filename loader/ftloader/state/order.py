@@ -18,9 +18,9 @@ from ftloader.state.progress import EpochProgress
 
 
 class IndexStream:
-    """Source of the index batches of one epoch. Reports what it draws to an ``EpochProgress``.
+    """Source of the batches of indices of one epoch. It records its draws in an ``EpochProgress``.
 
-    Only the thread inside the iterator's ``__next__`` or ``_reset`` uses this object. Others read the progress.
+    Only the thread inside the iterator's ``__next__`` or ``_reset`` uses this object. Other threads read the progress.
     """
 
     def __init__(self, loader: Any, resume: SavedState) -> None:
@@ -45,7 +45,7 @@ class IndexStream:
         self.iterating()
 
     def _load_samplers(self, snapshot: Mapping[str, Any]) -> None:
-        """Load the samplers' states, saved before or after an epoch. If after, run the samplers to the epoch's end."""
+        """Load the samplers' states from *snapshot*. If the saved epoch had ended, draw the rest of its batches too."""
         own = self._generators.now()
         try:
             samplers.load(self._index_sampler, snapshot["states"])
@@ -58,11 +58,11 @@ class IndexStream:
         self._batches, self._drawn = None, 0
 
     def iterating(self) -> None:
-        """Save the generators' states before ``iter(sampler)``, which may draw. torch's ``BatchSampler`` does not."""
+        """Save the generators' states. Call this before ``iter(sampler)`` draws; torch's ``BatchSampler`` does not."""
         self._at_iter = None if type(self._index_sampler) is BatchSampler else self._generators.save()
 
     def report_to(self, progress: EpochProgress) -> None:
-        """Report to *progress* from now on. Call this after torch's ``iter(sampler)``."""
+        """Report draws to *progress* from now on. Call this after torch has called ``iter(sampler)``."""
         self._progress = progress
         if not self._resume.mid_epoch:  # else the loaded state has it
             if self._states is None:  # torch's iterator of processes starts its first epoch twice
@@ -80,7 +80,7 @@ class IndexStream:
         return order if self._at_iter in (None, own) else order | {"generators_at_iter": self._at_iter}
 
     def next(self, torchs: Iterator) -> Any:
-        """Return the indices of the next batch. *torchs* is the ``iter(sampler)`` that torch has made for the epoch."""
+        """Return the indices of the next batch. *torchs* is the iterator that torch has made of the sampler."""
         if self._batches is None:
             self._batches = iter(())  # if the next steps fail, the sampler counts as ended
             self._progress.drawing = True
@@ -113,7 +113,7 @@ class IndexStream:
         self._report_begin(order, states)
 
     def _open(self, torchs: Iterator, order: Mapping[str, Any]) -> None:
-        """Make the batch iterator. For torch's ``BatchSampler`` also the inner iterator, which may have a state."""
+        """Set ``_batches``, the iterator over batches, and ``_samples``, which feeds it. *order* may have a seed."""
         outer = self._index_sampler
         sampler = samplers.innermost(outer)
         own = "seed" in order or "default" in order
@@ -138,7 +138,7 @@ class IndexStream:
             self._samples.load_state_dict(copy.deepcopy(snapshot["states"][samplers.ITERATOR]))  # type: ignore[attr-defined]
 
     def _find_again(self, resume: SavedState) -> None:
-        """Rebuild the saved order: repeat the draws that had been made when the state was saved."""
+        """Rebuild the saved batch order: draw the batches again that the saved run had drawn."""
         order, left = resume.order, None
         samplers.set_epochs(self._index_sampler, order["epochs"], distributed=True)
         nothing = resume.drawn == 0 and not resume.ended
@@ -174,7 +174,7 @@ class IndexStream:
         self._progress.drawing = False
 
     def _draw_again(self, resume: SavedState) -> tuple[bool, tuple[int, Any]]:
-        """Draw the same number of batches as the saved run. Return (True if the sampler has ended, last batch)."""
+        """Draw the saved run's batches. Return (True if the sampler has ended, (number, indices) of the last batch)."""
         last: tuple[int, Any] = (-1, None)
         while resume.ended or self._drawn < resume.drawn:
             try:
@@ -248,7 +248,7 @@ def _copied(index: Any) -> Any:
 
 
 def _check_order(index: Any, last: Mapping[str, Any]) -> None:
-    """Raise ``ValueError`` if the digest of *index* differs from that of the saved state's *last* batch."""
+    """Compare *index*, a batch drawn again, with the saved digest in *last*. Raise ``ValueError`` if they differ."""
     if last["digest"] is not None and samplers.digest(index) != last["digest"]:
         raise ValueError(
             f"the sampler does not give the order again that the state is from: batch "

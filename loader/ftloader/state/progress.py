@@ -31,10 +31,10 @@ class EpochProgress:
     """Progress of one epoch.
 
     Args:
-        loader, fixed: the result of ``describe_loader``, and the parts of the state that stay as they are in the epoch.
+        loader, fixed: the result of ``describe_loader``; the parts of the state that do not change during the epoch.
         shares: the workers' shares of an iterable-style dataset.
-        copies: number of workers with a copy of a map-style dataset (processes).
-        turns: number of workers that take turns.
+        copies: number of worker processes, if they have copies of a map-style dataset that has a state; else 0.
+        turns: number of workers, if they build the batches in turn; else 0.
         resume: the state to continue, if it is from the middle of an epoch. Any other state is ignored.
     """
 
@@ -82,7 +82,7 @@ class EpochProgress:
             self.snapshots = self.snapshots[1:]
 
     def failed(self, number: int, worker_id: int = 0) -> None:
-        """Record that batch *number* raised. It counts as handed over once a later batch is handed over."""
+        """Record that batch *number* raised. It counts as handed over as soon as a later batch is handed over."""
         self._failed.append((number, worker_id))
 
     def _after(self, handed: HandedOver, number: int, worker_id: int, state: Any = None) -> HandedOver:
@@ -114,7 +114,7 @@ class EpochProgress:
         return self._handed[3]
 
     def next_shares(self) -> list[Share]:
-        """Return the workers' shares for the start of the next epoch."""
+        """Return the shares of the dataset from which the workers start the next epoch, one for each worker."""
         if self.fixed["dataset"] is None:  # a dataset without a state
             return [fresh_share()] * len(self.shares())
         ends = [(self.ends.get(worker_id), share["batches"]) for worker_id, share in enumerate(self.shares())]
@@ -124,7 +124,7 @@ class EpochProgress:
         return self.snapshots, self._handed, self.drawn, self.order, self.ended
 
     def state(self, capture: Callable[[], Mapping]) -> dict[str, Any]:
-        """Return the loader's state, as a copy. *capture* must return the states of the loader's own generators."""
+        """Return a copy of the loader's state. ``capture()`` must return the states of the loader's own generators."""
         while True:  # until no batch came in between
             snapshots, handed, drawn, order, ended = seen = self._seen()
             if all(map(operator.is_, seen, self._seen())):

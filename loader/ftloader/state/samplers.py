@@ -5,7 +5,7 @@ An order is rebuilt in the first of these ways that applies:
 1. The sampler (or its iterator, or the sampler inside torch's ``BatchSampler``) has ``state_dict()`` and
    ``load_state_dict()``: the state from the start of the epoch, or a later one, is loaded.
 2. For torch's samplers that draw from the default generator, the state's ``order`` has ``seed`` (``RandomSampler``) or
-   ``default`` (the state of the default generator). A copy of the sampler with a generator of its own draws from there.
+   ``default`` (the state of the default generator). A copy of the sampler draws from a new generator that starts there.
 3. The random generators among the attributes of the sampler (``generator`` and any other name) and of the samplers
    inside it are put into the state that they had before the first draw (``generators``; ``generators_at_iter`` if
    ``iter(sampler)`` had drawn already), and ``set_epoch`` is called with the epoch's number.
@@ -54,20 +54,20 @@ def attributes_of(sampler: Any) -> dict[str, Any]:
 
 
 class OwnGenerators:
-    """Random generators of a loader and its samplers, by path. Searched for at each call; global ones are excluded."""
+    """Finder of the random generators of a loader and its samplers, without global ones. Each call searches again."""
 
     def __init__(self, loader: Any) -> None:
         self._index_sampler, self._loaders = loader._index_sampler, loader.generator
 
     def now(self) -> list[tuple[Any, State]]:
-        """Return pairs of each generator and its current state."""
+        """Return (generator, current state) for each generator."""
         return self.at(self.save())
 
     def save(self) -> dict[str, State]:
         return {path: generators.save(generator) for path, generator in self._found().items()}
 
     def at(self, saved: Mapping[str, State]) -> list[tuple[Any, State]]:
-        """Return pairs of generator and saved state. Raise ``ValueError`` if this loader lacks a saved generator."""
+        """Return (generator, state) for all states in *saved*. Raise ``ValueError`` if the loader lacks a generator."""
         here = self._found()
         for path in (path for path in saved if path not in here):
             what = "generator" if path == LOADER else f"sampler's random generator ({path})"
@@ -94,12 +94,12 @@ class OwnGenerators:
 
 
 def draws_from_default(sampler: Any) -> bool:
-    """Return True if *sampler* is one of torch's that draw from torch's default generator in their first step."""
+    """Return True if *sampler* is one of torch's whose first step draws from torch's default generator."""
     return type(sampler) in _DRAWING and sampler.generator in (None, torch.default_generator)
 
 
 def epochs(index_sampler: Any) -> dict[str, int]:
-    """Return the ``epoch`` of each sampler that has ``set_epoch``, by its position in the chain."""
+    """Return {position in ``chain()``: current ``epoch``} for the samplers that have ``set_epoch``."""
     return {
         str(position): sampler.epoch
         for position, sampler in enumerate(chain(index_sampler))
@@ -108,7 +108,7 @@ def epochs(index_sampler: Any) -> dict[str, int]:
 
 
 def set_epochs(index_sampler: Any, saved: Mapping[str, int], *, distributed: bool) -> None:
-    """Call each sampler's ``set_epoch`` with its saved epoch. Skip ``DistributedSampler`` unless *distributed*."""
+    """Call each sampler's ``set_epoch`` with its saved epoch. Skip ``DistributedSampler`` if not *distributed*."""
     samplers = chain(index_sampler)
     for position, epoch in saved.items():
         sampler = samplers[int(position)] if int(position) < len(samplers) else None
@@ -130,7 +130,7 @@ def states_of(parts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def load(index_sampler: Any, states: Mapping[str, Any]) -> None:
-    """Load the samplers' own states. Raise ``ValueError`` if a sampler cannot load one."""
+    """Load *states* into the samplers. Raise ``ValueError`` if a sampler cannot load its state."""
     check_stateful(index_sampler, states)
     for name, part in stateful_samplers(index_sampler).items():
         if name in states:
@@ -144,7 +144,7 @@ def check_stateful(index_sampler: Any, states: Mapping[str, Any]) -> None:
 
 
 def stateful_samplers(index_sampler: Any) -> dict[str, Any]:
-    """Return {name: sampler} for *index_sampler* and the sampler inside a ``BatchSampler``, if they have a state."""
+    """Return {name: sampler} for *index_sampler* and the sampler in torch's ``BatchSampler``, if they have a state."""
     parts = {"sampler": index_sampler}
     if (inner := innermost(index_sampler)) is not index_sampler:
         parts["sampler inside"] = inner

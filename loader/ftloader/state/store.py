@@ -13,7 +13,7 @@ from ftloader.state.samplers import OwnGenerators
 
 
 class StateStore:
-    """Holder of a loaded state that no iterator has used yet, or else of the latest iterator's progress.
+    """Holder of the loaded state that no iterator has used yet; if there is none, of the latest iterator's progress.
 
     The store does not refer to the iterator. Copies and pickles of a loader get the loaded state, not the progress.
 
@@ -96,7 +96,7 @@ class StateStore:
 
 
 def load_iterable(dataset: Any, state: Any) -> bool:
-    """Load *state* into an iterable-style dataset. Return False, and do nothing, if the dataset has this state."""
+    """Load *state* into *dataset* and return True. If the dataset is in this state already, only return False."""
     # load_state_dict() may put a dataset into the middle of a pass, even with the state that the dataset has already.
     if states.same(dataset.state_dict(), state):
         return False

@@ -4,8 +4,8 @@ In a worker process everything is a copy, and datasets rely on that. The copies 
 (``__reduce_ex__``, ``__getstate__``), except that a lock becomes a new, free lock. A copy shares with the original:
 
 - classes, modules and functions, importable or not. A function with a closure is the same code on a copied closure;
-- an ``object()``, whose identity is all that it has, and the program's random generators;
-- memory that no worker can change: arrays that are read-only down to the owner of the memory;
+- an ``object()``, which has nothing but its identity, and the program's random generators;
+- memory that no worker can change: read-only arrays, if the array that owns the memory is read-only too;
 - objects that worker processes share too: memory maps, tensors in shared memory (``share_memory_()``) or on a GPU, the
   events, locks, queues and values of ``multiprocessing``, and arrays on their memory;
 - the parameters of a model, which a ``collate_fn`` may hold: they are large, and workers only read them.
@@ -43,7 +43,7 @@ class UserObjects(NamedTuple):
 
 
 def copies_for_workers(original: UserObjects, dataset_kind: int, count: int) -> list[UserObjects]:
-    """Return user objects for *count* worker threads. Raise ``TypeError`` if iterable-style ones cannot be copied."""
+    """Return user objects for *count* workers. Raise ``TypeError`` if *original* must be copied and cannot be."""
     # The workers of a map-style dataset share the original. Those of an iterable-style dataset get a deep copy each, as
     # processes do.
     if dataset_kind == DatasetKind.Map:
@@ -72,7 +72,7 @@ def copies_for_workers(original: UserObjects, dataset_kind: int, count: int) -> 
 
 
 class _Shared:
-    """Placeholder in a pickle for *value*, which the copy shares with the original."""
+    """Wrapper that makes ``_Pickler`` keep *value* apart, so that a copy shares *value* with the original."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
@@ -110,7 +110,7 @@ class _Pickler(pickle.Pickler):
 
 
 class _Unpickler(pickle.Unpickler):
-    """Unpickler that makes one copy."""
+    """Unpickler that makes one copy of a pickled object and of the objects that ``_Pickler`` kept apart."""
 
     def __init__(self, file: io.BytesIO, apart: list[tuple[Any, bool]]) -> None:
         super().__init__(file)
@@ -125,7 +125,7 @@ class _Unpickler(pickle.Unpickler):
 
 
 def _is_shared(value: Any) -> bool:
-    """Return True if copies share the original *value*."""
+    """Return True if the copied objects refer to *value* itself, not to a copy of *value*."""
     if isinstance(value, types.FunctionType):
         return value.__closure__ is None
     if isinstance(value, (type, types.ModuleType)) or type(value) is object:
@@ -143,7 +143,7 @@ def _is_shared(value: Any) -> bool:
 
 
 def _lies_on_shared_memory(array: np.ndarray) -> bool:
-    """Return True if processes would share the array's memory, or if it is read-only."""
+    """Return True if copies may share the memory of *array*: processes share it too, or nothing can write to it."""
     value: Any = array
     read_only = True
     while True:

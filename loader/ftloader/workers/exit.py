@@ -2,8 +2,8 @@
 
 Threads are stopped in two steps, with the technique of ``concurrent.futures.thread``:
 
-1. When the main thread has ended, before the interpreter waits for other non-daemon threads, and before functions of
-   ``atexit``, which may close what workers use. Thread groups whose consumer is such another thread continue.
+1. When the main thread has ended: all groups, except those used by another non-daemon thread that still runs. The exit
+   waits for such threads, then calls functions of ``atexit``, which may close what workers use.
 2. When the other non-daemon threads have ended, in a function of ``atexit``: all thread groups that are left.
 
 Each wait ends after ``JOIN_LIMIT`` seconds. A warning names the workers that user code still holds up, with their
@@ -30,10 +30,10 @@ JOIN_LIMIT = 5.0  # seconds to wait for workers that were told to end, as torch 
 
 
 class WorkerThread(threading.Thread):
-    """Thread that the interpreter's exit waits for up to a limit. Python alone waits forever, or not at all.
+    """Thread for which the interpreter's exit waits up to a limit. For other threads it waits forever or not at all.
 
-    A worker thread starts as a daemon thread. Once it runs, its daemon flag is cleared, since threads that it starts
-    inherit the flag.
+    A worker thread starts as a daemon thread. As soon as it runs, it clears its daemon flag, since threads that it
+    starts inherit the flag.
     """
 
     pid = None  # for code that looks for a worker's process: killing that one would kill the program
@@ -48,7 +48,7 @@ class WorkerThread(threading.Thread):
 
     @property
     def exitcode(self) -> int | None:
-        """Exit code, as of a process: None until the worker has ended, then 0."""
+        """The exit code that a process would have: None until the worker has ended, then 0."""
         return None if self.ident is None or self.is_alive() else 0
 
 
@@ -92,9 +92,9 @@ def _stacks(threads: list[threading.Thread]) -> str:
 
 
 class ThreadGroup:
-    """Base class for the worker threads of one iterator or of one cache. They end when the program ends.
+    """Base class for the worker threads of one iterator or of one cache. The program's end stops the threads.
 
-    ``consumer`` refers to the thread that takes what the workers produce. That thread sets it; any thread may read it.
+    ``consumer`` refers to the thread that uses the workers' results. That thread sets it; any thread may read it.
     """
 
     threads: tuple[WorkerThread, ...]
@@ -110,7 +110,7 @@ class ThreadGroup:
         return not is_main and not thread.daemon and thread.is_alive()  # type: ignore[union-attr]
 
     def start(self) -> None:
-        """Start the threads. Raise ``RuntimeError``, and stop all, if one cannot start or the program is ending."""
+        """Start the threads. If one cannot start, or the program is ending, stop them and raise ``RuntimeError``."""
         _live.add(self)
         try:
             if _closed:  # asked after adding: no later step would end a new thread
@@ -128,7 +128,7 @@ class ThreadGroup:
             raise
 
     def stop(self) -> None:
-        """Tell the threads to end, and return at once. The program's exit need not stop this group any more."""
+        """Tell the threads to end, without waiting for them. The program's exit then need not stop this group."""
         _live.discard(self)
 
     def join(self) -> bool:
@@ -140,7 +140,7 @@ class ThreadGroup:
 
 
 def needs_no_error() -> bool:
-    """Return True if the program is ending and only daemon threads are left, the calling one among them."""
+    """Return True if the caller is a daemon and may end silently: only daemons and workers are left at the exit."""
     if not (_begun and threading.current_thread().daemon):
         return False
     main = threading.main_thread()
@@ -191,7 +191,7 @@ def _end(pools: list[ThreadGroup]) -> None:
 
 
 class _EndOfThread:
-    """Finalizer that stops all groups as a forked child's first thread ends. No exit hook runs at that moment."""
+    """Thread-local object whose finalizer stops groups as a forked child's first thread ends: no exit hook can."""
 
     def __del__(self) -> None:
         for pool in list(_live or ()):  # None when modules have been torn down

@@ -1,8 +1,8 @@
 """Starts, stops and waits for one iterator's worker threads, and lets a forked child leave them alone.
 
-A pool never refers to the iterator or (between tasks) to user-supplied objects. So a dropped iterator is collected,
-and its finalizer, which holds the pool, ends the threads. Only the iterator holds the queue of results. All others have
-weak references to the queue, since an exception in it may lead back to the iterator.
+A pool never refers to the iterator or (between tasks) to user-supplied objects. So a dropped iterator is collected, and
+its finalizer, which holds the pool, ends the threads. Only the iterator holds the queue of results. The pool and the
+workers have weak references to the queue, since an exception in the queue may lead back to the iterator.
 
 A forked child does not touch the queues. Without the GIL, each queue has a lock inside the interpreter. If the fork
 comes after a waiting thread was given the lock and before the thread wakes, the lock stays locked in the child forever.
@@ -23,7 +23,7 @@ from ftloader.workers.thread import Command, WorkerContext, run_worker, send
 
 
 class WorkerPool(ThreadGroup):
-    """Group of ``len(contexts)`` worker threads, which run from ``start()`` on.
+    """Group of worker threads, one for each of *contexts*. The threads run from ``start()`` on.
 
     With *private_queues* each worker has its own queue in ``tasks`` (iterable-style). Otherwise all workers share one
     queue (map-style). Workers put their messages into *results* for as long as that queue exists.
@@ -68,7 +68,7 @@ class WorkerPool(ThreadGroup):
 
     @property
     def orphaned(self) -> bool:
-        """True in a forked child, where the threads do not exist."""
+        """True if this process is a forked child, where the threads do not exist."""
         # No flag: finalizers run in the child before any function that could note the fork.
         return os.getpid() != self._process
 
@@ -85,19 +85,19 @@ class WorkerPool(ThreadGroup):
             epoch.cancelled = True
 
     def wake(self) -> None:
-        """Wake every waiting worker for a moment, so that it frees objects which other threads have dropped."""
+        """Wake every waiting worker for a moment, so that it frees objects of its own that other threads dropped."""
         # Without the GIL an object that another thread drops is freed when the thread that created it next runs (biased
         # reference counting, PEP 703). Else the last batches of an epoch would stay while persistent workers wait.
         self._tell(Command.WAKE)
 
     def _tell(self, command: Command) -> None:
-        """Send *command* to each worker. No worker takes a second ``END`` from a shared queue, since it has ended."""
+        """Queue *command* once per worker. No worker takes two ``END`` from a shared queue: each ends at its first."""
         for tasks in self.tasks:
             for _ in range(len(self.threads) // len(self.tasks)):
                 tasks.put(command)
 
     def stop(self) -> None:
-        """Tell every worker to end after its current sample. Return at once."""
+        """Tell every worker to end after its current sample. Do not wait for the workers."""
         # May be called repeatedly, from any thread and from finalizers: ``SimpleQueue.put`` is documented as reentrant.
         self._told_to_end = True
         self.epoch.cancelled = True
@@ -111,14 +111,14 @@ class WorkerPool(ThreadGroup):
         return self.orphaned or super().join()
 
     def dispose(self) -> None:
-        """Stop the workers as the iterator is finalized. Wait for them if that is safe, unless stopped before."""
+        """Stop the workers of a finalized iterator. Wait for them if this is safe and they were not stopped before."""
         wait = not self.stopped and self.may_wait()
         self.stop()
         if wait:
             self.join()
 
     def may_wait(self) -> bool:
-        """Return True if a finalizer may wait for the workers in this thread."""
+        """Return True if a finalizer that runs in the calling thread may wait for the workers."""
         # Only the thread that used the iterator may wait: a worker may be waiting for any other. Nor may a thread that
         # holds a lock which threads need for their first and last steps, or which a fork needs.
         thread = self.consumer()

@@ -1,7 +1,7 @@
 """Runs this package's fetchers in torch's worker processes.
 
 torch's loop calls ``worker_init_fn`` and then, for each epoch, ``_DatasetKind.create_fetcher``. ``WorkerStart`` is an
-init function that calls the user-supplied one and replaces ``create_fetcher`` in that process, and nothing else.
+init function that calls the user-supplied one and replaces ``create_fetcher``, in that worker process only.
 
 Messages through torch's queues:
 
@@ -149,7 +149,7 @@ class WorkerStart:
 
 
 def answer_what_cannot_be_pickled(queue: Any, put: Callable[[tuple], Any], note: str, where: str) -> None:
-    """Make *queue* replace a message (number, data) that cannot be pickled: call *put* with (number, error)."""
+    """Make *queue* call *put* with (number, replacement) for each message (number, data) that it cannot pickle."""
     # Without this the queue's own thread prints and drops it, and the main process waits forever for the batch. If a
     # batch comes with a state, the state is given up first. To be called before the first message.
     # In the main process *put* must not refer to *queue*: a queue in a reference cycle keeps its open files.

@@ -1,7 +1,7 @@
 """The body of a worker thread, and the messages between the consumer and its workers.
 
-Only the worker uses its ``WorkerContext``. Between two tasks its thread refers to no user-supplied object, so an
-iterator in a reference cycle through the dataset can be collected while its workers wait.
+Only the worker uses its ``WorkerContext``. Between two tasks the worker's thread refers to no user-supplied object, so
+an iterator in a reference cycle through the dataset can be collected while its workers wait.
 """
 
 import contextlib
@@ -32,9 +32,9 @@ from ftloader.workers.info import acting_as, describe_worker
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """Message to ``batch.helpers`` workers: build *batch* (``SharedBatch`` or ``WholeBatch``).
+    """Message to a worker: build *batch* (a ``WholeBatch``) or help to build it (a ``SharedBatch``).
 
-    *contexts* has each worker's context, by worker id.
+    *contexts* has each worker's context, by worker id. The message is sent once per worker that may help.
     """
 
     contexts: tuple[Any, ...]
@@ -43,7 +43,7 @@ class Task:
 
 
 class Command(enum.Enum):
-    """Message to a worker other than a task."""
+    """Message, other than a ``Task``, to a worker."""
 
     END = "end"
     WAKE = "wake"  # run for a moment and do nothing: see WorkerPool.wake
@@ -158,7 +158,7 @@ def run_worker(
     results: "weakref.ref[SimpleQueue[Result | Departure | None]]",
     started_up: "SimpleQueue[None]",
 ) -> None:
-    """Run a worker until told to end. *start* holds its context; *started_up* gets None after ``worker_init_fn``."""
+    """Run a worker until it ends. *start*: a list with its context. *started_up* gets None after ``worker_init_fn``."""
     # *start* is emptied here, since a Thread keeps its arguments while it runs.
     process = os.getpid()
     started = False
@@ -188,7 +188,7 @@ def send(results: weakref.ref, message: Result | Departure | None) -> None:
 
 
 def _serve(worker_id: int, tasks: SimpleQueue, results: weakref.ref, process: int) -> None:
-    """Execute tasks until told to end. Few frames lie between this one and ``dataset[i]``, since each costs time."""
+    """Execute tasks until told to end. Keep the calls between here and ``dataset[i]`` few, since each costs time."""
     while True:
         task = tasks.get()
         if isinstance(task, Command):
@@ -221,7 +221,7 @@ def _serve(worker_id: int, tasks: SimpleQueue, results: weakref.ref, process: in
 
 
 def _end_if_forked(process: int) -> None:
-    """Exit if this process is a child of *process*: user code forked, and returned in the child too."""
+    """End this process unless its id is *process*: user code has forked, and returned in the child too."""
     # ``os._exit``, since at the end of the thread the C library would run destructors that may never return (torch's).
     if os.getpid() != process:
         for stream in (sys.stdout, sys.stderr):
@@ -244,7 +244,7 @@ def _limit_intra_op_threads() -> None:
 
 
 def consumer_modes() -> Callable[[], None]:
-    """Return a function that copies this thread's torch modes (gradients, autocast, device) to its caller's thread."""
+    """Return a function. The thread that calls it gets this thread's torch modes (gradients, autocast, device)."""
     # A new thread starts with gradients on, no autocast and the CPU as default device; a forked process does not.
     # ``inference_mode`` becomes ``no_grad``, so that batches are ordinary tensors.
     gradients = torch.is_grad_enabled() and not torch.is_inference_mode_enabled()
@@ -265,7 +265,7 @@ def consumer_modes() -> Callable[[], None]:
 
 
 def own_context() -> contextvars.Context:
-    """Return a copy of this thread's context variables for one worker, with its own ``decimal`` context."""
+    """Return a copy, for one worker, of this thread's context variables. The ``decimal`` context is copied too."""
     # NumPy's ``errstate`` is such a variable.
     context = contextvars.copy_context()
     if "decimal" in sys.modules:
