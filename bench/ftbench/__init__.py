@@ -6,7 +6,7 @@ imports nothing else.
 
 The words of this package:
 
-- scenario: a kind of data loading work; case: one of its conditions, such as a sample size;
+- scenario: a kind of data loading work; case: one setting of a scenario, such as a sample size;
 - variant: a way of loading, such as this loader's threads or torch's processes;
 - twin: one of two interpreters, free-threaded ("ft") or not ("gil"); configuration: a twin with its GIL on or off;
 - candidate: a combination that is measured: a configuration, a variant, a number of workers and a case;

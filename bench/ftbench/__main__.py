@@ -4,7 +4,7 @@ import sys
 
 
 def main() -> int:
-    """Run the command; return its exit status: 130 if Ctrl-C comes during imports or before the run has begun."""
+    """Run the command of ``sys.argv``; return the exit status: 130 if Ctrl-C comes before the run has begun."""
     try:
         from ftbench import cli
 

@@ -85,13 +85,13 @@ OPTIONS = (*(name for name in HELP if name.startswith("--")), "--no-stress")
 
 
 def hint(name: str, known: Iterable[str]) -> str:
-    """Return ": did you mean ...?" with the known name that is like an unknown one; "" if there is none."""
+    """Return ": did you mean NAME?" with the known name most similar to `name`; "" if no known name is similar."""
     close = difflib.get_close_matches(name, known, n=1)
     return f": did you mean {close[0]!r}?" if close else ""
 
 
 class _Parser(argparse.ArgumentParser):
-    """Parser that names an option like an unknown one."""
+    """Argument parser whose error for an unknown option suggests a similar option."""
 
     def error(self, message: str) -> NoReturn:
         unknown = re.match(r"unrecognized arguments: (--[\w-]+)", message)
@@ -99,7 +99,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def parser(program: str = PROGRAM, both: bool = False) -> argparse.ArgumentParser:
-    """Return the argument parser of a run. With `both`, the caller names both twins, so --help leaves --twin out."""
+    """Return the argument parser of a run. If `both`, `./twins` measures both twins, and --help hides --twin."""
     result = _Parser(
         prog=program,
         description=DESCRIPTION,
@@ -170,7 +170,7 @@ def compare_parser(program: str = PROGRAM) -> argparse.ArgumentParser:
 
 
 def check(arguments: list[str], program: str) -> None:
-    """Check the arguments of `./twins bench`, and that it can write to --out; raises SystemExit (2) if not."""
+    """Check the arguments of `./twins bench`, and that --out can be written; raises SystemExit (2) if a check fails."""
     try:
         if arguments[:1] in (["report"], ["compare"]):
             (report_parser if arguments[0] == "report" else compare_parser)(program).parse_args(arguments[1:])
@@ -198,7 +198,7 @@ def _workers(text: str) -> list[int]:
 
 
 def choose_scenarios(names: list[str]) -> tuple:
-    """Return the scenarios with these names or in these groups; without names, DEFAULT. Raises UsageError."""
+    """Return the scenarios that `names` lists, by name or by group, or DEFAULT if it lists none. Raises UsageError."""
     known = [*SCENARIOS, *GROUPS, "all"]
     if unknown := next((name for name in names if name not in known), None):
         raise UsageError(f"unknown scenario {unknown!r} (--list shows all){hint(unknown, [*known, *OPTIONS])}")
@@ -244,7 +244,7 @@ the least important first. On a slow or busy machine three rounds of the most im
 
 
 def listing() -> str:
-    """Return the text of --list: the name, times and question of each scenario, by group."""
+    """Return the text of --list: by group, each scenario's name, time of a full and of a quick run, and question."""
     width = max(len(name) + 2 for name in [*SCENARIOS, *GROUPS])
 
     def line(name: str, text: str, of: list, indent: str = "") -> str:
@@ -262,10 +262,10 @@ def listing() -> str:
 
 
 def parse(arguments: list[str], program: str = PROGRAM, both: bool = False) -> argparse.Namespace:
-    """Parse and check the command line of a run; `scenarios` of the result is a tuple of Scenario.
+    """Parse and check the command line of a run; return the options, with `scenarios` as a tuple of Scenario.
 
-    Raises UsageError if the options cannot be measured. Raises SystemExit after --help and --list (0), and for
-    arguments that argparse refuses (2).
+    Raises UsageError for unknown names, and for options that do not go together. Raises SystemExit after --help and
+    --list (0), and for arguments that argparse refuses (2).
     """
     command = parser(program, both)
     # Scenarios may stand before and after options.

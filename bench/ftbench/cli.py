@@ -80,7 +80,7 @@ def _requirements(file: Path | None, dataset: str | None) -> list[str]:
 
 
 def _record(given: Namespace) -> Results:
-    """Return the record of a run before its start; raises UsageError if no configuration can be measured."""
+    """Return the Results of a run, still without measurements; raises UsageError if nothing can be measured."""
     from ftbench.rounds.twins import split_configs
 
     twins = dict(given.twin)

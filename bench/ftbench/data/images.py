@@ -24,7 +24,7 @@ LIMIT_OF_OWN = 2048
 SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff"}
 
 Progress = Callable[[int, int], None]
-"""Called with (done, total) after each image; may raise to stop."""
+"""Function to call with (done, total) after each image. It may raise an exception to stop the work."""
 
 
 class ImageError(Exception):
@@ -52,9 +52,9 @@ def default_images(progress: Progress, count: int = COUNT) -> list[Path]:
 def cached(
     name: str, suffix: str, count: int, size: int, write: Callable[[Path, int], None], progress: Progress
 ) -> list[Path]:
-    """Return the paths of the `count` files of a set in the cache; generate a missing set with write(path, index).
+    """Return the paths of a set's `count` files in the cache; if the set is missing, make each with write(path, index).
 
-    `size` is about the bytes of a file. Raises ImageError if the cache cannot be written or the set is incomplete.
+    `size` is the approximate size of a file (bytes). Raises ImageError if files cannot be written, or some are missing.
     """
     finished = cache_directory() / name
     if not finished.is_dir():
@@ -84,7 +84,7 @@ def cached(
 
 
 def _in_threads(work: Callable, items: Sequence, progress: Progress) -> list:
-    """Call work(item) for all items in threads; return the results in order. An exception stops the remaining items."""
+    """Call work(item) in threads; return the results in the items' order. After an exception, no more items start."""
     results = []
     pool = ThreadPoolExecutor(cgroup.usable_cpus())
     try:
@@ -98,7 +98,7 @@ def _in_threads(work: Callable, items: Sequence, progress: Progress) -> list:
 
 
 def own_images(directory: Path) -> tuple[list[Path], int]:
-    """Return (sorted paths of up to LIMIT_OF_OWN images below `directory`, number of images); raises ImageError."""
+    """Return (the first LIMIT_OF_OWN image paths in `directory`, sorted; number of all images); raises ImageError."""
 
     def unreadable(error: OSError) -> None:
         raise ImageError(f"--data: cannot read {error.filename}: {error.strerror}") from error
@@ -114,7 +114,7 @@ def own_images(directory: Path) -> tuple[list[Path], int]:
 
 
 def validate(paths: list[Path], progress: Progress) -> int:
-    """Decode every image; return the number of images to resize. Raises ImageError, which lists the broken images."""
+    """Decode every image; return the number that has to be resized. Raises ImageError with a list of broken images."""
 
     def check(path: Path) -> bool | str:
         """Return True if the image has to be resized, or an error message if it cannot be decoded."""

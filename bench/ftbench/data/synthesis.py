@@ -28,7 +28,7 @@ NOISE = 0.4
 
 @functools.cache
 def _fields(kind: str) -> np.ndarray:
-    """Return n random, periodic fields, (n, HEIGHT, WIDTH) float32, with unit variance and 1/f^slope spectra.
+    """Return n random periodic fields of this kind, of variance 1 and spectra 1/f^slope: (n, HEIGHT, WIDTH) float32.
 
     All photographs share these fields, each shifted and mirrored, which saves most of the work.
     """
@@ -50,14 +50,14 @@ def _fields(kind: str) -> np.ndarray:
 
 
 def _field(rng: np.random.Generator, kind: str) -> np.ndarray:
-    """Return a random field of this kind, randomly shifted and mirrored: (HEIGHT, WIDTH)."""
+    """Return one of the fields of this kind, chosen, mirrored and shifted at random: (HEIGHT, WIDTH)."""
     fields = _fields(kind)
     field = fields[rng.integers(len(fields))][:: rng.choice((-1, 1)), :: rng.choice((-1, 1))]
     return np.roll(field, (rng.integers(HEIGHT), rng.integers(WIDTH)), axis=(0, 1))
 
 
 def _leaves(rng: np.random.Generator) -> tuple[Image.Image, Image.Image]:
-    """Draw overlapping shapes; return an RGB image of their colours and an L image of their textures' strength."""
+    """Draw overlapping shapes; return an RGB image of the colours and a grey image of how strong the textures are."""
     # A few related, muted colours: photographs are seldom colourful.
     grey = rng.uniform(40, 200, size=(6, 1))
     palette = grey + rng.normal(0, 22, size=(6, 3))

@@ -1,4 +1,4 @@
-"""Checks of a results.json by its JSON schema, which `python -m ftbench.document.check` prints, and of its keys."""
+"""Checks that results.json fits its schema and is consistent. `python -m ftbench.document.check` prints the schema."""
 
 import functools
 import json
@@ -15,19 +15,19 @@ MOST = 1e150
 
 
 class Inconsistent(Exception):
-    """Raised if a document breaks the schema or contradicts itself; the message says where."""
+    """Raised if the content of a results.json breaks the schema or contradicts itself; the message says where."""
 
 
 @functools.cache
 def validator() -> Callable[[dict], dict]:
-    """Return a function that checks a document by the schema; it raises fastjsonschema.JsonSchemaException."""
+    """Return a function that raises fastjsonschema.JsonSchemaException if a document breaks the results.json schema."""
     import fastjsonschema
 
     return fastjsonschema.compile(schema(Results))
 
 
 def check_form(document: dict) -> None:
-    """Raise Inconsistent unless the document fits the schema."""
+    """Raise Inconsistent if the document breaks the schema of results.json."""
     import fastjsonschema
 
     try:
@@ -38,7 +38,7 @@ def check_form(document: dict) -> None:
 
 
 def check_keys(results: Results) -> None:
-    """Raise Inconsistent if a key refers to no entry, or an entry is missing or listed twice."""
+    """Raise Inconsistent for the first contradiction in the results, such as a missing round or a name listed twice."""
     for problem in _problems(results):
         raise Inconsistent(problem)
 

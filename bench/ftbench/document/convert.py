@@ -9,7 +9,7 @@ from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 OPTIONAL = {"over", "picture"}
-"""Keys that are left out if their value is None."""
+"""JSON keys that are left out if their value is None."""
 
 TYPES = {str: "string", int: "integer", float: "number", bool: "boolean"}
 
@@ -22,7 +22,7 @@ def _hints(kind: type) -> dict[str, Any]:
 
 
 def as_json(value: Any) -> dict:
-    """Return a dataclass as dicts, lists and scalars."""
+    """Convert a dataclass object to dicts, lists and scalars, for JSON."""
     return asdict(
         value,
         dict_factory=lambda items: {
@@ -32,10 +32,10 @@ def as_json(value: Any) -> dict:
 
 
 def from_json(kind: Any, value: Any) -> Any:
-    """Convert *value*, which fits the schema of the type *kind*, to an object of this type.
+    """Convert a JSON *value* to an object of the type *kind*. The value must fit the schema of this type.
 
-    Keys that the dataclass lacks are ignored, such as "note" in a trial's result. Raises OverflowError for an integer
-    that no float holds.
+    Keys that are not fields of the dataclass, such as "note" in a trial's result, are ignored. Raises OverflowError
+    for an integer that is too large for a field of type float.
     """
     origin, arguments = get_origin(kind), get_args(kind)
     if value is None:

@@ -12,7 +12,7 @@ Whole = A[int, {"minimum": 1}]
 
 @dataclass
 class Interpreter:
-    """A twin's Python interpreter, from sys, sysconfig and platform."""
+    """Description of a measured Python interpreter, from its modules sys, sysconfig and platform."""
 
     version: A[str, '"3.13.5"']
     implementation: A[str, '"CPython"']
@@ -33,7 +33,7 @@ class Interpreter:
 
 @dataclass
 class Cpu:
-    """A twin's processor, and the CPUs that the twin may use."""
+    """The processor that an interpreter runs on, and the CPUs that the interpreter may use."""
 
     model: A[str, "name"]
     machine: A[str, "architecture"]
@@ -45,7 +45,7 @@ class Cpu:
 
 @dataclass
 class Memory:
-    """A twin's memory when the run started, in bytes."""
+    """The memory that an interpreter found on its machine when the run started, in bytes."""
 
     total: A[Count, "of the machine"]
     limit: A[int | None, "of its control group, null for none"]
@@ -56,7 +56,7 @@ class Memory:
 
 @dataclass
 class System:
-    """A twin's operating system."""
+    """The operating system that an interpreter runs on."""
 
     name: A[str, "distribution"]
     kernel: A[str, "release of Linux"]
@@ -65,7 +65,7 @@ class System:
 
 @dataclass
 class Gpu:
-    """NVIDIA GPUs that a twin sees."""
+    """The NVIDIA GPUs that are visible to an interpreter."""
 
     devices: A[list[str], "name and memory of each"]
     driver: A[str | None, "version, null without one"]
@@ -74,7 +74,7 @@ class Gpu:
 
 @dataclass
 class Twin:
-    """An interpreter that was measured, and its machine."""
+    """Record of a measured interpreter (free-threaded: "ft", with the GIL: "gil"), its packages and its machine."""
 
     endpoint: A[str, "path of its Python, or unix:PATH of its trial server"]
     interpreter: Interpreter
@@ -88,7 +88,7 @@ class Twin:
 
 @dataclass
 class Revision:
-    """The commit of the sources."""
+    """The git commit of the sources that the run used."""
 
     commit: A[str, "git commit, or unknown"]
     dirty: A[bool | None, "true if the checkout had changes; null where that is unknown"]

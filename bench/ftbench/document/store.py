@@ -1,7 +1,7 @@
 """Writing the files of a run atomically, and reading results.json.
 
-Each file is written as a temporary copy, synchronised and renamed. So a full disk or a kill leaves the file's previous
-version, never half of the new one.
+Each file is written and synchronised under a temporary name, then renamed. So if the disk is full or the process is
+killed, the previous version of the file is kept, never half of the new one.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ class ResultsError(Exception):
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Replace a file atomically; if this raises OSError, the old file is untouched."""
+    """Replace a file atomically: even if this raises OSError, the file has the old or the new content, never a part."""
     fd, temporary = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
     try:
         with open(fd, "wb") as file:
@@ -45,13 +45,13 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 
 class RunDirectory:
-    """The directory of one run, below the output root. Used by the controller's thread only.
+    """The directory of one run, in the output root (--out). Only the controller's thread uses this object.
 
-    Directories are created with the first file, so a run without a finished round leaves none.
+    The directory is created with its first file, so a run that finishes no round leaves no directory.
     """
 
     def __init__(self, root: Path):
-        """Check that files can be written to the output root; raises ResultsError."""
+        """Check that files can be written to the output root; raises ResultsError if not."""
         self.root = root
         self.directory: Path | None = None
         try:
@@ -64,7 +64,7 @@ class RunDirectory:
             ) from error
 
     def write(self, name: str, content: bytes) -> None:
-        """Write a file of the run; raises ResultsError."""
+        """Write a file to the run's directory; raises ResultsError if that fails."""
         try:
             if self.directory is None:
                 self.directory = self._make_directory()
@@ -98,7 +98,7 @@ class RunDirectory:
         raise FileExistsError(f"{self.root} has a hundred runs of this second")
 
     def save(self, results: Results) -> None:
-        """Check and write results.json; raises ResultsError."""
+        """Check the form of the results and write results.json; raises ResultsError if either fails."""
         document = as_json(results)
         try:
             check_form(document)
@@ -112,7 +112,7 @@ class RunDirectory:
         self.write("results.json", content.encode())
 
     def publish(self) -> None:
-        """Point the symbolic link <root>/latest to this run; raises ResultsError."""
+        """Point the symbolic link <root>/latest to this run's directory; raises ResultsError if that fails."""
         assert self.directory, "there is nothing to publish before a file is written"
         link = self.root / "latest"
         temporary = self.root / f".latest-{os.getpid()}"
@@ -129,7 +129,7 @@ class RunDirectory:
 
 
 def find(path: Path) -> Path:
-    """Return the results.json of *path*: the file itself, a run's directory or the output root. Raises ResultsError."""
+    """Return *path*; if a directory, its results.json or latest/results.json; raises ResultsError if it has neither."""
     if not path.is_dir():
         return path
     for file in (path / "results.json", path / "latest" / "results.json"):
@@ -139,7 +139,7 @@ def find(path: Path) -> Path:
 
 
 def load(path: Path) -> Results:
-    """Read and check the results.json that `find` finds for *path*; raises ResultsError."""
+    """Read and check the results.json that `find` returns for *path*; raises ResultsError if it is missing or wrong."""
     path = find(path)
     if path.exists() and not path.is_file():  # reading a pipe would wait
         raise ResultsError(f"{path} is no file")
@@ -176,7 +176,7 @@ def load(path: Path) -> Results:
 
 
 def _writer(document: Any) -> str:
-    """Return " (commit ...)" with the benchmark's commit that wrote the document; "" if it names none."""
+    """Return " (commit ...)" with the commit of the benchmark that wrote the document; "" if the document has none."""
     with contextlib.suppress(KeyError, TypeError):
         return f" (commit {document['environment']['revision']['commit'][:12]})"
     return ""

@@ -62,8 +62,8 @@ def counters() -> Counters:
 def between(before: Counters, after: Counters, living: float = 0.0) -> dict:
     """Return the load between two readings, as a dict with the fields of Disturbance.
 
-    `living` corrects for a child, which own_seconds counts once it has been waited for: the CPU seconds since `before`
-    of a child that still runs, or minus the seconds until then of a child that has ended.
+    Counters.own gets a child's CPU time only when the child has been waited for. `living` corrects this. For a child
+    that still runs, it is the CPU time since `before`. For a child that has ended, it is minus the time until `before`.
     """
     seconds = max(after.at - before.at, TICK)
     own = max(0.0, after.own - before.own + living)
@@ -83,7 +83,7 @@ def between(before: Counters, after: Counters, living: float = 0.0) -> dict:
 
 
 def together(parts: Sequence[Mapping]) -> dict:
-    """Combine several results of `between`: add up seconds; average CPUs, weighted by time."""
+    """Combine results of `between` into one: sums of seconds, and means of numbers of CPUs, weighted by time."""
     found: dict[str, float | None] = {}
     for name in (field.name for field in fields(Disturbance)):
         known = [part for part in parts if part[name] is not None]
@@ -97,7 +97,7 @@ def together(parts: Sequence[Mapping]) -> dict:
 
 @dataclass
 class Disturbance:
-    """Load on the CPUs while trials ran: by the trials, and by others."""
+    """Load on the CPUs while trials ran: by the trials, by other processes and by other virtual machines."""
 
     seconds: A[float, {"exclusiveMinimum": 0}, "that the figures are means over"]
     own_cpus: A[float, {"minimum": 0}, "CPUs that the trial used"]
@@ -171,7 +171,7 @@ def marks(found: Disturbance, usable: float) -> list[str]:
 
 
 def about_machine(before: State) -> list[str]:
-    """Return warnings about settings that make figures vary: frequency scaling, and a CPU quota."""
+    """Return warnings about the machine before a run, if frequency scaling or a CPU quota makes figures vary."""
     result = []
     if before.governor not in (None, "performance"):
         result.append(

@@ -17,7 +17,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class NotDropped(Exception):
-    """Raised if files are still in the page cache; the message says where and why. `left`: the fraction of them."""
+    """Raised if files stay in the page cache; the message says where and why. `left`: the mean fraction that stays."""
 
     def __init__(self, message: str, left: float) -> None:
         super().__init__(message)
@@ -25,7 +25,7 @@ class NotDropped(Exception):
 
 
 def drop(path: str | Path) -> None:
-    """Write the file's changes to its disk and ask the kernel to drop its pages; raises OSError."""
+    """Write a file's changes to the disk, then ask the kernel to drop the file from the page cache; raises OSError."""
     fd = os.open(path, os.O_RDONLY)
     try:
         # Dirty pages are not dropped.
@@ -36,7 +36,7 @@ def drop(path: str | Path) -> None:
 
 
 def resident(path: str | Path) -> float | None:
-    """Return the fraction of a file in the page cache (0 to 1); None if the kernel does not tell. Raises OSError."""
+    """Return the fraction of a file that is cached (0 to 1); None if the file is not writable. Raises OSError."""
     import numpy
 
     if not os.access(path, os.W_OK):  # since Linux 5.2 mincore only tells a process that may write to the file
@@ -53,7 +53,7 @@ def resident(path: str | Path) -> float | None:
 
 
 def drop_all(paths: Iterable[str | Path]) -> float:
-    """Drop files from the page cache; return the mean fraction still cached. Raises NotDropped above LEFT_OVER."""
+    """Drop files from the page cache; return the mean fraction left. Raises NotDropped if LEFT_OVER is exceeded."""
     paths = list(paths)
     for path in paths:
         drop(path)

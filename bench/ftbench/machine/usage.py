@@ -1,4 +1,4 @@
-"""CPU time and memory of a process with its workers."""
+"""CPU time and memory of this process and its descendants."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def tree_usage() -> Usage:
 
 
 def _look(process) -> tuple[int, int, int]:
-    """Return (PSS without pages of files, all mapped pages of files, USS) of a psutil.Process, in bytes."""
+    """Return (PSS not counting mapped files, size of mapped files in memory, USS) of a psutil.Process, in bytes."""
     directory = Path(f"/proc/{process.pid}")
     try:
         text = (directory / "smaps_rollup").read_text() + (directory / "status").read_text()

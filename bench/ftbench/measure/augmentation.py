@@ -1,6 +1,6 @@
 """Augmentations of images for training a classifier, with NumPy, Pillow and ftloader.sample_rng.
 
-Random numbers depend on the sample alone, so any number of workers, threads or processes gives the same images.
+Random numbers depend on the sample alone, so the images are the same for any number and kind of workers.
 """
 
 import math
@@ -18,7 +18,7 @@ FILL = tuple(round(255 * float(value)) for value in MEAN)
 
 
 def random_crop(image: Image.Image, random: np.random.Generator) -> Image.Image:
-    """Crop a random part of the image, resize it to SIDE x SIDE, and mirror half of the images.
+    """Return a random part of the image, resized to SIDE x SIDE, and mirrored with a probability of 1/2.
 
     The part has 25% to 100% of the area and an aspect ratio of 3:4 to 4:3, as for Inception (Szegedy et al., "Going
     Deeper with Convolutions", CVPR 2015).
@@ -33,7 +33,7 @@ def random_crop(image: Image.Image, random: np.random.Generator) -> Image.Image:
 
 
 def random_affine(image: Image.Image, random: np.random.Generator) -> Image.Image:
-    """Rotate by up to 30 degrees, move by up to 10%, scale by 0.8 to 1.2, shear by up to 10 degrees."""
+    """Rotate the image by up to 30°, move it by up to 10%, scale it by 0.8 to 1.2, and shear it by up to 10°."""
     turn, shear = np.radians(random.uniform(-30, 30)), math.tan(np.radians(random.uniform(-10, 10)))
     scale = random.uniform(0.8, 1.2)
     centre = np.array([image.width, image.height]) / 2
@@ -50,12 +50,12 @@ def random_affine(image: Image.Image, random: np.random.Generator) -> Image.Imag
 
 
 def random_blur(image: Image.Image, random: np.random.Generator) -> Image.Image:
-    """Blur with a Gaussian of 0.1 to 2 pixels."""
+    """Blur the image with a Gaussian of random width, 0.1 to 2 pixels."""
     return image.filter(ImageFilter.GaussianBlur(random.uniform(0.1, 2)))
 
 
 def random_colours(pixels: np.ndarray, random: np.random.Generator) -> np.ndarray:
-    """Scale brightness, contrast and saturation by 0.6 to 1.4 each; `pixels`: (height, width, 3) float32, 0 to 1."""
+    """Scale brightness, contrast and saturation by 0.6 to 1.4 each. `pixels` is (height, width, 3) float32, 0 to 1."""
     brightness, contrast, saturation = random.uniform(0.6, 1.4, 3).astype(np.float32)
     pixels = pixels * brightness
     pixels = (pixels - pixels.mean()) * contrast + pixels.mean()
@@ -64,7 +64,7 @@ def random_colours(pixels: np.ndarray, random: np.random.Generator) -> np.ndarra
 
 
 def add_noise(pixels: np.ndarray, random: np.random.Generator) -> np.ndarray:
-    """Add normally distributed noise with a standard deviation of up to 0.04."""
+    """Add normally distributed noise to the pixels, with a random standard deviation of up to 0.04."""
     return pixels + random.standard_normal(pixels.shape, np.float32) * np.float32(random.uniform(0, 0.04))
 
 
@@ -80,7 +80,7 @@ def random_erasing(pixels: np.ndarray, random: np.random.Generator) -> np.ndarra
 
 
 def light(image: Image.Image, random: np.random.Generator) -> np.ndarray:
-    """Return a random crop, mirrored or not: (SIDE, SIDE, 3) float32 in 0 to 1."""
+    """Return the image after random_crop: (SIDE, SIDE, 3) float32, 0 to 1."""
     return np.asarray(random_crop(image, random), np.float32) / np.float32(255)
 
 

@@ -1,7 +1,7 @@
 """Checksums that show that two candidates gave the same samples: CRC-32 of batches, or of some of their rows.
 
-A loader's batch is a tensor, a dict or list of tensors, or a numpy array. The loop without a loader (BareLoop) yields
-Rows, or a list with an array for each sample, whose bytes, in order, equal those of the loader's tensor.
+A loader's batch is a tensor, a dict or list of tensors, or a numpy array. BareLoop, the candidate without a loader,
+yields a list of samples (arrays), or Rows (their checked rows). Equal samples have equal checksums in all these forms.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ CHECKED_ROWS = 102
 
 
 class Rows(list):
-    """List of the checked rows of a batch's samples."""
+    """List that holds the checked rows of a batch: one array for each sample (see the function `rows`)."""
 
 
 class Seen:
@@ -28,24 +28,24 @@ class Seen:
         self.rows: list[int] = []
 
     def arrive(self, batch: Any) -> Any:
-        """Return the batch in the memory where training would use it: here, as it is. OnGpu starts a copy."""
+        """Return the batch in the memory that training would read: here unchanged; in OnGpu, as a copy on the GPU."""
         return batch
 
     def wait(self) -> None:
         """Wait until all copies that `arrive` started are complete."""
 
     def take_first(self, batch: Any) -> None:
-        """Record the checksum of every byte of the first batch."""
+        """Record the checksum of the first batch, over all its bytes."""
         self.first = whole(batch)
 
     def take(self, batch: Any) -> None:
-        """Record the checksum of the next batch's checked rows; of the very first batch, also that of every byte."""
+        """Record the checksum of a batch's checked rows. If `take_first` was never called, call it for this batch."""
         if self.first is None:
             self.take_first(batch)
         self.rows.append(part(batch))
 
     def result(self, samples: int, last: int) -> dict:
-        """Return the counts and checksums of a measurement's result; `last` is the length of the last batch."""
+        """Return the counts and checksums for a trial's result. `last` is the number of samples in the last batch."""
         return {
             "samples": samples,
             "batches": len(self.rows),
@@ -56,7 +56,7 @@ class Seen:
 
 
 def by_batch(first: int | None, rows: Sequence[int], turns: int) -> dict[str, int]:
-    """Return {name of a batch: checksum} for a trial. A batch has the same name in every candidate's trial."""
+    """Return {batch name: checksum} of a trial. Batches of the same name should be equal in every candidate's trial."""
     found = {} if first is None else {"first": first}
     # A trial with more workers measures more batches a turn, and each turn starts again with the same samples.
     a_turn = max(1, len(rows) // max(1, turns))
@@ -67,7 +67,7 @@ def by_batch(first: int | None, rows: Sequence[int], turns: int) -> dict[str, in
 
 
 def rows(sample: Any) -> Any:
-    """Return a copy of every CHECKED_ROWS-th row of a sample, a numpy array of at least one dimension."""
+    """Return a copy of every CHECKED_ROWS-th row of a sample (a numpy array of at least one dimension)."""
     return sample[::CHECKED_ROWS].copy()
 
 
@@ -77,7 +77,7 @@ def whole(batch: Any) -> int:
 
 
 def part(batch: Any) -> int:
-    """Return the CRC-32 of the checked rows of a batch's samples; of all values if samples are numbers."""
+    """Return the CRC-32 of a batch's checked rows. Fields without rows, such as labels, are checked whole."""
     if isinstance(batch, Rows):
         return _folded(batch)
     if _is_of_the_loop(batch):
@@ -87,7 +87,7 @@ def part(batch: Any) -> int:
 
 
 def length(batch: Any) -> int:
-    """Return the number of samples of a batch: the length of its first value; 0 if the value has no length."""
+    """Return the number of samples in a batch: the length of its first field, or 0 if that field has no length."""
     try:
         return len(batch if _is_of_the_loop(batch) else next(_leaves(batch), ()))
     except TypeError:
@@ -95,12 +95,12 @@ def length(batch: Any) -> int:
 
 
 def size(batch: Any) -> int:
-    """Return the size of a batch in bytes; a value that is no tensor or array counts as its repr()."""
+    """Return the size of a batch in bytes. A value other than a tensor or array has the size of its repr()."""
     return sum(memoryview(_array(leaf)).nbytes for leaf in _leaves(batch))
 
 
 def _is_of_the_loop(batch: Any) -> bool:
-    """True if *batch* is BareLoop's list of arrays, one a sample. A loader's list has a tensor for each field."""
+    """True if *batch* is BareLoop's list: an array for each sample. A loader's list has a tensor for each field."""
     return isinstance(batch, list) and type(batch[0]).__module__ == "numpy"
 
 
@@ -113,7 +113,7 @@ def _leaves(batch: Any) -> Iterator[Any]:
 
 
 def _array(leaf: Any) -> Any:
-    """Return the value as a contiguous numpy array if it is a tensor or an array, else its repr() in bytes."""
+    """Return a tensor or an array as a contiguous numpy array; return the bytes of repr() of any other value."""
     if hasattr(leaf, "numpy"):
         leaf = leaf.detach().cpu().contiguous()
         try:

@@ -1,4 +1,4 @@
-"""The measurement of most scenarios: short epochs of new loaders, in turn with other trials."""
+"""The measurement of most scenarios: a short epoch of a new loader in each turn, alternating with other trials."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _warm_up(task: Task, dataset: Any, seen: Seen, options: dict) -> tuple[float
 
 
 def typical(seconds: Sequence[float]) -> float:
-    """Return the geometric mean of the faster half of a process's turns (s). It needs at least one turn.
+    """Return the geometric mean of the shorter half of a trial's turn times (s). At least one time is needed.
 
     Other load on a machine makes turns longer, never shorter (Chen and Revels, "Robust benchmarking in noisy
     environments", 2016, https://arxiv.org/abs/1608.04295). The single fastest turn would be a matter of luck.
@@ -47,14 +47,14 @@ def typical(seconds: Sequence[float]) -> float:
 def measure(task: Task, seen: Seen | None = None, **options: object) -> Turns:
     """Measure a loader: a warm-up, then an epoch for each turn, with a new loader each time.
 
-    A loader's speed varies by several percent with the addresses of its memory, so each turn opens a new one. Only the
-    middle of an epoch is timed. It starts once the loader's pipeline is full, and ends while every worker still has a
-    batch to build: filling and draining the pipeline do not count.
+    A loader's speed varies by several percent with the addresses of its memory, so each turn opens a new loader. Only
+    the middle of an epoch is timed. This part starts once the loader's pipeline is full, and ends while every worker
+    still has a batch to build: filling and draining the pipeline do not count.
 
     *seen* consumes the batches, by default in this process's memory. *options* are further arguments of the loader.
     Returns the metrics:
 
-    - throughput: samples/s in a turn of the `typical` time; overhead_us: µs a sample;
+    - throughput: a turn's samples divided by the `typical` time of a turn (1/s); overhead_us: its inverse (µs);
     - cpu_per_1000: CPU time of the process and its workers for 1,000 samples, over the timed parts (s);
     - time_to_first_batch: from the start of a new loader to its first batch, start of the workers included (s);
     - pss_mib: the largest PSS of the process tree, read during the warm-up and after the last turn.

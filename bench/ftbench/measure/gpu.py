@@ -36,9 +36,9 @@ def where_trained(device: str) -> str:
 
 
 class OnGpu(checksums.Seen):
-    """Consumer that copies batches to the GPU, from pinned memory during the wait for the next batch.
+    """Consumer that copies batches to the GPU. Pinned batches are copied while the next batch is awaited.
 
-    Checked rows stay on the GPU until `result` fetches them, after the timed part.
+    Checked rows (see ftbench.measure.checksums) stay on the GPU until `result` fetches them, after the timed part.
     """
 
     def __init__(self, pinned: bool = False):

@@ -1,7 +1,7 @@
 """The candidates' loaders: this project's, and others (peers) with the best settings that their documentation gives.
 
 All loaders load samples 0, 1, 2, ... in order, start again at the dataset's end, and return batches of torch's
-default_collate, so that batches can be compared. All have the same number of workers, even if they run other threads.
+default_collate, so that batches can be compared. All have the same number of workers; some run further threads.
 Memory is not pinned, unless a scenario asks for it.
 """
 
@@ -20,7 +20,7 @@ from ftrun.parent_death import worker_init
 
 
 class EpochSampler:
-    """Sampler of the indices `numbers` modulo `length`. The consumer's thread sets `numbers` between epochs."""
+    """Sampler that yields each of `numbers` modulo `length`. The consumer's thread sets `numbers` between epochs."""
 
     def __init__(self, length: int):
         self.length, self.numbers = length, range(0)
@@ -33,7 +33,7 @@ class EpochSampler:
 
 
 def _batches(dataset: Any) -> Callable[[list[int]], Any]:
-    """Return a function from a list of indices to their collated batch, for the worker threads of a peer."""
+    """Return the function that a peer's worker threads call to load a list of indices as one collated batch."""
     from torch.utils.data import default_collate
 
     return lambda indices: default_collate([dataset[index] for index in indices])
@@ -53,12 +53,12 @@ class Repeated:
         return self._start()
 
     def close(self) -> None:
-        """Drop the loader, which ends its workers."""
+        """Drop the reference to the loader, so that the loader's workers end."""
         self._start = None
 
 
 def _torch(task: Task, dataset: Any, persistent: bool, kind: type | None = None, **options: Any) -> Repeated:
-    """Open torch's DataLoader with worker processes, or the class `kind`. `options` replace the usual arguments.
+    """Open torch's DataLoader, or the class `kind` in its place. `options` are loader arguments that override others.
 
     All candidates have the default prefetch_factor, 2 (https://pytorch.org/docs/2.10/data.html).
     """
@@ -88,7 +88,7 @@ _serial = functools.partial(_ours, num_workers=0, prefetch_factor=None, persiste
 
 
 def _nodes(task: Task, dataset: Any, _persistent: bool) -> Repeated:
-    """Open a torchdata.nodes pipeline with threads, as in its migration guide. Each epoch starts new threads.
+    """Open a torchdata.nodes pipeline with threads, as in torchdata's migration guide. Each epoch starts new threads.
 
     https://pytorch.org/data/0.11/migrate_to_nodes_from_utils.html, "Map-Style Datasets".
     """
@@ -101,7 +101,7 @@ def _nodes(task: Task, dataset: Any, _persistent: bool) -> Repeated:
 
 
 def _spdl(task: Task, dataset: Any, _persistent: bool, singly: bool = False) -> Repeated:
-    """Open an spdl.pipeline with a thread for each worker; its stage builds a whole batch from a list of indices.
+    """Open an spdl.pipeline with a thread for each worker. The pipeline's stage builds a batch from a list of indices.
 
     Settings: https://facebookresearch.github.io/spdl/0.8.0/generated/spdl.pipeline.PipelineBuilder.html, with
     use_thread_output_queue, the low-latency way to hand batches over. The source yields batches of indices, as in the
@@ -135,8 +135,8 @@ def _spdl(task: Task, dataset: Any, _persistent: bool, singly: bool = False) -> 
 class BareLoop:
     """The loop without a loader: threads that call `dataset[i]` for i = 0, 1, 2, ... Used by the consumer's thread.
 
-    It is an upper bound for loaders: it builds no batch, so a loader's difference to it is the cost of collation,
-    memory, queues and order. Only the very first batch's samples and the checked rows of others are kept.
+    The loop builds no batch, so its throughput is an upper bound for loaders: a loader's distance from the bound is the
+    cost of collation, memory, queues and order. BareLoop keeps its first batch whole, and checked rows of the others.
     """
 
     def __init__(self, dataset: Any, workers: int, batch_size: int):
@@ -145,7 +145,7 @@ class BareLoop:
         self._whole = batch_size
 
     def epoch(self, samples: int) -> Iterator[list]:
-        """Yield each batch in order once its samples are loaded: the first as a list of samples, later ones as Rows."""
+        """Yield each batch in order once loaded. BareLoop's very first is a list of samples, all others are Rows."""
         dataset, length, batch_size = self._dataset, len(self._dataset), self._batch_size
         whole, self._whole = self._whole, 0
         # The lock guards the state that threads change: the numbers to come, and the samples that each batch lacks.
@@ -202,7 +202,7 @@ class BareLoop:
 
 
 def _stacking(task: Task, dataset: Any, persistent: bool, **options: Any) -> Any:
-    """Open this loader with a wrapped default_collate, which it does not recognise and so calls for whole batches."""
+    """Open this project's loader with a wrapper of default_collate, so that the loader cannot copy single samples."""
     from torch.utils.data import default_collate
 
     return _threads(task, dataset, persistent, collate_fn=lambda samples: default_collate(samples), **options)
@@ -226,9 +226,9 @@ OPEN: dict[str, Callable[..., Any]] = {
 
 
 def open_loader(task: Task, dataset: Any, persistent: bool, **options: Any) -> contextlib.closing:
-    """Open the task's loader, as a context manager. Its `epoch(samples)` returns an iterator over batches.
+    """Open the task's loader, as a context manager. The loader's `epoch(samples)` returns an iterator over batches.
 
-    With `persistent`, workers stay between epochs if the loader supports that. `options` are further arguments of
-    torch's DataLoader. Raises TypeError if the variant does not take them.
+    With `persistent`, workers stay between epochs if the loader supports that. `options` are further arguments,
+    named as in torch's DataLoader. Raises TypeError if the task's variant does not accept them.
     """
     return contextlib.closing(OPEN[task.variant](task, dataset, persistent, **options))

@@ -86,7 +86,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Target:
-    """The project's goal for a ratio."""
+    """Goal of this project for a ratio: at least or at most a value."""
 
     at: Annotated[Literal["least", "most"], "whether the ratio should be at least or at most this"]
     value: Annotated[float, {"exclusiveMinimum": 0}, "the ratio that is wanted"]
@@ -94,7 +94,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Pair:
-    """Two candidates whose ratio is computed: numerator over denominator, by key."""
+    """Two candidates, named by their keys, whose ratio is computed: numerator over denominator."""
 
     kind: Annotated[
         str,
@@ -116,7 +116,7 @@ class Pair:
 
 
 def plural(variant: str) -> str:
-    """Return a variant's workers in words: "loader threads"."""
+    """Return the name of a variant's workers, in the plural: "loader threads"."""
     return VARIANTS[variant].title
 
 
@@ -129,7 +129,7 @@ def worker_counts(cpus: int) -> list[int]:
 def reduce(
     ranked: Sequence[tuple[int, Candidate]], most: float, cost: Callable[[Candidate], float] = lambda candidate: 1
 ) -> tuple[list[Candidate], list[Candidate]]:
-    """Drop candidates, whole ranks at a time and the highest rank first, until the rest costs at most `most`.
+    """Drop whole ranks of candidates, the highest rank first, until the remaining ones cost at most `most` in total.
 
     Return (kept, dropped). Without `cost`, every candidate costs 1. Rank 0 is never dropped.
     """

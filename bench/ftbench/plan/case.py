@@ -1,4 +1,4 @@
-"""The conditions that a scenario is measured under, and the amount of work in one measurement."""
+"""The cases of a scenario, such as sample sizes, and the amount of work in one measurement."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ class Amount:
     batches_per_worker: int
     """Batches that each worker builds in the measured stretch, whatever the number of workers."""
     turns: int = 1
-    """How many times a trial measures these batches, in turn with the round's other trials (ftbench.measure.epochs)."""
+    """Number of times that a trial measures these batches, alternating with other trials (ftbench.measure.epochs)."""
     seconds: float = 0
-    """The scenario's share of a run's time (s), which is also the time of a run of it alone; unused in a case."""
+    """The scenario's part of a run's default budget (s), which is the sum over its scenarios. Unused in a case."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """One condition of a scenario: a sample size, a delay, a kind of decoding."""
+    """One setting that a scenario is measured with: a sample size, a delay, a kind of decoding."""
 
     name: str
     """Part of keys: "4-MiB", of letters, digits, dots and dashes; may be "" in a scenario's first case."""

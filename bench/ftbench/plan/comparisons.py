@@ -1,7 +1,7 @@
 """The plan of a scenario: its comparisons, and the order in which candidates are dropped if time is short.
 
-A comparison is made in every case of the scenario with the run's highest number of workers. If `every_count` is set, it
-is also made with fewer workers.
+A comparison is made in every case of the scenario, with the run's highest number of workers. A comparison whose
+`every_count` is true is also made with fewer workers.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ WITHOUT_CASES = (Case("", ""),)
 
 @dataclass(frozen=True)
 class Side:
-    """One side of a comparison: a candidate. The plan fills in the number of workers and the case if they are None."""
+    """One side of a comparison: a candidate. The plan fills in `workers` and `case` where they are None."""
 
     config: str
     variant: str
@@ -29,7 +29,7 @@ class Side:
     case: str | None = None
 
     def candidate(self, workers: int, case: str) -> Candidate:
-        """Return the candidate with this number of workers, in this case."""
+        """Return this side's candidate. The arguments are used where the side leaves workers or case open."""
         workers = workers if self.workers is None else self.workers
         return Candidate(self.config, self.variant, workers, case if self.case is None else self.case)
 
@@ -53,7 +53,7 @@ class Comparison:
     quick: str = "most"
     """Numbers of workers in a quick run: "most", "ends" (the most and the fewest), or "" for no comparison."""
     measures: bool = True
-    """False if the comparison is only made where other comparisons have its candidates measured."""
+    """False if the comparison is only made where both candidates are measured for other comparisons."""
     first_only: bool = False
     """True if only the scenario's first metric is compared."""
 
@@ -69,14 +69,14 @@ class ComparisonPlan:
     comparisons: tuple[Comparison, ...] | Callable[[tuple[str, ...]], tuple[Comparison, ...]]
     """The most important first; or a function that returns them for the run's configurations."""
     cases: tuple[Case, ...] = WITHOUT_CASES
-    """Conditions of the scenario, the most important first; a single one without a name if there are none."""
+    """Cases of the scenario, the most important first; one case without a name if the scenario has no cases."""
     quick_cases: tuple[str, ...] = ()
     """Names of the cases of a quick run; () for all."""
     order: tuple[str, str, str] = (IMPORTANCE, COUNT, CASE)
     """Criteria for dropping candidates, the strongest first: importance of the comparison, workers, case."""
 
     def of(self, configs: Iterable[str]) -> tuple[Comparison, ...]:
-        """Return the comparisons with both sides in these configurations; if there are none, every possible side."""
+        """Return the comparisons that need only `configs`; if there are none, each side in `configs`, not compared."""
         configs = tuple(config for config in CONFIGS if config in set(configs))
         listed = self.comparisons(configs) if callable(self.comparisons) else self.comparisons
         possible = tuple(c for c in listed if {side.config for side in c.sides} <= set(configs))
@@ -86,7 +86,7 @@ class ComparisonPlan:
         return tuple(Comparison(side) for side in alone)
 
     def ranked(self, configs: Iterable[str], workers: Iterable[int], quick: bool) -> list[tuple[int, Candidate]]:
-        """Return (rank, candidate) for each candidate. The highest rank is dropped first, rank 0 never."""
+        """Return (rank, candidate) for each candidate to measure. The highest rank is dropped first, rank 0 never."""
         possible = tuple(c for c in self.of(configs) if c.measures)
         if quick:
             short = [c for c in possible if c.target] or [c for c in possible if c.quick]
@@ -154,7 +154,7 @@ USUAL = (HEADLINE, EFFECT_OF_THE_GIL, *METHODS)
 
 
 def with_every_count(comparisons: Iterable[Comparison]) -> tuple[Comparison, ...]:
-    """Return copies of the comparisons for every number of workers; in a quick run, for the most and the fewest."""
+    """Return copies of the comparisons, made with every number of workers; in a quick run, the highest and lowest."""
     return tuple(replace(c, every_count=True, quick="ends" if c.quick else "") for c in comparisons)
 
 
@@ -164,10 +164,10 @@ def grid(
     more: tuple[Comparison, ...] = (),
     quick: str = "most",
 ) -> ComparisonPlan:
-    """Return a plan of threads and processes in every configuration, with every number of workers, in every case.
+    """Return a plan that compares threads and processes in every configuration, number of workers and case.
 
-    The headline and the effect of the GIL are dropped last. `first` and `more` are further comparisons, reported before
-    and after the grid's own. `quick` is Comparison.quick of all but the headline.
+    The kinds headline and gil (see Pair.kind) are dropped last. `first` and `more` are further comparisons, reported
+    before and after the others. `quick` is the Comparison.quick of the kinds gil, build and method.
     """
 
     def comparison(kind: str, a: Side, b: Side, importance: int, why: str = "") -> Comparison:

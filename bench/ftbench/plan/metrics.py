@@ -19,7 +19,7 @@ class Metric:
     figure: str
     """Format specification of a value."""
     above: str
-    """The word for a larger value, after its difference in percent: "faster"."""
+    """Word that follows the percentage by which a value is larger: "faster"."""
     below: str
     best: str = "lower"
     """The better direction: "higher" or "lower"."""
@@ -63,4 +63,4 @@ METRICS = {
         Metric("utilisation", "Utilisation", "%", ".0f", "busier", "less busy", "higher"),
     )
 }
-"""By name."""
+"""All metrics, by name."""

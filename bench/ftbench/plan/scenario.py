@@ -30,7 +30,7 @@ class Scenario:
     description: str
     """One line for the head of a report."""
     sample: str
-    """One sample in a few words."""
+    """Description of one sample in a few words."""
     sample_bytes: int
     """Bytes of one sample in a batch."""
     dataset: Callable[[Task], Any]
@@ -38,18 +38,18 @@ class Scenario:
     measure: Callable[[Task], dict | Turns]
     """Function that measures: ftbench.measure.epochs.measure or the scenario's own.
 
-    It returns its result at once, or is a generator (Turns). The result has these items:
+    It returns the result, or is a generator that returns the result (Turns). The result has these items:
 
     - "metrics": positive numbers by name, at least those of the scenario;
     - "samples": the number of samples loaded;
-    - where batches are loaded, "batches" and "last_batch" (its length), and the checksums "first_batch" and "rows",
-      which are the same for all candidates of a case (ftbench.measure.checksums);
+    - where batches are loaded, "batches", "last_batch" (number of samples in it), and the checksums "first_batch" and
+      "rows", which are the same for all candidates of a case (ftbench.measure.checksums);
     - where there are turns, "turn_seconds";
     - optionally "distributions": {name: {"unit": ..., "values": [...]}}, with at most DISTRIBUTION_LIMIT values each.
       A curve also has its abscissa: {"over": {"title": ..., "values": [...]}};
     - optionally "note", instead of the scenario's.
 
-    Or it has only "unavailable", the reason why the scenario cannot run here.
+    Or the result has only "unavailable", the reason why the scenario cannot run here.
     """
     metrics: tuple[str, ...]
     """Names of the scenario's metrics (ftbench.plan.metrics), the main one first."""
@@ -75,9 +75,9 @@ class Scenario:
     repeats: int = 0
     """Least number of rounds of a full run; 0 for the controller's default."""
     same_work: bool = True
-    """True if candidates with different samples stop the scenario; else the report names them."""
+    """True if different samples from two candidates stop the scenario, False if they only cause a warning."""
     patience: float = PATIENCE
-    """Seconds to the next turn after which a trial counts as hung."""
+    """Limit in seconds for the time between turns. A trial that needs longer counts as hung."""
     batched: bool = True
     """True if the scenario loads batches, so that --batch-size applies."""
 
@@ -87,7 +87,7 @@ class Scenario:
         return "images" in (self.source, *(case.source for case in self.plan.cases))
 
     def amount(self, quick: bool, case: Case | None = None) -> Amount:
-        """Return how much a trial loads in a full or quick run. A case may have its own amount."""
+        """Return a trial's amount of work in a full or quick run: the case's own if it has one, else the scenario's."""
         of_case = case and (case.quick or case.full if quick else case.full)
         return of_case or (self.quick if quick else self.full)
 
@@ -100,7 +100,7 @@ class Scenario:
 
 
 Turns = Generator[None, None, dict]
-"""A measurement in turns. It yields before each turn, so that other trials have their turns. It returns the result.
+"""Generator that measures in turns. It yields before each turn, to let other trials measure, and returns the result.
 
 On a machine, only one trial at a time has its turn.
 """
@@ -121,7 +121,7 @@ class Task:
     batch_size: int
     warmup_batches: int
     batches: int
-    """Batches of a turn."""
+    """Number of batches in a turn."""
     prefetch_factor: int
     case: str = ""
     """Name of the scenario's case, "" if it has none."""
@@ -135,12 +135,12 @@ class Task:
         return self.scenario.dataset(self)
 
     def request(self) -> dict:
-        """Return the task as a JSON object for a trial's process. The scenario is in it by name."""
+        """Return the task as a JSON object for a trial's process, with the scenario's name in place of the scenario."""
         patience = self.scenario.patience
         return {**vars(self), "scenario": self.scenario.name, "parameters": dict(self.parameters), "patience": patience}
 
     @classmethod
     def of(cls, scenario: Scenario, request: Mapping[str, Any]) -> Task:
-        """Return the task that a request describes (see `request`)."""
+        """Return the task for a request that Task.request made; `scenario` is the scenario that the request names."""
         names = [each.name for each in fields(cls) if each.name != "scenario"]
         return cls(scenario, **{name: request[name] for name in names})

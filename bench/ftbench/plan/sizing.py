@@ -22,12 +22,12 @@ class DoesNotFit(Exception):
 
 
 class BudgetTooShort(DoesNotFit):
-    """Raised if the fewest rounds would not fit into what is left of --budget."""
+    """Raised if even the lowest number of rounds is expected to take longer than the rest of --budget."""
 
 
 @dataclass(frozen=True)
 class Demand:
-    """Bytes of memory and of /dev/shm: a candidate's peak, or the bytes that a machine has."""
+    """Bytes of memory and of /dev/shm: either a candidate's need at its peak, or the bytes that trials may use."""
 
     memory: int
     shm: int
@@ -40,7 +40,7 @@ class Demand:
 
 
 def batches_under_way(prefetch_factor: int, workers: int) -> int:
-    """Return the number of batches in memory at once: prefetched ones, the consumer's, and the next."""
+    """Return the number of batches in memory at a time: prefetched ones, and the consumer's present and next batch."""
     # The consumer releases a batch only when it has the next one (see ftloader.iterators.prefetch).
     return prefetch_factor * workers + 2
 
@@ -56,12 +56,12 @@ def demand(
 
 
 def room(memory: Mapping[str, Mapping]) -> Demand:
-    """Return the bytes that all trials together may use: the least of any twin. See `fit` for `memory`."""
+    """Return the bytes that all trials together may use, by the twin that has the least. `fit` explains `memory`."""
     return Demand(*(int(min(has[name] for has in memory.values()) * USABLE) for name in ("available", "shm_free")))
 
 
 def together[T](candidates: Iterable[T], demand: Callable[[T], Demand], has: Demand | None) -> list[list[T]]:
-    """Split candidates, in order, into groups whose trials fit into memory together; one group if *has* is None."""
+    """Split candidates, in order, into groups whose demands together fit into *has* (None: no limit, so one group)."""
     groups: list[list[T]] = []
     taken = Demand(0, 0)
     for candidate in candidates:

@@ -26,9 +26,9 @@ CHANGES = {
 
 
 def cells(configs: Iterable[str]) -> list[tuple[Side, str]]:
-    """Return the places of a waterfall that can be measured in *configs*, in order, and the change that leads to each.
+    """Return [(side to measure, label), ...] in order. A label names the one change from the side before.
 
-    *configs* are some of "gil", "ft-gil" and "ft", at least one.
+    The first label names torch's loader. *configs* has one or more of "gil", "ft-gil" and "ft".
     """
     configs = [config for config in CONFIGS if config in configs]
     first = configs[0]
@@ -41,10 +41,10 @@ def cells(configs: Iterable[str]) -> list[tuple[Side, str]]:
 
 
 class WaterfallPlan(ComparisonPlan):
-    """Plan of a waterfall: the chain with the most workers in every case. A chain is kept or dropped as a whole.
+    """Plan that measures the sides of a waterfall (`cells`) in every case, with the run's highest number of workers.
 
-    In the first case, all but this loader's processes are also measured with fewer workers. A quick run has only the
-    first case.
+    In the first case, sides other than loader-process are also measured with fewer workers. A quick run has only the
+    first case, with the most workers. Candidates of the same case and number of workers are dropped together.
     """
 
     def __init__(self, cases: tuple[Case, ...] = WITHOUT_CASES):
@@ -59,7 +59,7 @@ class WaterfallPlan(ComparisonPlan):
         super().__init__(comparisons, cases, quick_cases=(first,), order=(CASE, COUNT, IMPORTANCE))
 
     def pairs(self, candidates: Iterable[Candidate]) -> list[Pair]:
-        """Return the total and the steps of each measured chain, then pairs of N workers and 1 worker."""
+        """Return each chain's pairs, last with first candidate and neighbours; then pairs of N workers with one."""
         there = {c.key: c for c in candidates}
         counts = sorted({c.workers for c in there.values()}, reverse=True)
         result = []

@@ -1,1 +1,1 @@
-"""Reports of a run for the terminal, as PNG, as Markdown and as an HTML page, from its results.json alone."""
+"""Reports of a run, made from its results.json alone: text for a terminal, PNG pictures, Markdown and an HTML page."""

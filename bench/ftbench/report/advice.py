@@ -1,4 +1,4 @@
-"""Advice that follows from a waterfall: the loader to use, and its line of code."""
+"""Advice that follows from a waterfall: the loader to use, and the line of code that creates the loader."""
 
 from ftbench.document.model import Verdict, Waterfall
 from ftbench.plan.candidates import VARIANTS, Candidate, plural
@@ -13,7 +13,7 @@ PYTHONS = {"gil": "ordinary Python (gil)", "ft": "free-threaded Python (ft)", "f
 def advice(run: Analysis, fall: Waterfall) -> tuple[str, str]:
     """Return (advice, line of code) for the workload of a waterfall; the code is "" if too little was measured.
 
-    Advised is the fastest candidate that loaded the same samples as the start, or the start if none is shown to differ.
+    Advised is the fastest candidate that is shown to beat the waterfall's start on the same samples, or else the start.
     """
     scenario, workload = run.scenario(fall.scenario), fall.workload
     start = scenario.candidate(fall.start.candidate)

@@ -1,4 +1,4 @@
-"""The choice of a scenario's charts and their contents; ftbench.report.draw draws them."""
+"""Selection of the charts of a scenario, and their contents; ftbench.report.draw draws the charts."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -38,7 +38,7 @@ RANGES = "Geometric means of the rounds; lines: from the lowest round to the hig
 
 
 def charts(scenario: AnalysedScenario) -> list[Chart]:
-    """Return all charts of a scenario: its main metric, the ratios, values that trials kept, other metrics."""
+    """Return all charts of a scenario: main metric, ratios, individual values that trials recorded, other metrics."""
     first, *others = (METRICS[name] for name in scenario.metrics)
     found = [*_measured(scenario, first), *_ratios(scenario, first), *_kept(scenario)]
     for metric in others:
@@ -100,13 +100,13 @@ def _bars(scenario: Scenario, metric: Metric, found: Sequence[Measured]) -> Rows
 
 
 def _places(scenario: Scenario) -> dict[str, float]:
-    """Return {name of a case: its value on the axis}; {} unless each case has a value of its own."""
+    """Return {case: its value on the horizontal axis}; {} unless there are several cases, each with its own value."""
     found = {case.name: case.value for case in scenario.cases if case.value is not None}
     return found if len(scenario.cases) == len(set(found.values())) > 1 else {}
 
 
 def _curves(scenario: Scenario, metric: Metric, found: Sequence[Measured]) -> Curves:
-    """Return curves over the cases, or over the number of workers if the cases have no axis."""
+    """Return a metric's picture: curves over the cases, or over the number of workers if the cases have no axis."""
     places = _places(scenario)
     points: dict[tuple[str, str], list[tuple]] = {}
     for m in found:
@@ -130,7 +130,7 @@ def _curves(scenario: Scenario, metric: Metric, found: Sequence[Measured]) -> Cu
 
 
 def _ratios(scenario: AnalysedScenario, metric: Metric) -> Iterator[Chart]:
-    """Yield a chart of the scenario's principal ratios, with a table of all its ratios; nothing without ratios."""
+    """Yield a chart of the principal ratios, with a table of all ratios in *metric*; no chart if none is principal."""
     every, chosen = scenario.compared(metric.name), scenario.principal
     if not chosen:
         return
@@ -158,11 +158,11 @@ def _ratios(scenario: AnalysedScenario, metric: Metric) -> Iterator[Chart]:
 
 
 Kept = dict[str, list[Distribution]]
-"""Values that trials kept under one name: {a candidate's key: its values in each round}, in the order of the charts."""
+"""Individual values from trials under one name: {candidate's key: [values of each round]}, sorted as in charts."""
 
 
 def kept(scenario: Scenario) -> dict[tuple[str, bool], Kept]:
-    """Return the values that trials kept, by key (name, True if the values are a curve)."""
+    """Return the individual values that trials recorded, as {(name, True if the values are a curve): Kept}."""
     found: dict[tuple[str, bool], Kept] = {}
     for c in (m.candidate for m in tables.candidates(scenario, scenario.metrics[0])):
         for trial in scenario.trials_of(c.key):
@@ -172,7 +172,7 @@ def kept(scenario: Scenario) -> dict[tuple[str, bool], Kept]:
 
 
 def _kept(scenario: AnalysedScenario) -> list[Chart]:
-    """Return the charts of all values that the scenario's trials kept, curves first."""
+    """Return charts of individual values from trials, curves first; none for a metric with few values and no curve."""
     every = kept(scenario).items()
     found = [chart for (name, curves), of in every if curves for chart in _courses(scenario, name, of)]
     for (name, curves), of in every:
@@ -186,19 +186,19 @@ def _kept(scenario: AnalysedScenario) -> list[Chart]:
 
 
 def _curve(rounds: Sequence[Distribution]) -> tuple[Sequence[float], list[float], list[float], list[float]]:
-    """Return (x, medians, lowest, highest) of the rounds' values at each x where every round has one."""
+    """Return (x, medians, lowest, highest) over the rounds, at each x for which every round has a value."""
     at_each = list(zip(*(each.values for each in rounds), strict=False))
     x = rounds[0].over.values[: len(at_each)] if rounds[0].over else []
     return x, [median(of) for of in at_each], [min(of) for of in at_each], [max(of) for of in at_each]
 
 
 def _most_workers(candidates: Sequence[Candidate]) -> dict[str, int]:
-    """Return the largest number of workers of each case."""
+    """Return {case: the largest number of workers of its candidates}."""
     return {case: max(c.workers for c in candidates if c.case == case) for case in {c.case for c in candidates}}
 
 
 def _courses(scenario: Scenario, name: str, kept: Kept) -> Iterator[Chart]:
-    """Yield a chart of curves over the course of a trial for each case; one chart if all curves are the same."""
+    """Yield a chart for each case: curves over the course of a trial. If all curves are equal, yield only one chart."""
     first, label = next(iter(kept.values()))[0], _title(name)
     unit, over = first.unit, first.over.title if first.over else ""
     candidates = [scenario.candidate(key) for key in kept]
@@ -239,7 +239,7 @@ def _courses(scenario: Scenario, name: str, kept: Kept) -> Iterator[Chart]:
 
 
 def _pooled(scenario: Scenario, name: str, kept: Kept, folded: str) -> Chart:
-    """Return a chart of the values of all rounds together: bars of the medians, with lines from 1% to 99%."""
+    """Return a chart of the values of all rounds together: bars to the median, lines from 1st to 99th percentile."""
     unit = next(iter(kept.values()))[0].unit
     candidates = [scenario.candidate(key) for key in kept]
     most = _most_workers(candidates)
@@ -267,7 +267,7 @@ def _pooled(scenario: Scenario, name: str, kept: Kept, folded: str) -> Chart:
 
 
 def overview(run: Analysis) -> Chart | None:
-    """Return a chart of threads without the GIL against processes with it; None for fewer than two comparisons."""
+    """Return a chart of threads without the GIL against processes with the GIL; None for fewer than two comparisons."""
     found: dict[str, tuple[AnalysedScenario, Comparison]] = {}
     for scenario in run.others:
         for c in scenario.compared():

@@ -19,7 +19,7 @@ DEFAULT_SERIES = "3.13"  # the same as in docker/python-series
 
 
 def options(given: Options) -> list[str]:
-    """Return the arguments of `bench` for these options, without those that are the default."""
+    """Return the command-line arguments of `bench` for these options. Options with default values are left out."""
     own = given.dataset is not None
     wanted = {
         "--dataset": given.dataset,
@@ -44,7 +44,7 @@ def options(given: Options) -> list[str]:
 
 
 def commands(run: Analysis) -> list[tuple[str, str]]:
-    """Return pairs (purpose, command line): check out the sources, measure again, render the report again."""
+    """Return pairs (purpose, command line): check out the sources, measure again or longer, render the report again."""
     results = run.results
     commit = results.environment.revision.commit
     found = [
@@ -58,7 +58,7 @@ def commands(run: Analysis) -> list[tuple[str, str]]:
 
 
 def _command(results: Results, given: Options, docker: bool) -> str:
-    """Return the command line of a run with the options *given*. A container sees folders as /code and /data."""
+    """Return the command of a run with these options: docker compose with container paths if `docker`, or ./twins."""
     folders: dict[str, str] = {}
     data, dataset = given.data, given.dataset
     if not _in_containers(results):
@@ -83,7 +83,7 @@ def _command(results: Results, given: Options, docker: bool) -> str:
 
 
 def _quoted(word: str) -> str:
-    """Quote a word for a shell, except a leading "~/", which the shell has to expand (a path from .env may have it)."""
+    """Quote a word for a shell. A leading "~/", as in paths from .env, is not quoted: the shell has to expand it."""
     return "~/" + shlex.quote(word[2:]) if word.startswith("~/") else shlex.quote(word)
 
 
@@ -92,10 +92,10 @@ def _in_containers(results: Results) -> bool:
 
 
 def longer(run: Analysis) -> list[tuple[str, str]]:
-    """Return pairs (purpose, command line) of runs that would settle the undecided steps of waterfalls.
+    """Return pairs (purpose, command line) of further runs, which would settle what this run left undecided.
 
-    Such a run measures only the scenarios with an undecided step, at least as precisely as this run. Scenarios share
-    its time equally, so it takes their number times what the slowest one needs.
+    One run repeats the scenarios with too few rounds. Another repeats, for longer, the scenarios with an undecided
+    waterfall. These scenarios share its time equally: each gets the most additional time that any of them needs.
     """
     given, in_containers = run.results.options, _in_containers(run.results)
     asked: list[tuple[str, dict[str, Any]]] = []
@@ -131,7 +131,7 @@ def stress(results: Results) -> str:
 
 
 def _series(results: Results) -> str:
-    """Return the prefix of a command for the twins' Python: "PYTHON_SERIES=3.14 ", or "" for the default."""
+    """Return the prefix of a command for this run's version of Python: "PYTHON_SERIES=3.14 ", or "" for the default."""
     versions = {t.interpreter.version for t in results.environment.twins.values()}
     series = {".".join(version.split(".")[:2]) for version in versions}
     only = one_line(next(iter(series)))

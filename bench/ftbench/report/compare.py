@@ -1,8 +1,8 @@
-"""Changes from one run to another: of machines, versions or commits, from their results.json alone.
+"""Comparison of two runs, A and B, from their results.json alone: of two machines, versions or commits.
 
 Ratios within a run change with the software; candidates' values change with the machine's speed and load, too. A change
-is the ratio of the geometric means of B and A, with Welch's t on the logarithms (B. L. Welch, "The generalization of
-Student's problem", Biometrika 34, 1947), judged as ftbench.stats.comparisons judges ratios.
+is B's geometric mean divided by A's. Welch's t on the logarithms gives its interval (B. L. Welch, "The generalization
+of Student's problem", Biometrika 34, 1947). ftbench.stats.comparisons judges changes as it judges ratios.
 """
 
 import math
@@ -29,16 +29,16 @@ MANY_TIMES = 2
 
 @dataclass(kw_only=True)
 class FigureChange(Ratio):
-    """The change of one figure from run A to run B: the ratio of B over A."""
+    """The change of one figure from run A to run B: the figure in B divided by the figure in A."""
 
     scenario: str
     what: str
     """Title of the candidate, or of the comparison."""
     metric: str
     is_ratio: bool
-    """True for a ratio within a run. Otherwise a candidate's value in the metric's unit."""
+    """True if the figure is a ratio of two candidates, False if it is one candidate's value in the metric's unit."""
     a: float
-    """In run A, the geometric mean of a ratio's rounds, or of a candidate's processes."""
+    """The figure in run A: the geometric mean of a ratio over the rounds, or of a candidate's value over its trials."""
     b: float
 
     @property
@@ -49,30 +49,30 @@ class FigureChange(Ratio):
 
 @dataclass
 class RunComparison:
-    """The result of comparing two runs."""
+    """The differences between two runs, A and B: in their environments, figures and thread-safety outcomes."""
 
     differences: list[tuple[str, str, str]] = field(default_factory=list)
     """(what, in A, in B): machine, interpreters, packages, commit, options."""
     cautions: list[str] = field(default_factory=list)
     left_out: list[tuple[str, str]] = field(default_factory=list)
-    """(what, why): not in both runs, or not the same work."""
+    """(what, why) of everything that is not compared, since one run lacks it or its work differs."""
     changes: list[FigureChange] = field(default_factory=list)
     outcomes: list[str] = field(default_factory=list)
     """Scenarios of the thread-safety suite whose outcome changed, in words."""
 
     @property
     def beyond_noise(self) -> list[FigureChange]:
-        """The changes that are more than noise."""
+        """The changes that are shown to be more than noise."""
         return [c for c in self.changes if c.shown]
 
     def figures(self, scenario: str, is_ratio: bool) -> list[FigureChange]:
-        """Return the changes of a scenario's ratios or values: the largest first, then those within the noise."""
+        """Return a scenario's changes of ratios (*is_ratio*) or values: largest first, those within the noise last."""
         found = (c for c in self.changes if (c.scenario, c.is_ratio) == (scenario, is_ratio))
         return sorted(found, key=lambda c: -abs(math.log(c.ratio)) if c.shown else 0)
 
 
 def compare(a: Results, b: Results) -> RunComparison:
-    """Compare two runs."""
+    """Return the differences between the runs A and B."""
     both = a.environment.twins.keys() & b.environment.twins.keys()
     x, y = (_described(results, both) for results in (a, b))
     different = [(what, x.get(what, "none"), y.get(what, "none")) for what in {**x, **y} if x.get(what) != y.get(what)]
@@ -91,7 +91,7 @@ def compare(a: Results, b: Results) -> RunComparison:
 def _in_both(
     result: RunComparison, where: str, done: str, both: Sequence[Mapping[str, object]], titles: Mapping[str, str] = {}
 ) -> list[str]:
-    """Return the keys that both runs have; add the keys of only one run to `left_out`, with the prefix `where`."""
+    """Return the keys that both runs have. Add those of only one run, prefixed by `where`, to `result.left_out`."""
     a, b = both
     for run, alone in (("A", [key for key in a if key not in b]), ("B", [key for key in b if key not in a])):
         if alone:
@@ -101,7 +101,7 @@ def _in_both(
 
 
 def _stress(result: RunComparison, a: Stress | None, b: Stress | None) -> None:
-    """Add the outcomes of the thread-safety suite that differ between the runs to the result."""
+    """Add to the result those outcomes of the thread-safety suite that differ between the runs."""
     if a is None or b is None:
         if a or b:
             result.left_out.append(("thread-safety suite", f"run in {'A' if a else 'B'} alone"))
@@ -117,7 +117,7 @@ def _stress(result: RunComparison, a: Stress | None, b: Stress | None) -> None:
 
 
 def _scenario(result: RunComparison, a: Scenario, b: Scenario, cases: set[str]) -> None:
-    """Add the changes of a scenario's ratios and values in the *cases*."""
+    """Add to the result the changes of a scenario's ratios and values, of these *cases* only."""
     name, both = a.name, (a, b)
     few, many = sorted(s.turns for s in both)
     if many >= MANY_TIMES * few:
@@ -152,7 +152,7 @@ def _scenario(result: RunComparison, a: Scenario, b: Scenario, cases: set[str]) 
 
 
 def _comparable_cases(result: RunComparison, *both: tuple[Results, Scenario]) -> set[str]:
-    """Return the names of the cases with the same work in both runs; add the others to `left_out`, with reasons."""
+    """Return the names of the cases with equal work in both runs. Add the others, with reason, to `result.left_out`."""
     scenario = both[0][1].name
     cases: list[dict[str, Load]] = [{case.name: case for case in s.cases} or {"": s} for _, s in both]
     same = set()
@@ -172,7 +172,7 @@ def _comparable_cases(result: RunComparison, *both: tuple[Results, Scenario]) ->
 
 
 def _work(run: Results, scenario: Scenario, case: Load) -> dict[str, Any]:
-    """Return the properties of a case's work, by title, which must be equal in both runs to compare values."""
+    """Return {title: property} of a case's work. A case is compared only if these are equal in both runs."""
     data = case.dataset
     # Not the number of turns, which is planned from measured costs: each turn is measured by itself.
     found = {
@@ -194,7 +194,7 @@ def _work(run: Results, scenario: Scenario, case: Load) -> dict[str, Any]:
 
 
 def welch(a: Sequence[float], b: Sequence[float]) -> Ratio:
-    """Return the ratio exp(mean of b - mean of a) for logarithms; no interval from fewer than FEWEST_ROUNDS."""
+    """Return exp(mean(b) - mean(a)) for logarithms a and b; with an interval if both have >= FEWEST_ROUNDS values."""
     ratio, n = math.exp(fmean(b) - fmean(a)), min(len(a), len(b))
     low = high = p = None
     if n >= FEWEST_ROUNDS and len({*a}) == len({*b}) == 1:  # nothing varies, so the ratio is certain
@@ -211,7 +211,7 @@ def welch(a: Sequence[float], b: Sequence[float]) -> Ratio:
 
 
 def _described(results: Results, compared: Set[str]) -> dict[str, str]:
-    """Return a run's environment and options in words, by title; interpreters and packages of *compared* twins."""
+    """Return {title: words} for a run's environment and options; interpreters and packages only of *compared* twins."""
     environment, options = results.environment, results.options
     first = next(iter(environment.twins.values()))
     system = first.os
@@ -254,13 +254,13 @@ def _cautions(name: str, results: Results) -> Iterator[str]:
 
 
 def text(comparison: RunComparison, a: tuple[str, Results], b: tuple[str, Results]) -> str:
-    """Return the text of the whole comparison; `a` and `b` are (path, results)."""
+    """Return the whole comparison as text; `a` and `b` are (path of results.json, its content)."""
     words = {"describe": describe, "unchanged": unchanged, "conclusion": conclusion}
     return render("comparison.txt.jinja", one_line, [run_words], comparison=comparison, a=a, b=b, **words)
 
 
 def unchanged(changes: list[FigureChange]) -> str:
-    """Return a line on the figures of one metric that were not shown to change."""
+    """Return a line about *changes* in one metric, none of which was shown to be more than noise."""
     few = any(c.low is None for c in changes)
     far = max(max(c.ratio, 1 / c.ratio) for c in changes)
     return (

@@ -1,4 +1,4 @@
-"""Charts and their pictures: values in rows, one below the other (bars, waterfalls, ratios), and curves."""
+"""Charts and their pictures. A picture has either curves or rows; a row is a bar or a mark."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -49,27 +49,27 @@ class Row:
     dots: tuple[float, ...] = ()
     """The value in each process."""
     shown: bool = True
-    """True if a ratio shows a difference."""
+    """False if the value is a ratio that is not shown to differ from 1."""
     target: float | None = None
     """Wanted value of a ratio."""
 
     @property
     def room(self) -> float:
-        """Fraction of the plot's width that is not needed for the text to the right of the value."""
+        """Fraction of the plot's width that the text to the right of the value leaves free."""
         return 1 - min(0.6, (10 + LETTER * len(self.text)) / PLOT)
 
     @property
     def ends(self) -> list[float]:
-        """All values that the row draws, except the target."""
+        """All places on the horizontal axis where the row draws something, except the target."""
         return [end for end in (self.value, self.begin, self.low, self.high, *self.dots) if end is not None]
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Picture of rows, one below the other, in groups with a title above each.
+    """Picture of rows, one below the other, in groups that each have a title.
 
-    A row is a bar with its range and dots. A dotted line is at `ideal`. Ratios are marks on a logarithmic axis, filled
-    if a difference is shown. Values that are far apart are such marks, too: the bars of small ones could not be seen.
+    A row is a bar with its range and dots, or a mark on a logarithmic axis. Ratios are marks, filled if shown to differ
+    from 1. Values that are far apart are marks, too: small bars could not be seen. A dotted line is at `ideal`.
     """
 
     groups: Sequence[tuple[str, Sequence[Row]]]
@@ -94,7 +94,7 @@ class Rows:
         return self._places()[2] + style.BELOW
 
     def _places(self) -> tuple[list[tuple[float, str, dict]], list[tuple[float, float, Row]], float]:
-        """Return (texts, rows, height), in pixels from the top: texts (top, text, look) and rows (top, middle, Row)."""
+        """Return ([(top, text, look)], [(top, middle, Row)], height) of texts and rows, in pixels from the top."""
         texts, rows, at = [], [], 0.0
         for title, group in self.groups:
             at += GAP if at else 0
@@ -220,14 +220,14 @@ class Line:
 
 @dataclass(frozen=True)
 class Curves:
-    """Picture of curves over cases, workers or the course of a trial, with a dotted line through `ideal` (x, y)."""
+    """Picture of curves over cases, workers or the course of a trial. A dotted line joins the points `ideal`."""
 
     lines: Sequence[Line]
     over: str
     """Title of the horizontal axis."""
     unit: str
     marks: Mapping[float, str] = field(default_factory=dict)
-    """Labels by their value on the horizontal axis; if empty, the axis has marks at round figures."""
+    """{value on the horizontal axis: label at this place}; if empty, the axis has marks at round figures."""
     logarithmic_x: bool = False
     logarithmic: bool = False
     ideal: Sequence[tuple[float, float]] = ()
@@ -282,7 +282,7 @@ class Curves:
 
 @dataclass(frozen=True)
 class Chart:
-    """One chart of the page with its table."""
+    """One chart of the HTML page: its title and caption, its picture, and the table of its figures."""
 
     name: str
     """Id of the chart, and name of its download."""
@@ -292,4 +292,4 @@ class Chart:
     picture: Rows | Curves
     table: Table
     folded: str = ""
-    """Subject of a chart that is only shown on request; otherwise empty."""
+    """Subject of a chart that the page shows only on request; empty for a chart that is always shown."""

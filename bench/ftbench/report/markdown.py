@@ -9,7 +9,7 @@ MODULES = advice, run_words, safety, tables, verdict_words, waterfalls
 
 
 def summary(run: Analysis) -> str:
-    """Return a run's summary in Markdown: conclusions, waterfalls, comparisons, the machine and the commands."""
+    """Return a run's summary in Markdown: conclusions, waterfalls, comparisons, machine, commands to repeat the run."""
     repeat = "\n".join(f"# {what}\n{line}" for what, line in commands.commands(run))
     more = {"results": run.results, "fenced": escape.fenced, "repeat": repeat}
     return render("summary.md.jinja", escape.markdown, MODULES, run=run, **more).rstrip() + "\n"

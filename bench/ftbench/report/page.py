@@ -1,8 +1,8 @@
 """The files of a run's report: pictures, and an HTML page that needs no other file.
 
 The page has no script, and its content security policy allows no script and no external address. Strings of
-results.json are escaped by the template or, in charts, by matplotlib, or they are in base64. Each chart is an SVG in
-the page, narrow enough for a phone, and an SVG to be saved. The charts of a scenario are also a PNG.
+results.json are escaped by the template or, in charts, by matplotlib, or they are in base64. The page has two SVGs of
+each chart: one to be shown, narrow enough for a phone, and one to be saved. The charts of a scenario are also a PNG.
 """
 
 import base64
@@ -40,7 +40,7 @@ ABOVE = "above"
 
 
 def files(run: Analysis) -> Iterator[tuple[str, bytes]]:
-    """Yield (file name, content) for the pictures of waterfalls and scenarios, report.html and summary.md."""
+    """Yield (file name, content) of each file: pictures of waterfalls and of scenarios, report.html, summary.md."""
     alarm = run.results.status != "complete"
     if run.waterfalls:
         falls = [waterfalls.chart(run, fall) for fall in run.waterfalls]
@@ -76,7 +76,7 @@ def page(run: Analysis) -> bytes:
 
 
 def heading(run: Analysis, scenario: AnalysedScenario | None = None) -> list[str]:
-    """Return the heading of pictures that are shown without the page: subject, note, state and machine."""
+    """Return the lines above the charts in a picture file: subject, note, why the run is incomplete, machine."""
     about = f"{scenario.name}: {scenario.description}" if scenario else "What removing the GIL does to data loading"
     built = sorted({twin.interpreter.build for twin in run.results.environment.twins.values()})
     machine = run_words.machine(run.results).split(", Linux")[0]
@@ -90,7 +90,7 @@ def _link(kind: str, content: bytes) -> str:
 
 
 def _figure(shown: Sequence[Chart], head: Sequence[str], alarm: bool) -> Figure:
-    """Draw charts in two columns, each with its title, below a heading."""
+    """Return a figure of charts in at most two columns, each chart below its title, all below the heading *head*."""
     columns = min(2, len(shown))
     above = [line for text in head for line in wrapped(text, LINE_LETTERS * columns)]
     titles = [
@@ -120,7 +120,7 @@ def _figure(shown: Sequence[Chart], head: Sequence[str], alarm: bool) -> Figure:
 
 
 def _saved(shown: Sequence[Chart], kind: str, head: Sequence[str], alarm: bool = False) -> bytes:
-    """Return one picture, "png" or "svg", of charts with their titles; `alarm` colours the heading red."""
+    """Return the content of one "png" or "svg" file with charts and their titles; `alarm` colours the heading red."""
     buffer = io.BytesIO()
     # Ignore the user's matplotlibrc. Ids in an SVG are hashes with this salt, so none is in two charts of a page.
     with matplotlib.style.context(["default", STYLE, {"svg.hashsalt": shown[0].name}]):
@@ -130,13 +130,13 @@ def _saved(shown: Sequence[Chart], kind: str, head: Sequence[str], alarm: bool =
 
 
 def svg(chart: Chart, head: Sequence[str]) -> tuple[str, str]:
-    """Return two SVGs of a chart: one for the page, in its colours, and one for a file, with heading and title."""
+    """Return two SVGs of a chart: one for the page, in the page's colours; one to be saved, with heading and title."""
     content = _saved([chart], "svg", head)
     return _refined(content, chart, inline=True), _refined(content, chart, inline=False)
 
 
 def _refined(content: bytes, chart: Chart, inline: bool) -> str:
-    """Return the SVG with titles for hovering, and without unused parts."""
+    """Return matplotlib's SVG with titles for hovering and without unused parts, for the page (`inline`) or a file."""
     root = ElementTree.fromstring(content)
     elements = list(root.iter())
     used = set(re.findall(r"#([\w-]+)", " ".join(value for element in elements for value in element.attrib.values())))

@@ -11,7 +11,7 @@ TEMPLATES = Path(__file__).resolve().parent / "templates"
 
 
 def render(name: str, escaped: Callable[[str], str], modules: Iterable[ModuleType], **context: Any) -> str:
-    """Render the template *name* with *context* and *modules*; every string passes through `escaped`."""
+    """Return the template *name*, filled in from *modules* and *context*; `escaped` converts each inserted string."""
     templates = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),
         autoescape=name.endswith(".html.jinja"),

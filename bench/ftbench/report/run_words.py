@@ -24,17 +24,17 @@ def count(number: int, noun: str) -> str:
 
 
 def slug(name: str) -> str:
-    """Return a name with only a-z, 0-9 and dashes, for ids and file names."""
+    """Convert a name to one that has only a-z, 0-9 and dashes, for ids and file names."""
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
 
 
 def label(config: str, variant: str) -> str:
-    """Return the name of a series of a chart: "free-threaded, GIL on: loader threads"."""
+    """Return the name of a curve in a chart's legend: "free-threaded, GIL on: loader threads"."""
     return f"{CONFIGURATIONS[config].short}: {plural(variant)}"
 
 
 def title(scenario: Scenario, a: Candidate, b: Candidate, with_case: bool = False) -> str:
-    """Return a title for compared candidates, common parts once: "ft loader threads / gil loader processes, x2"."""
+    """Return a comparison's title, which names shared parts once: "ft loader threads / gil loader processes, x2"."""
     of_a, of_b = (f"{each.config} {plural(each.variant)}" for each in (a, b))
     cases = [case_title(scenario, each.case) for each in (a, b)]
     where = f", {cases[0]}" if a.case and with_case else ""
@@ -53,7 +53,7 @@ def title_with_why(scenario: Scenario, c: Comparison) -> str:
 
 
 def case_title(scenario: Scenario, name: str) -> str:
-    """Return the title of the case with this name; "" for no case."""
+    """Return the title of the case with this name; "" if the scenario has no cases."""
     return next((case.title for case in scenario.cases if case.name == name), name)
 
 
@@ -68,7 +68,7 @@ def full_title(scenario: Scenario, candidate: Candidate) -> str:
 
 
 def workers(number: int) -> str:
-    """Return a number of workers: "1 worker", "no workers"."""
+    """Return a number of workers in words: "1 worker", "no workers"."""
     return count(number, "worker") if number else "no workers"
 
 
@@ -80,7 +80,7 @@ def describe(scenario: Scenario, c: Candidate, with_workers: bool = False, with_
 
 
 def state(results: Results) -> str | None:
-    """Return a sentence with the reason if the run is incomplete, else None."""
+    """Return a sentence that says why the run is incomplete; None if the run is complete."""
     if results.status == "complete":
         return None
     rounds = sum(len(s.rounds) for s in results.scenarios)
@@ -88,7 +88,7 @@ def state(results: Results) -> str | None:
 
 
 def builds(results: Results) -> list[str]:
-    """Return a line about each twin's interpreter."""
+    """Return one line about each Python interpreter that was measured."""
     lines = []
     for twin, e in results.environment.twins.items():
         python = e.interpreter
@@ -103,7 +103,7 @@ def usable(results: Results) -> int:
 
 
 def machine(results: Results) -> str:
-    """Return a line about the processor, memory and system of the first twin (all twins share a machine)."""
+    """Return a line about the machine: processor, memory and system, as the first interpreter of the run saw them."""
     e = next(iter(results.environment.twins.values()))
     where = f"{e.os.container} container" if e.os.container else "no container"
     return (
@@ -113,13 +113,13 @@ def machine(results: Results) -> str:
 
 
 def revision(results: Results) -> str:
-    """Return the commit of the sources, abbreviated, with a note if there were changes."""
+    """Return the commit of the sources, abbreviated, with a note if the checkout had uncommitted changes."""
     r = results.environment.revision
     return r.commit[:12] + (" with changes" if r.dirty else "")
 
 
 def work(scenario: Scenario) -> str:
-    """Return a line about a scenario's work: its description, cases or batches, files and rounds."""
+    """Return a line about a scenario's work: description, cases (or batches if it has no cases), files, rounds."""
     data = scenario.dataset
     parts = [scenario.description]
     if scenario.cases:
@@ -136,7 +136,7 @@ def work(scenario: Scenario) -> str:
 
 
 def rounds(scenario: Scenario) -> str:
-    """Return the number of rounds: "5 rounds"."""
+    """Return a scenario's number of rounds in words: "5 rounds"."""
     return count(len(scenario.rounds), "round")
 
 
@@ -146,7 +146,7 @@ def marked(one: Round) -> list[str]:
 
 
 def disturbed(scenario: Scenario) -> list[str]:
-    """Return one sentence on the rounds that other load disturbed; an empty list if there are none."""
+    """Return a list of one sentence on the rounds that other load disturbed, or an empty list if there are none."""
     found = [one for one in scenario.rounds if marked(one)]
     if not found:
         return []
@@ -162,11 +162,11 @@ def failed(scenario: Scenario, failure: Failure) -> str:
 
 
 def left_out(results: Results) -> list[str]:
-    """Return everything that was not measured, with the reasons."""
+    """Return one line for each part of the run that should have been measured and was not, with the reason."""
     found = [f"{each.what}: {each.why}" for each in results.skipped]
     return found + [f"{s.name}: {failed(s, failure)}" for s in results.scenarios for failure in s.failures]
 
 
 def warnings(results: Results) -> list[str]:
-    """Return the warnings that a reader needs before the figures."""
+    """Return the warnings that a reader should know before the figures, among them disturbed rounds."""
     return [*results.warnings, *(f"{s.name}: {sentence}" for s in results.scenarios for sentence in disturbed(s))]

@@ -16,7 +16,7 @@ def passed(results: Results) -> bool:
 
 
 def sentences(results: Results) -> list[str]:
-    """Return sentences about the suite's outcome. If it was not run, they give the command that runs it."""
+    """Return sentences about the suite's outcome. Unless it completed, one sentence has the command to run it."""
     part = results.stress
     again = f"To run it: {commands.stress(results)}"
     if part is None:
@@ -81,7 +81,7 @@ def known(part: Stress) -> list[str]:
 
 
 def failures(part: Stress) -> list[tuple[str, str]]:
-    """Return (line, output) for each scenario that did not pass; the line has a command to run it again."""
+    """Return (line, tracebacks) for each scenario that did not pass; the line has a command to repeat the scenario."""
     long = f" --minutes {part.minutes:g}" if part.minutes else ""
     found = []
     for each in part.failed:
@@ -97,7 +97,7 @@ def failures(part: Stress) -> list[tuple[str, str]]:
 
 
 def beginning(text: str) -> str:
-    """Return the first MOST_LINES lines of a failure's text, and the number of further lines."""
+    """Shorten a failure's text to its first MOST_LINES lines, and add a line with the number of lines left out."""
     lines = text.splitlines()
     more = [f"... {len(lines) - MOST_LINES} more lines in report.html"] if len(lines) > MOST_LINES else []
     return "\n".join(lines[:MOST_LINES] + more)

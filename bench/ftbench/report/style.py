@@ -43,7 +43,7 @@ LINE_LETTERS, NAME_LETTERS, MARK_LETTERS, HOVER_LETTERS = 50, 44, 10, 1000
 # Units of time, in seconds.
 SECONDS = {"s": 1.0, "ms": 1e-3, "µs": 1e-6, "ns": 1e-9}
 Legend = Sequence[tuple[str, Artist]]
-"""Entries (name, artist that shows the look)."""
+"""Entries of a legend: (name, artist that is drawn next to the name)."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ LOOKS = {
 
 
 def cut(text: str, most: int = LINE_LETTERS) -> str:
-    """Return a text on one line, shortened to `most` characters."""
+    """Return a text on one line, shortened to at most `most` characters."""
     text = one_line(text)
     return text if len(text) <= most else text[: most - 1] + "…"
 
@@ -84,7 +84,7 @@ def wrapped(text: str, width: int = LINE_LETTERS, most: int = 3) -> list[str]:
 
 
 def place(figure: Figure, left: float, top: float, width: float, height: float) -> Axes:
-    """Add axes to the figure at this place (pixels from its top left corner), and return them."""
+    """Add axes to the figure and return the axes. The place is in pixels from the figure's top left corner."""
     across, down = figure.get_size_inches() * 72
     axes = figure.add_axes((left / across, 1 - (top + height) / down, width / across, height / down))
     axes.set_facecolor("none")
@@ -103,7 +103,7 @@ def far_apart(values: Iterable[float]) -> bool:
 
 
 def amount(value: float, unit: str) -> str:
-    """Return the label of a mark on an axis: times and bytes with a suitable unit, other values without a unit."""
+    """Return a value's label on an axis: times and whole GiB with their unit, other values without a unit."""
     if unit in SECONDS:
         seconds = value * SECONDS[unit]
         name = next((name for name in SECONDS if seconds >= SECONDS[name] * (1 - 1e-9)), "ns" if value else "s")
@@ -114,13 +114,13 @@ def amount(value: float, unit: str) -> str:
 
 
 def round_marks(low: float, high: float, most: int = 5) -> tuple[list[float], list[str]]:
-    """Return the marks of an axis, at round figures, and their labels."""
+    """Return (marks, labels) for an axis, with marks at round figures only."""
     marks = [float(mark) for mark in MaxNLocator(most).tick_values(low, high) if low <= mark <= high]
     return marks, [f"{mark:,.5g}" for mark in marks]
 
 
 def log_marks(low: float, high: float, unit: str = "", most: int = 6) -> tuple[list[float], list[str]]:
-    """Return the marks of a logarithmic axis and their labels: at 1, 2 and 5 times powers of ten, or fewer."""
+    """Return (marks, labels) for a logarithmic axis: `most` or fewer, at 1, 2 and 5 times powers of ten if they fit."""
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     for chosen in ((1, 2, 5), (1, 3), (1,)):
         marks = [m * 10.0**power for power in powers for m in chosen]
@@ -132,7 +132,7 @@ def log_marks(low: float, high: float, unit: str = "", most: int = 6) -> tuple[l
 
 
 def ratio_marks(low: float, high: float) -> list[float]:
-    """Return the marks of a logarithmic axis of ratios. They include 1, and keep a distance from the axis's ends."""
+    """Return the marks for a logarithmic axis of ratios. One mark is 1, and no mark is close to an end of the axis."""
     edge = (high / low) ** 0.05
     low, high = low * edge, high / edge
     if high / low > 5:
@@ -147,7 +147,7 @@ def legend_height(entries: Legend) -> float:
 
 
 def draw_legend(axes: Axes, entries: Legend, left: float) -> None:
-    """Draw a legend below the axes and their labels, `left` pixels from the axes' left end."""
+    """Draw a legend below the axes and their labels, `left` pixels to the right of the axes' left end."""
     if not entries:
         return
     box = axes.get_position()
@@ -167,5 +167,5 @@ def draw_legend(axes: Axes, entries: Legend, left: float) -> None:
 
 
 def hover(artist: Artist, text: str) -> None:
-    """Show a text when the pointer is on the artist: ftbench.report.page.svg turns it into a title element."""
+    """Store a text in the artist's id. ftbench.report.page.svg makes it a title, which browsers show on hovering."""
     artist.set_gid(json.dumps("\n".join(one_line(line) for line in text.split("\n"))[:HOVER_LETTERS]))

@@ -21,11 +21,11 @@ class Table:
     head: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     numbers: frozenset[int]
-    """Positions of the columns of figures, which are aligned on the right."""
+    """Positions of the columns that hold figures and are aligned on the right."""
 
 
 def _table(columns: Sequence[tuple[str, bool, Callable]], entries: Sequence) -> Table:
-    """Return a table with a row for each entry. A column is (heading, True for figures, function to its text)."""
+    """Return a table with a row for each entry. A column is (heading, True if figures, function from entry to text)."""
     # Columns without any text are left out.
     texts = [(title, number, [write(entry) for entry in entries]) for title, number, write in columns]
     texts = [(title, number, cells) for title, number, cells in texts if any(cells)]
@@ -43,13 +43,13 @@ class Measured:
     candidate: Candidate
     values: list[float]
     typical: float
-    """Their geometric mean, as in ratios (ftbench.document.model.Scenario.typical)."""
+    """Geometric mean of the values, as in ratios (ftbench.document.model.Scenario.typical)."""
     low: float
     high: float
 
 
 def candidates(scenario: Scenario, metric: str) -> list[Measured]:
-    """Return the values of candidates of every round, sorted by case, configuration, variant and workers."""
+    """Return the values of candidates that took part in all rounds, sorted by case, configuration, variant, workers."""
     cases, variants = ["", *(case.name for case in scenario.cases)], [*VARIANTS]
 
     def place(c: Candidate) -> tuple:
@@ -63,7 +63,7 @@ def candidates(scenario: Scenario, metric: str) -> list[Measured]:
 
 
 def measured(scenario: Scenario, metric: Metric) -> Table:
-    """Return a table of a metric with a row for each candidate."""
+    """Return a table of a metric's values: mean, lowest and highest of each candidate."""
     write = metric.write
     return _table(
         [
@@ -108,10 +108,10 @@ def outcomes(scenario: AnalysedScenario, comparisons: Sequence[Comparison]) -> T
 
 
 def pooled(unit: str, entries: Sequence[tuple[str, Sequence[Sequence[float]]]]) -> Table:
-    """Return a table of values that trials kept; `entries` are (name, values of each round).
+    """Return a table of percentiles of values that trials recorded; `entries` are (candidate, [values of each round]).
 
-    Values of one trial depend on each other: a slow second slows many steps. So percentiles are taken within each
-    round, and the table has the median, lowest and highest of the rounds.
+    Values of one trial depend on each other: a slow second slows many steps. So percentiles are computed within each
+    round, and the table has the median, the lowest and the highest percentile of the rounds.
     """
     rows = []
     for name, values in entries:

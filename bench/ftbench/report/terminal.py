@@ -89,7 +89,7 @@ def _safety(console: Console, results: Results) -> None:
 
 
 def _table(title: str, content: tables.Table, chain: bool = False) -> Table:
-    """Return a table for a terminal. With `chain` (a waterfall) it has no lines, and a bold last row, the total."""
+    """Return *content* as a table for a terminal. If `chain`, it is a waterfall: no lines, and the last row in bold."""
     # Many columns: without padding they fit.
     how = {"box": None, "pad_edge": False} if chain else {"padding": 0}
     table = Table(title=one_line(title), title_justify="left", **how)

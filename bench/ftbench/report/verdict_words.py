@@ -30,7 +30,7 @@ UNCERTAIN = "not certain among all these comparisons"
 
 
 def figure(value: float) -> str:
-    """Return a ratio as a number: "1.57", ">100"."""
+    """Format a ratio: "1.57"; very large and very small ones are shown as bounds: ">100"."""
     # Two rounds can give intervals over many powers of ten, whose digits say nothing.
     if value < 0.1:
         return f"{value:.3f}" if value >= 0.001 else "<0.001"
@@ -60,13 +60,13 @@ def directed(metric: Metric, ratio: float) -> str:
 
 
 def span(low: float, high: float) -> str:
-    """Return the distances of an interval's ends from 1, both on the same side of 1: "48% to 66%"."""
+    """Return the distances of an interval's ends from 1, for an interval on one side of 1: "48% to 66%"."""
     near, far = sorted((low, high), key=lambda ratio: abs(math.log(ratio)))
     return f"{change(near)} to {change(far)}"
 
 
 def outcome(metric: Metric, c: Change) -> str:
-    """Return a ratio's outcome: "57% faster (48% to 66%)", "between 23% slower and 92% faster"."""
+    """Return a ratio's verdict in words: "57% faster (48% to 66%)", "between 23% slower and 92% faster"."""
     if c.verdict == Verdict.OTHER_SAMPLES:
         return NOT_COMPARED
     if c.verdict == Verdict.TOO_FEW or c.low is None or c.high is None:
@@ -82,12 +82,12 @@ def outcome(metric: Metric, c: Change) -> str:
 
 
 def short(comparison: Comparison) -> str:
-    """Return a comparison's outcome: "57% faster (48% to 66%)"; see `outcome`."""
+    """Return a comparison's verdict in the words of its metric: "57% faster (48% to 66%)"; see `outcome`."""
     return outcome(METRICS[comparison.metric], comparison)
 
 
 def settles(scenario: Scenario, c: Change, metric: str = "throughput") -> str | None:
-    """Return the time that would settle an undecided ratio: "5 more minutes would settle it"; None if settled."""
+    """Return words for an undecided ratio, such as "5 more minutes would settle it"; None for any other ratio."""
     minutes = more_minutes(scenario, c)
     if minutes == 0:
         about, seen = METRICS[metric], min(c.resolution or 1.0, 100.0)
@@ -104,7 +104,7 @@ def target(c: Comparison) -> str:
 
 
 def resolution(scenario: AnalysedScenario) -> str:
-    """Return a sentence with the smallest difference that the run could have shown."""
+    """Return a sentence with the smallest difference that the rounds of this scenario could have shown."""
     found = [c.resolution for c in scenario.comparisons if c.metric == scenario.metrics[0] and c.resolution]
     if not found:
         return "One round cannot tell a difference from noise."
@@ -122,7 +122,7 @@ def _how_it_did(c: Comparison) -> str:
 
 
 def _tell(scenario: AnalysedScenario, found: Sequence[Comparison], ours: str, theirs: str) -> str:
-    """Return a sentence on comparisons of one metric in several cases: counts of each outcome, and extremes."""
+    """Return a sentence on one comparison in several cases: the count of each outcome, and the largest differences."""
     parts = []
     for name, said in DID.items():
         those = [c for c in found if _how_it_did(c) == name]
@@ -142,7 +142,7 @@ def _tell(scenario: AnalysedScenario, found: Sequence[Comparison], ours: str, th
 
 
 def conclusion(scenario: AnalysedScenario, group: Sequence[Comparison]) -> str:
-    """Return a sentence on comparisons of a scenario's main metric: one, or the same comparison in several cases."""
+    """Return a sentence on one comparison in the main metric; `group` is this comparison in one case or in several."""
     c = group[0]
     a, b = c.numerator, c.denominator
     before = f"With {run_words.workers(a.workers)}, " if a.workers == b.workers and a.workers else ""
@@ -163,7 +163,7 @@ def conclusion(scenario: AnalysedScenario, group: Sequence[Comparison]) -> str:
 
 
 def verdict(scenario: AnalysedScenario) -> list[str]:
-    """Return the conclusion about the most workers: a sentence for each target, or at most three without targets."""
+    """Return a scenario's conclusion: one sentence for each target, or, without targets, at most MOST_SENTENCES."""
     groups: dict[tuple, list[Comparison]] = {}
     for c in scenario.principal:
         who = ((each.config, each.variant, each.workers) for each in (c.numerator, c.denominator))
@@ -173,7 +173,7 @@ def verdict(scenario: AnalysedScenario) -> list[str]:
 
 
 def _chosen(groups: list[list[Comparison]]) -> list[list[Comparison]]:
-    """Return at most MOST_SENTENCES groups: two of the first kind, then one of each other kind, then others."""
+    """Return at most MOST_SENTENCES groups: first two of the first kind, then one of each other kind, then the rest."""
     kinds: dict[str, list[list[Comparison]]] = {}
     for group in groups:
         kinds.setdefault(group[0].kind, []).append(group)
@@ -185,7 +185,7 @@ def _chosen(groups: list[list[Comparison]]) -> list[list[Comparison]]:
 
 
 def sentence(run: Analysis, fall: Waterfall) -> str:
-    """Return a sentence with the total effect of a waterfall, and the effect of its last step."""
+    """Return a sentence with a waterfall's total effect, and the last step's effect if it only removes the GIL."""
     about, scenario, last = METRICS["throughput"], run.scenario(fall.scenario), fall.steps[-1]
     start = scenario.candidate(fall.start.candidate)
     against = "torch's DataLoader with processes"
@@ -210,6 +210,6 @@ def glance(run: Analysis) -> list[tuple[AnalysedScenario, str]]:
 
 
 def sentences(run: Analysis) -> list[str]:
-    """Return a sentence for each waterfall, and the first conclusion of each scenario without one."""
+    """Return one sentence for each waterfall, then the main conclusion of each scenario that has no waterfall."""
     found = [sentence(run, fall) for fall in run.waterfalls]
     return found + [f"{scenario.name}: {answer}" for scenario, answer in glance(run) if answer]

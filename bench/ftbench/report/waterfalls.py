@@ -12,7 +12,7 @@ from ftrun.configurations import CONFIGURATIONS
 
 
 def chart(run: Analysis, fall: Waterfall) -> Chart:
-    """Return the chart of a chain: a bar from the start of each step to its end, then a bar for the total."""
+    """Return a waterfall's chart: bars for the start, each step (from its old to its new value) and the total."""
     scenario = run.scenario(fall.scenario)
     what = ", ".join(filter(None, (scenario.description, run_words.case_title(scenario, fall.case))))
     value = fall.start.value
@@ -49,7 +49,7 @@ def chart(run: Analysis, fall: Waterfall) -> Chart:
 
 
 def notes(run: Analysis, fall: Waterfall) -> list[str]:
-    """Return the sentences below a waterfall's chart: its start and end, undecided steps, missing candidates."""
+    """Return the sentences below a waterfall's chart: metrics at both ends, undecided steps, missing candidates."""
     scenario, cpu, about = run.scenario(fall.scenario), fall.cpu_per_1000, METRICS[CPU]
     said = f", {verdict_words.outcome(about, cpu.total)}" if cpu.total.verdict != Verdict.OTHER_SAMPLES else ""
     parts = [f"CPU time for 1,000 samples {about.write(cpu.start.value)} s to {about.write(cpu.end)} s{said}"]

@@ -1,7 +1,6 @@
 """The rounds of a scenario. In each round, every candidate has a trial; the trials take turns in random order.
 
-Rounds go on until the next would overrun the budget. The controller runs the trials, and checks that all trials loaded
-the same samples.
+Rounds go on until the next would overrun the budget. The controller checks that all trials load the same samples.
 """
 
 import contextlib
@@ -50,7 +49,7 @@ class Unavailable(Exception):
 
 
 def check_same_work(seen: dict[str, tuple[str, int]], title: str, result: Mapping) -> None:
-    """Raise WorkDiffers if a batch of a trial differs from the same batch of an earlier trial. Adds to `seen`."""
+    """Compare a trial's batches with earlier trials' in `seen`, and add new ones; raises WorkDiffers if any differ."""
     for name, checksum in by_batch(result["first_batch"], result["rows"], len(result.get("turn_seconds", ()))).items():
         who, wanted = seen.setdefault(name, (title, checksum))
         if checksum != wanted:
@@ -62,7 +61,7 @@ def check_same_work(seen: dict[str, tuple[str, int]], title: str, result: Mappin
 
 
 def failures(failed: Mapping[Candidate, Failure]) -> str:
-    """Return failed trials and their reasons in a line, for messages during the run."""
+    """Return one line with the failed trials and the reason for each failure, for messages during the run."""
     return "; ".join(f"the trial of {c.title} failed: {failure.reason}" for c, failure in failed.items())
 
 
@@ -77,13 +76,13 @@ class Controller:
     seed: int
     fewest: int = FEWEST_ROUNDS
     seen: dict[str, dict[str, tuple[str, int]]] = field(default_factory=dict)
-    """By case and name of a batch: the title of the first candidate that loaded it, and its checksum."""
+    """{case: {batch name: (title of the first candidate that loaded the batch, checksum of the batch)}}"""
     notes: dict[str, None] = field(default_factory=dict)
-    """Notes of the trials, in their order."""
+    """Notes of the trials, each once, in the order in which they came."""
     differences: list[str] = field(default_factory=list)
     """Messages about differing samples, if the scenario allows different samples."""
     failed: dict[Candidate, Failure] = field(default_factory=dict)
-    """Failures of candidates, which are left out from then on."""
+    """Candidates that failed and are left out from then on, with their failures."""
     repeated: dict[Candidate, Failure] = field(default_factory=dict)
     """Failures of trials that were run again in the same round. No candidate is run again twice."""
 
@@ -96,7 +95,7 @@ class Controller:
         return self.twins[TWIN[candidate.config]].start(request)
 
     def _checked(self, candidate: Candidate, result: dict) -> Trial:
-        """Check a trial's result, and return its record; raises Unavailable or WorkDiffers."""
+        """Check a trial's result, and return it as a Trial; raises Unavailable or WorkDiffers."""
         if "unavailable" in result:
             raise Unavailable(result["unavailable"])
         try:
@@ -108,7 +107,7 @@ class Controller:
         return from_json(Trial, {"candidate": candidate.key, **result})
 
     def _measure_group(self, group: Sequence[Candidate], trials: dict[Candidate, Trial]) -> dict[Candidate, float]:
-        """Run a trial of each candidate, in turns; add the records to `trials`, and return each trial's seconds."""
+        """Run a trial of each candidate, in turns; add the results to `trials`; return each trial's seconds."""
         with contextlib.ExitStack() as stack:
             started: dict[Candidate, endpoints.Trial] = {}
             begun = time.monotonic()
@@ -139,7 +138,7 @@ class Controller:
         return seconds
 
     def _try[T](self, candidate: Candidate, act: Callable[[], T]) -> T | None:
-        """Return act(); None if it raises TrialFailed for this candidate. The failure is kept in `failed`."""
+        """Return the result of act(). If it raises TrialFailed, add the failure to `failed`, and return None."""
         try:
             return act()
         except TrialFailed as error:
@@ -151,7 +150,7 @@ class Controller:
             return None
 
     def _again(self, group: Iterable[Candidate]) -> list[Candidate]:
-        """Return the failed candidates of a group that get a second try in this round: all that did not hang."""
+        """Return the group's candidates that failed once and did not hang; move their failures to `repeated`."""
         failed = {c: self.failed[c] for c in group if c in self.failed and c not in self.repeated}
         again = [c for c, failure in failed.items() if failure.kind != "hung"]
         for candidate in again:
@@ -159,10 +158,10 @@ class Controller:
         return again
 
     def warm_up(self, candidates: Sequence[Candidate]) -> Costs:
-        """Run one uncounted trial in each twin, and return the costs of trials on this machine.
+        """Run one uncounted trial in each twin, and return the times (Costs) of a trial's parts on this machine.
 
-        This fills the page cache, and shows early that a twin works. The costs are the mean time of a turn, and the
-        shortest times of imports and of warm-ups, since the other trials read more from disk.
+        These trials fill the page cache, and show early that each twin works. The costs, as measured, are the mean time
+        of a turn, and the shortest times of imports and of warm-ups, since slower ones also waited for the disk.
         """
         found: list[Costs] = []
         hung: set[bool] = set()
@@ -188,7 +187,7 @@ class Controller:
         return TrialFailed(failures(dict(itertools.islice(self.failed.items(), 1))))
 
     def _costs(self, candidate: Candidate) -> Costs:
-        """Run a trial that is not counted, and return its costs."""
+        """Run a trial whose result is not kept, and return the measured times of its parts."""
         times = [time.monotonic()]
         with contextlib.closing(self._start(candidate)) as trial:
             while (result := trial.go_on()) is None:
@@ -201,9 +200,9 @@ class Controller:
     def plan(
         self, ranked: Ranked, costs: Costs, seconds: float, cpus: int, everybody: bool = False
     ) -> tuple[list[tuple[int, Candidate]], list[Candidate], float]:
-        """Choose the candidates that fit into `seconds`, or `everybody`, and set the number of turns of a trial.
+        """Choose candidates: all if *everybody*, else those whose rounds fit into `seconds`. Set the turns of a trial.
 
-        Return (kept candidates with ranks, dropped candidates, seconds of a trial).
+        Return ([(rank, kept candidate), ...], [dropped candidate, ...], expected seconds of a trial).
         """
         at_once = min(cpus, len(ranked)) if self.work.takes_turns else 1
         trial_seconds = costs.trial(USUAL_TURNS if self.work.takes_turns else 1, at_once) * CAUTION
@@ -226,11 +225,9 @@ class Controller:
     ) -> Iterator[Round]:
         """Run rounds of the ranked candidates (ComparisonPlan.ranked), and yield each finished round.
 
-        There are `most` rounds. If `most` is None, rounds end once `fewest` rounds are done and either `enough()` is
-        true or the next round would end after `deadline` (time.monotonic()). If the machine becomes so slow that
-        `fewest` rounds no longer fit, later rounds lack the candidates of the highest ranks.
-
-        Raises TrialFailed if no candidate is left, and Interrupted, WorkDiffers, Unavailable or TwinError.
+        Exactly `most` rounds are run. If `most` is None, rounds end once `fewest` are done and either `enough()` is
+        true or the next would end after `deadline` (time.monotonic()). If `fewest` no longer fit, the highest ranks are
+        dropped. Raises TrialFailed if no candidate is left; Interrupted, WorkDiffers, Unavailable, TwinError.
         """
         fewest = self.fewest if most is None else most
         ranked = sorted((each for each in ranked if each[1] not in self.failed), key=lambda each: each[0])
@@ -266,7 +263,7 @@ class Controller:
             yield one
 
     def _round(self, number: int, candidates: list[Candidate]) -> tuple[Round, dict[Candidate, float]]:
-        """Measure every candidate once; return the round, and the seconds of each trial. Raises TrialFailed."""
+        """Run a trial of every candidate; return the round and each trial's seconds. Raises TrialFailed if all fail."""
         begin, before = time.monotonic(), state()
         # Groups stay the same in every round; their order is shuffled.
         groups = self.work.groups(candidates)
@@ -290,7 +287,10 @@ class Controller:
 def choose(
     ranked: Ranked, seconds: float, trial_seconds: float, fewest: int = FEWEST_ROUNDS
 ) -> tuple[list[Candidate], list[Candidate]]:
-    """Return (kept, dropped) candidates so that PLANNED_ROUNDS fit into `seconds`, or `fewest` essential ones."""
+    """Return (kept, dropped): drop the highest ranks until PLANNED_ROUNDS rounds fit into `seconds`.
+
+    If that would drop an essential candidate, keep only essential ones, so that `fewest` rounds fit.
+    """
     kept, given_up = reduce(ranked, int(seconds / (max(PLANNED_ROUNDS, fewest) * trial_seconds)))
     essential = [each for each in ranked if each[0] <= ESSENTIAL]
     if len(kept) < len(essential):

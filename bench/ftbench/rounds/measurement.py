@@ -40,11 +40,11 @@ class Measurement:
     twins: Twins
     display: Display
     repeats: bool = True
-    """True if the scenario's samples are the same each time, as far as known."""
+    """True until it is known that loading the same samples twice gives different samples."""
     processes: bool = True
-    """True if worker processes can load the scenario."""
+    """False if batches of the dataset cannot be sent from worker processes."""
     left: Callable[[], float] | None = None
-    """Function that returns the seconds left of a budget that must not be exceeded."""
+    """Function that returns the seconds left of a budget that must not be exceeded; None if there is no such budget."""
 
     def __post_init__(self) -> None:
         self._configs = self.options.configs
@@ -57,8 +57,8 @@ class Measurement:
     ) -> Iterator[model.Scenario]:
         """Measure the scenario; yield its record after every round. Yield nothing if no candidate can be measured here.
 
-        `share` returns the seconds for the scenario. Raises sizing.DoesNotFit, the exceptions of Controller.rounds, and
-        TrialFailed after the last round if some candidates could not be measured.
+        `share` returns the seconds for the rounds; it is called after the warm-up. Raises sizing.DoesNotFit, exceptions
+        of Controller.rounds, and TrialFailed after the last round if some candidates could not be measured.
         """
         if self.scenario.name == OWN:
             minutes = own.LOOK.patience / 60
@@ -111,7 +111,7 @@ class Measurement:
             raise TrialFailed(failures(controller.failed))
 
     def _keep_budget(self, rounds: int, seconds: float) -> None:
-        """Raise BudgetTooShort if this number of rounds takes longer than what is left of the budget."""
+        """Raise BudgetTooShort if `rounds` rounds of `seconds` each would take longer than the rest of the budget."""
         if self.left and rounds * seconds > (left := self.left()):
             raise sizing.BudgetTooShort(
                 f"{rounds} rounds need about {rounds * seconds:.0f} s, and {max(0.0, left):.0f} s are left of "
@@ -119,7 +119,7 @@ class Measurement:
             )
 
     def _record(self, controller: Controller, candidates: list[Candidate], seed: int) -> model.Scenario:
-        """Return the scenario's record before its first round."""
+        """Return the scenario's record for results.json, still without rounds."""
         load, cases = controller.work.loads({c.case for c in candidates})
         return model.Scenario(
             **vars(load),
@@ -145,7 +145,7 @@ class Measurement:
             )
 
     def look(self) -> None:
-        """Load samples of the user-supplied dataset in every twin, and choose a turn's length. Raises TrialFailed."""
+        """Load samples of the user-supplied dataset in every twin, to choose the work of a turn. Raises TrialFailed."""
         parameters = self.scenario.case("").parameters
         target = parameters["target"]
         found = self._looks(Task(own.LOOK, [], "serial", 0, 1, 2, 1, PREFETCH_FACTOR, "", parameters))
@@ -225,7 +225,7 @@ class Measurement:
         return given or usual
 
     def work(self, candidates: Sequence[Candidate], sources: Sources) -> tuple[Work, list[Candidate]]:
-        """Return (work of the trials in each case, candidates that fit into memory); record the others as skipped.
+        """Return (Work of the trials, candidates that fit into memory); record the other candidates as skipped.
 
         Raises sizing.DoesNotFit if no candidate of the first case fits, since the first case is the most important.
         """
@@ -256,7 +256,7 @@ class Measurement:
         return result, found
 
     def _fit(self, case: Case, candidates: Sequence[Candidate], dataset: model.Dataset) -> model.Load:
-        """Return the work of these candidates in a case, with a batch size that fits; raises sizing.DoesNotFit."""
+        """Return a Load for this case, with a batch size that fits for all candidates; raises sizing.DoesNotFit."""
         scenario, options = self.scenario, self.options
         amount = scenario.amount(options.quick, case)
         requested = options.batch_size if options.batch_size and scenario.batched else amount.batch_size
@@ -290,6 +290,6 @@ def _titles(candidates: Iterable[Candidate]) -> str:
 
 
 def joined(notes: Iterable[str]) -> str:
-    """Join trials' notes, without notes that another note contains."""
+    """Join the notes of trials with "; ", and leave out any note that is part of another note."""
     notes = [note for note in notes if note]
     return "; ".join(note for note in notes if not any(note != other and note in other for other in notes))

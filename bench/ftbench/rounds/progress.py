@@ -17,7 +17,7 @@ from ftrun.escape import terminal
 
 
 def clock(seconds: float) -> str:
-    """Return seconds as 1:05, from an hour on as 1:02:05."""
+    """Return a number of seconds as text: 1:05, or with hours 1:02:05."""
     minutes, seconds = divmod(int(seconds), 60)
     return f"{minutes // 60}:{minutes % 60:02}:{seconds:02}" if minutes >= 60 else f"{minutes}:{seconds:02}"
 
@@ -37,7 +37,7 @@ class Display(Progress):
         self._where, self._later = "", 0.0
 
     def note(self, text: str) -> None:
-        """Print a permanent line. It is not kept in results.json."""
+        """Print a permanent line, which is not kept in results.json."""
         self.console.print(terminal(text), soft_wrap=True)
 
     def skip(self, what: str, why: str) -> None:
@@ -54,14 +54,14 @@ class Display(Progress):
         self.reset(self._task, total=None, description=title, left="")
 
     def scenario(self, name: str, number: int, of: int, later: float) -> None:
-        """Show the start of scenario `number` of `of`; the scenarios after it have `later` seconds."""
+        """Show the start of the run's scenario `number` of *of*; all scenarios after this one get `later` seconds."""
         self._where, self._later = (f"{name} ({number} of {of})", later) if of > 1 else ("", 0.0)
         if self._where:
             # "raw-size (3 of 20); 12:30 for those after it"
             self.note(self._where + (f"; {clock(later)} for those after it" if later else ""))
 
     def step(self, title: str) -> Callable[[int, int], None]:
-        """Start a step of known length; return its progress callback (done, total)."""
+        """Show the start of a step; return the function to call with (done, total) as the step goes on."""
         self._begin(title)
 
         def update(done: int, total: int) -> None:

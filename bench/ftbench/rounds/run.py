@@ -38,7 +38,7 @@ REPORT_SECONDS = 4.0, 1.0
 
 
 class RunFailed(Exception):
-    """Raised if a scenario was not measured to its end or the thread-safety suite failed; the message names it."""
+    """Raised if a scenario stopped early or the thread-safety suite failed; the message says which and why."""
 
 
 @dataclass
@@ -52,7 +52,7 @@ class Run:
     display: Display
     begin: float = field(default_factory=time.monotonic)
     ended: set[str] = field(default_factory=set)
-    """Names of the scenarios that were tried."""
+    """Names of the scenarios that are over: measured, skipped or stopped."""
 
     def measure(self) -> None:
         """Measure all scenarios, then run the thread-safety suite. If this raises, finished rounds are on disk."""
@@ -122,22 +122,22 @@ class Run:
         ]
 
     def _left(self) -> float:
-        """Return the seconds of the budget that are left, without those for the report."""
+        """Return the seconds left of the budget, less those that are reserved for the report."""
         report = REPORT_SECONDS[0] + REPORT_SECONDS[1] * len(self.scenarios)
         return self.begin + self.results.options.budget - report - time.monotonic()
 
     def _share(self, position: int, later: bool = False) -> float:
-        """Return the seconds of the remaining budget for the scenario at this position, or for all later scenarios."""
+        """Return this scenario's part of the seconds that are left; if `later`, the part of all scenarios after it."""
         to_come = [s.share(self.results.options.quick) for s in self.scenarios[position:]]
         part = to_come[0] / sum(to_come)
         return self._left() * (1 - part if later else part)
 
     def _later(self, position: int) -> float:
-        """Return the seconds for the scenarios after this one; 0 if the number of rounds is given."""
+        """Return the seconds for all scenarios after this position; 0 if --rounds gives the number of rounds."""
         return 0.0 if self.results.options.rounds is not None else max(0.0, self._share(position, later=True))
 
     def finish(self) -> Analysis:
-        """Analyse the finished rounds, and save them with the waterfalls; raises ResultsError."""
+        """Analyse the finished rounds; save them and the waterfalls; return the analysis. Raises ResultsError."""
         analysis = analyse(self.results)
         self.results.waterfalls = analysis.waterfalls
         self.save()

@@ -33,7 +33,7 @@ class Twins:
             endpoint.close()
 
     def add(self, twin: str, where: str, interruption: Interruption) -> None:
-        """Connect to a twin and check it; raises TwinError or Interrupted."""
+        """Connect to the twin at `where`, and check that it can run the benchmark; raises TwinError or Interrupted."""
         endpoint, given = connect(where, interruption), f"--twin {twin}={where}"
         self.endpoints[twin] = endpoint
         found = endpoint.describe()
@@ -48,7 +48,7 @@ class Twins:
         self.environments[twin] = {"endpoint": endpoint.name, **found}
 
     def add_packages(self, requirements: Sequence[str], cache: Path, work: Path, interruption: Interruption) -> None:
-        """Install the `requirements` that a twin lacks into the folder `work`; record failures in `lacking`."""
+        """For each twin, install the missing `requirements` into the folder `work`; record failures in `lacking`."""
         pins: list[str] = []
         # The free-threaded twin first: fewer wheels fit it. The other twin then takes the same versions.
         for twin, endpoint in sorted(self.endpoints.items()):
@@ -78,7 +78,7 @@ class Twins:
                 )
 
     def differences(self) -> list[str]:
-        """Return a warning for each difference between the twins' Pythons and packages, other than the GIL."""
+        """Return a warning for each difference, other than the GIL, between the twins' Pythons, builds or packages."""
         about = {}
         for twin, found in self.environments.items():
             python = found["interpreter"]
@@ -97,11 +97,11 @@ class Twins:
         return f"{', '.join(missing)} not installed in the {twin} twin; {INSTALL}" if missing else ""
 
     def usable_cpus(self) -> int:
-        """Return the number of CPUs that every twin can use."""
+        """Return the smallest number of CPUs that any twin can use."""
         return min(e["cpu"]["usable"] for e in self.environments.values())
 
     def memory(self) -> dict[str, dict]:
-        """Return the free memory and /dev/shm of each twin, by its name."""
+        """Return {twin's name: its free memory and free /dev/shm}."""
         return {twin: e["memory"] for twin, e in self.environments.items()}
 
 

@@ -13,7 +13,7 @@ PREFETCH_FACTOR = 2
 
 @dataclass
 class Work:
-    """Work of a scenario's trials, by name of the case ("" in a scenario without cases)."""
+    """Work of a scenario's trials. The keys of the dicts are names of cases ("" in a scenario without cases)."""
 
     scenario: Scenario
     cases: dict[str, Load]
@@ -27,14 +27,14 @@ class Work:
         return self.cases[candidate.case].turns
 
     def demand(self, candidate: Candidate) -> sizing.Demand:
-        """Return the memory that the candidate's trial needs."""
+        """Return the memory and /dev/shm that the candidate's trial needs."""
         load, variant = self.cases[candidate.case], VARIANTS[candidate.variant]
         batch, dataset = load.batch_size * load.sample_bytes, self.scenario.case(candidate.case).dataset_bytes
         need = sizing.demand(batch, candidate.workers, PREFETCH_FACTOR, variant.queued_per_worker, dataset)
         return need if variant.processes else sizing.Demand(need.memory, 0)
 
     def groups(self, candidates: Sequence[Candidate]) -> list[list[Candidate]]:
-        """Split candidates into groups by case, as large as memory allows, whose trials take turns."""
+        """Split candidates, ordered by case, into groups that fit into memory. The trials of a group take turns."""
         # A trial with one turn is a group by itself.
         single = [[c] for c in candidates if self.turns(c) == 1]
         several = [c for case in self.cases for c in candidates if c.case == case and self.turns(c) > 1]
@@ -42,11 +42,11 @@ class Work:
 
     @property
     def takes_turns(self) -> bool:
-        """True if trials measure several times, in turn with others."""
+        """True if trials of any case measure in several turns, alternating with other trials."""
         return any(load.turns > 1 for load in self.cases.values())
 
     def with_turns(self, turns: int) -> "Work":
-        """Return a copy with this number of turns in a trial, except for trials with a single turn."""
+        """Return a copy in which trials have this number of turns; trials with a single turn keep it."""
         cases = {name: replace(load, turns=turns) if load.turns > 1 else load for name, load in self.cases.items()}
         return replace(self, cases=cases)
 
@@ -72,7 +72,7 @@ class Work:
         )
 
     def loads(self, cases: set[str]) -> tuple[Load, list[MeasuredCase]]:
-        """Return the work of a trial for results.json: (work of the first of these cases, work of every case)."""
+        """Return, for results.json, (a trial's Load in the first of these cases, a MeasuredCase for each case)."""
         found = {name: load for name, load in self.cases.items() if name in cases}
         # The first case alone counts as none if it has no name.
         about = [self.scenario.case(name) for name in found] if any(found) else []
@@ -85,6 +85,6 @@ class Work:
 
 
 def warmup_batches(workers: int) -> int:
-    """Return the number of batches that a trial loads before the timed part: the number in memory at once."""
+    """Return the number of batches that a trial loads to warm up: as many as its loader keeps in memory."""
     # After them, a loader reuses the memory of earlier batches, as it does for most of a long epoch.
     return sizing.batches_under_way(PREFETCH_FACTOR, workers)

@@ -2,8 +2,8 @@
 
 A scenario (ftbench.plan.scenario.Scenario) defines its samples, the amount of work in a measurement, and the candidates
 to compare. The controller imports these files and has no torch, so a file imports the libraries of its dataset only
-when a trial builds the dataset. A dataset does not change after its construction, so threads may share it. It has no
-modules as attributes, since start methods other than fork pickle it.
+when a trial builds the dataset. A dataset does not change after its construction, so threads may share it. No
+attribute of a dataset is a module, since start methods other than fork pickle the dataset.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ DEFAULT = ("pillow", "text")
 
 
 def find(name: str) -> Scenario:
-    """Return the scenario with this name; raises KeyError.
+    """Return the scenario with this name, also the two scenarios for a user-supplied dataset; raises KeyError.
 
-    It also finds those for a user-supplied dataset, and "module:NAME", NAME of another module (evaluation/trust).
+    The name "module:NAME" stands for the object NAME of any module, such as one in evaluation/trust.
     """
     module, elsewhere, attribute = name.partition(":")
     if elsewhere:

@@ -22,7 +22,7 @@ DESCRIPTION = "when do workers pay? light and heavy augmentation with 0, 1, ... 
 
 
 def _workers_bring(side: Side) -> Comparison:
-    """Return the comparison of *side* with loading without workers. A quick run makes it for FT and GIL only."""
+    """Return the comparison of *side* with loading without workers. A quick run compares only FT and GIL."""
     importance, quick = (0, "ends") if side in (FT, GIL) else (4 if side.config == "ft-gil" else 2, "")
     made = Comparison(side, Side(side.config, "serial", workers=0), why="what workers bring", kind="workers")
     return replace(made, importance=importance, every_count=True, quick=quick, first_only=True)

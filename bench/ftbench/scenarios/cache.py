@@ -76,7 +76,7 @@ def measure(task: Task) -> dict:
     """Load epochs of the samples in the cache, `task.batches` batches in all.
 
     Returns the metrics gb_per_s (gaps between epochs included), time_to_first_batch (s, from the first fetch) and
-    pss_mib (at the end), and CURVES with one value an epoch. A stall is the wait between two epochs.
+    pss_mib (at the end), and the curves of CURVES: one value for each epoch. A stall is the wait between two epochs.
     """
     import numpy
 

@@ -34,7 +34,7 @@ GONE_SECONDS = 120.0
 UNROLLED = 10
 
 Spans = list[tuple[float, float]]
-"""(begin, end) of each worker."""
+"""(start, end) of each worker, by time.perf_counter()."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Kind:
     operation: str
     """One operation on `shared`, the state: a statement of Python."""
     first: str = "pass"
-    """Statement before all operations."""
+    """Statement that runs once, before the operations."""
     weight: int = 1
     """Weight of one operation: heavier ones are done less often."""
     private: bool = False
@@ -55,7 +55,7 @@ class Kind:
 
     @functools.cached_property
     def loop(self) -> Callable[[Any, int], None]:
-        """Function (state, operations) that repeats the operation, a multiple of UNROLLED times, as timeit does."""
+        """Function (state, operations) that repeats the operation. `operations` has to be a multiple of UNROLLED."""
         body = f"        {self.operation}\n" * UNROLLED
         loop = f"    for _ in range(operations // {UNROLLED}):\n{body}"
         found: dict[str, Any] = {}
@@ -99,8 +99,8 @@ KINDS: dict[str, Kind] = {
 def started(kind: Kind, workers: int, processes: bool) -> Iterator[Callable[[int, int], Spans]]:
     """Context manager: start worker threads or forked processes for one kind of operation.
 
-    Its value is run(operations, workers): in each of 1 or all workers, run the operations from the same moment on, and
-    return the Spans. Threads share the state, unless the kind is private.
+    Its value is a function, run(operations, workers): 1 worker or all start together, and each does `operations`
+    operations. It returns the Spans, each worker's start and end. Threads share one state, unless the kind is private.
     """
     fork = multiprocessing.get_context("fork")
     barrier = fork.Barrier if processes else threading.Barrier

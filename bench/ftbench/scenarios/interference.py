@@ -1,6 +1,6 @@
-"""The slowdown of a training loop in plain Python by a loader that loads at some rate.
+"""The slowdown of a training loop in plain Python while a loader loads at a given rate.
 
-To measure your own program, compare the times of its steps, without ``next(iterator)``, with and without a loader.
+To measure your own program, time its steps once with a loader and once without. Do not time ``next(iterator)``.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ def measure(task: Task) -> dict:
     """Time the steps of a loop while the loader loads at a part of its full rate (the case's "rate", 0 to 1).
 
     First the loader runs alone, for `task.batches` batches, to find its full rate. Then the steps run alone, to find
-    how many batches a step has to take. Then both run. At rate 1 the loop waits for late batches. At 1/2 the loader
-    waits for room in its queue. At 0 it is idle. A step's time is that of its Python code.
+    how many batches come during a step. Then both run. At rate 1 the loop waits for late batches. At 1/2 the loader
+    waits for room in its queue. At 0 the loader is idle. The time of a step excludes the wait for batches.
 
     Returns the metrics step_median_ms and step_p99_ms, and the distributions `step` and `step-alone` (ms), `taking` (ms
     to take a batch, waiting included), `rate` and `rate-alone` (batches/s, one value each).
@@ -98,7 +98,7 @@ def measure(task: Task) -> dict:
 
 
 def _full_rate(task: Task, loader: Any, seen: checksums.Seen) -> tuple[float, int]:
-    """Load `task.batches` batches; return the seconds per batch and the length of the last batch."""
+    """Time `task.batches` batches; return (seconds for a batch, number of samples in the last batch)."""
     batches = loader.epoch((task.batches + 1) * task.batch_size)
     # The first batch is not counted: its time includes the start of the workers.
     seen.take_first(next(batches))
@@ -121,7 +121,7 @@ def _timed_steps(step: PythonStep, steps: int) -> list[float]:
 def _with_batches(
     step: PythonStep, steps: int, batches: Iterator, period: float, step_seconds: float, taken: list[float]
 ) -> list[float]:
-    """Return the seconds of each step. Between the steps, take a batch every `period` seconds (infinite: none)."""
+    """Run the steps; return the seconds of each. In between, get a batch every `period` seconds (never if infinite)."""
     # If batches come faster than steps, take several at once.
     at_once = max(1, math.ceil(step_seconds / period))
     times = []
@@ -147,7 +147,7 @@ CASES = (FULL, HALF, IDLE)
 
 
 def _slowed(side: Side, case: Case) -> Comparison:
-    """Return the comparison of a candidate that loads at the case's rate with the same candidate idle."""
+    """Return the comparison of a candidate that loads at the case's rate with the same candidate, its loader idle."""
     # The idle candidate is dropped together with the loading candidate of the grid.
     always = side in (FT, GIL, THREADS["ft-gil"]) and case is FULL
     importance = 0 if always else 2 if side.config == "ft-gil" else 1

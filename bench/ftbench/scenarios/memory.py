@@ -2,7 +2,7 @@
 
 A forked worker shares its parent's memory until either writes to it, and counting references writes to every object
 that is read. So a list of strings is copied page by page during an epoch, and a numpy array, which is one object, is
-not (pytorch/pytorch#13246). A spawned worker unpickles a copy at once. Threads copy nothing.
+not (pytorch/pytorch#13246). A spawned worker unpickles a copy when it starts. Threads copy nothing.
 """
 
 from __future__ import annotations

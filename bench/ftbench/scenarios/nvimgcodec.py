@@ -38,7 +38,7 @@ SAME_PICTURE = 6.0
 
 
 class GpuImages:
-    """Dataset of images decoded on a GPU, a batch in one call: sample i is a (408, 640, 3) uint8 tensor there."""
+    """Dataset of images decoded on a GPU, a batch in one call: sample i is a (408, 640, 3) uint8 tensor on the GPU."""
 
     def __init__(self, paths: list[str], device: str):
         from ftloader.decode import read_images
@@ -102,10 +102,10 @@ def combined_note() -> str:
 
 
 class FirstImage:
-    """The worker_init_fn that decodes an image, and records the seconds for it at each worker's first start.
+    """The worker_init_fn: decodes an image in each new worker, and records the seconds, once for each worker number.
 
-    The time includes the library's import and a decoder; on a GPU also a stream, and in a process a CUDA context.
-    `seconds` is in shared memory, with an element for each worker.
+    The time includes the library's import and a new decoder; on a GPU also a stream, and in a process a CUDA context.
+    `seconds` is in shared memory, with an element for each worker number.
     """
 
     def __init__(self, dataset: Any, seconds: torch.Tensor, processes: bool):
@@ -144,7 +144,7 @@ class PicturesOnGpu(gpu.OnGpu):
     def checksum(self, number: int, rows: Any) -> int:
         """Return the CRC-32 of the rows of batch `number` as Pillow decodes them.
 
-        Raises TrialFailed if `rows`, an array (n, r, width, 3), shows another picture.
+        Raises TrialError if `rows`, the rows that the loader gave, (n, r, width, 3), show another picture.
         """
         first = number * self._task.batch_size
         indices = [(first + place) % self._length for place in range(len(rows))]
@@ -168,8 +168,8 @@ class PicturesOnGpu(gpu.OnGpu):
 def measure(task: Task) -> Turns:
     """Measure as ftbench.measure.epochs does; raises TrialError if a picture differs from Pillow's.
 
-    Further metrics are worker_setup, the seconds to a worker's first image (median over workers), and with a GPU
-    gpu_mib_per_worker. A batch then counts as arrived once it is in the GPU's memory.
+    Further metrics are worker_setup, the seconds in which a worker decodes its first image (median over workers), and
+    with a GPU gpu_mib_per_worker. With a GPU, a batch counts as arrived once it is in the GPU's memory.
     """
     import torch
 

@@ -56,7 +56,7 @@ def measure(task: Task) -> dict:
     """Time ``for batch in loader: train(batch)``, loading alone and training alone, `task.batches` steps each.
 
     Training takes the case's "ratio" times as long as loading one batch. Each measurement starts when the first batch
-    is there and no other is ready. Returns the metrics step_over_max (1 if loading and training overlap perfectly) and
+    has come and no other is ready. Returns the metrics step_over_max (1 if loading and training overlap perfectly) and
     step_over_sum (1 if they do not), and the distributions `step`, `load` and `train` (mean times of a step, ms).
     """
     train, seen = TorchStep(), checksums.Seen()
@@ -90,13 +90,13 @@ def measure(task: Task) -> dict:
 
 
 def note(device: str, workers: int, cpus: int) -> str:
-    """Return a note for reports: where the training ran, and if workers shared its CPUs."""
+    """Return a note for reports: the training's device, and the number of workers if they share the CPUs with it."""
     shared = f", and {workers} workers share {cpus} CPU{'s' if cpus != 1 else ''} with it"
     return where_trained(device) + (shared if device != "cuda" and workers >= cpus else "")
 
 
 def _mean_step(batches: Iterator, steps: int, train: TorchStep | None = None, units: int = 0) -> float:
-    """Return the mean seconds of a step after the first batch. A step trains and then waits for the next batch."""
+    """Return the mean seconds of a step after the first batch. A step runs `train`, if given, and gets a batch."""
     batch = next(batches)
     begin = time.perf_counter()
     for _ in range(steps):

@@ -1,4 +1,4 @@
-"""The user's dataset (--dataset FILE.py:NAME), and the look: a trial that finds the amount of work for a turn."""
+"""The user's dataset (--dataset FILE.py:NAME), and the look: a first trial, whose times give the work for a turn."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PATIENCE, PATIENCE_TIMES, LOOK_PATIENCE = 60.0, 3, 180.0
 
 
 def _named(name: str, what: str) -> Any:
-    """Return the object (`what` "find") or dataset ("load") with this name in the user's file; raises TrialError."""
+    """Return the object called `name` (MODULE:OBJECT); if `what` is "load", the object's dataset. Raises TrialError."""
     from ftrun import target
 
     try:
@@ -58,19 +58,19 @@ def dataset(task: Task):
 
 
 def _options(task: Task) -> dict:
-    """Return the loaders' further arguments: the user's collate_fn, if there is one."""
+    """Return further arguments for loaders: {"collate_fn": the user's function}, or {} if there is none."""
     name = task.parameters.get("collate_fn")
     return {"collate_fn": _named(name, "find")} if name else {}
 
 
 def measure(task: Task) -> Turns:
-    """Measure as ftbench.measure.epochs does, with the user's collate_fn, whose batches may have any length."""
+    """Measure as ftbench.measure.epochs does, with the user's collate_fn. The length of its batches is not checked."""
     result = yield from epochs.measure(task, **_options(task))
     return {**result, "last_batch": task.batch_size}
 
 
 def _unsendable(batch: Any) -> str:
-    """Return the error of pickling the batch, for which torch's loader would wait forever; "" if there is none."""
+    """Return the error that pickling the batch raises, or "". torch's loader would wait forever for such a batch."""
     try:
         pickle.dumps(batch)
     except Exception as error:  # a user's class may raise anything
@@ -79,7 +79,7 @@ def _unsendable(batch: Any) -> str:
 
 
 def look(task: Task) -> dict:
-    """Load samples twice; return their time and size, if both loads gave equal samples, and if a batch can be sent."""
+    """Load a few samples twice; return their time and size, True if both loads were equal, and errors of pickling."""
     from torch.utils.data import default_collate
 
     begin = time.perf_counter()
@@ -116,14 +116,14 @@ def look(task: Task) -> dict:
 
 
 def amount(seconds: float, batch_size: int | None) -> Amount:
-    """Return the amount of work of a turn, for samples that take `seconds` each."""
+    """Return the amount of work for a turn, if loading a sample takes `seconds`."""
     # A power of two, so that two runs of one dataset seldom differ in it.
     size = batch_size or 2 ** round(math.log2(min(BATCH_SIZE, max(1, TURN_SECONDS / 3 / seconds))))
     return Amount(size, max(2, round(TURN_SECONDS / (size * seconds + BATCH_SECONDS))), turns=10)
 
 
 def scenario(target: str, collate_fn: str | None = None) -> Scenario:
-    """Return the scenario of the dataset `target`, MODULE:OBJECT. The look will find its amounts of work."""
+    """Return the scenario of the dataset `target`, MODULE:OBJECT. Measurement.look will replace the amounts of work."""
     cases = (Case("", target, {"target": target, "collate_fn": collate_fn}),)
     return Scenario(
         name=OWN,

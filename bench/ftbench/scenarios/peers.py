@@ -1,7 +1,7 @@
 """The group `peers`: this loader against torch's DataLoader, torchdata.nodes, spdl and a bare loop, with targets.
 
 The samples are JPEGs, and samples of several shapes that cost little, which show the loader's own cost. This loader
-chooses whether to copy samples into the batch one by one. So it is also compared with the variant loader-stack.
+either copies samples into the batch one by one or stacks all. Variant loader-stack always stacks, to test the choice.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ class PillowDataset:
 
 
 class DecodedImages(PillowDataset):
-    """Dataset of PillowDataset's samples, bit for bit, decoded by ftloader.decode with a decoder for each thread."""
+    """Dataset of images decoded by ftloader.decode, a decoder in each thread: bit for bit those of PillowDataset."""
 
     def __init__(self, paths: list[str], backend: str = "auto"):
         from PIL import Image

@@ -27,7 +27,7 @@ SAMPLE_BYTES = 4 * MIB
 
 
 class Shards:
-    """Dataset of samples that lie back to back in files: int16 arrays of 1024 columns, or torch's with `tensors`.
+    """Dataset of samples that lie back to back in files: int16 arrays of 1024 columns, or torch tensors if `tensors`.
 
     With `forget`, the kernel drops each sample from its page cache once it is read.
     """
@@ -86,10 +86,10 @@ def measure(task: Task) -> Turns:
 
     These parameters of the case change the measurement:
 
-    - cold: if true, files are first dropped from the page cache, if false, they are read into it.
+    - cold: if true, files are first dropped from the page cache; if false, they are first read into it.
     - pickled: batches are numpy arrays, which torch's worker processes pickle.
-    - pinned: every batch is copied to the GPU; if true, from pinned memory without blocking. torch copies batches of
-      worker processes to pinned memory in a thread; this project's worker threads write samples into it directly.
+    - pinned: every batch is copied to the GPU, from pinned memory without blocking (true) or from other memory (false).
+      A thread copies batches of worker processes to pinned memory; worker threads build their batches there.
     """
     import numpy
 

@@ -1,8 +1,8 @@
 """The wait of a training loop for its first batch, and from one epoch to the next.
 
-Threads start at once. A forked worker copies page tables. A spawned worker is a new interpreter that imports what the
+Threads start quickly. A forked worker copies page tables. A spawned worker is a new interpreter that imports what the
 dataset needs (torch alone takes a second) and unpickles the dataset. A worker of a fork server does the same; the
-server is started once. With `persistent_workers=True` all this happens once, not in every epoch.
+server is started once. With `persistent_workers=True` workers start once, not in every epoch.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def measure(task: Task) -> dict:
 
 
 def _end_fork_server() -> None:
-    """End the fork server, if there is one: it would outlive the trial, and its workers' CPU time would not count."""
+    """End the fork server, if one runs. Otherwise it outlives the trial, and its workers' CPU time is not counted."""
     module = sys.modules.get("multiprocessing.forkserver")
     if module is not None:
         module._forkserver._stop()  # there is no public function; CPython's own tests call this one

@@ -32,11 +32,11 @@ def measure(task: Task) -> dict:
     """Train the same network for EPOCHS epochs on the loader's batches.
 
     Returns the metrics epoch_seconds and utilisation, medians over the epochs after the first. Utilisation (%) is the
-    share of the time in which the accelerator had a step to work on, or else of the usable CPUs' time that this process
-    and its workers used. The distributions are `loss`, a curve over the steps, and `epoch` (s).
+    share of the time in which the accelerator had a step to work on; without an accelerator, the share of the usable
+    CPUs' time that this process and its workers used. Distributions: `loss` (a curve over steps) and `epoch` (s).
 
     Losses depend only on the batches and the seed, bit for bit: one thread computes, with torch's deterministic
-    algorithms. So `rows` has a checksum of each batch's samples, then one of each step's loss.
+    algorithms. So the result's `rows` has the checksums of all batches, then those of all losses.
     """
     import torch
 
@@ -84,7 +84,7 @@ def measure(task: Task) -> dict:
 
 
 def cpus_busy() -> float:
-    """Return the CPU time of this process and its workers so far, divided by the usable CPUs (s)."""
+    """Return the CPU time of this process and its workers so far, divided by the number of usable CPUs (s)."""
     return cpu_seconds() / cgroup.usable_cpus()
 
 
@@ -95,7 +95,7 @@ class Accelerator:
         self._spans: list[list[Any]] = []
 
     def steps(self, batches: Iterable) -> Iterator:
-        """Yield the batches of an epoch's steps; record on the device when each step starts and ends."""
+        """Yield the batches of an epoch; record on the device when the step with each batch starts and ends."""
         import torch
 
         for batch in batches:
@@ -107,7 +107,7 @@ class Accelerator:
             self._spans.append(span)
 
     def busy(self) -> float:
-        """Return the time of all steps so far (s)."""
+        """Return the sum of the times of all steps so far (s)."""
         import torch
 
         torch.cuda.synchronize()

@@ -1,7 +1,7 @@
-"""The number of turns in a process that gives the narrowest intervals in a run's time.
+"""Choice of the number of turns in a process: the one that gives the narrowest confidence intervals in a given time.
 
-More turns in a process are cheap, but only more processes show how processes vary, and each costs its start. This is
-sampling at two levels (W. G. Cochran, "Sampling Techniques", 3rd edition 1977, section 10.6), here with Student's t.
+More turns in a process are cheap. Only more processes show how processes vary, but each process takes time to start.
+This is sampling at two levels (W. G. Cochran, "Sampling Techniques", 3rd edition 1977, section 10.6), with Student's t.
 """
 
 import math
@@ -17,19 +17,19 @@ FEWEST_TURNS, MOST_TURNS = 4, 40
 
 @dataclass(frozen=True)
 class Costs:
-    """Seconds of a trial's parts: its imports (several trials import at the same time), its warm-up, and a turn."""
+    """Measured seconds of the parts of one trial: its imports, its warm-up, and one turn."""
 
     imports: float
     warm_up: float
     turn: float
 
     def trial(self, turns: int, at_once: int) -> float:
-        """Return the seconds of a trial when `at_once` trials import at the same time."""
+        """Estimate the seconds that a trial adds to a run, if `at_once` trials import at the same time."""
         return self.imports / at_once + self.warm_up + turns * self.turn
 
 
 def turns(seconds: float, candidates: int, costs: Costs, at_once: int) -> int:
-    """Return the number of turns in a process (FEWEST_TURNS or more) for the narrowest intervals in `seconds`."""
+    """Return the number of turns in a process that should give the narrowest confidence intervals in `seconds`."""
     from scipy.special import stdtrit
 
     best, narrowest = FEWEST_TURNS, math.inf

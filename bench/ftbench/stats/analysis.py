@@ -1,4 +1,4 @@
-"""All statistics of a run, computed once from its rounds; every report reads them here."""
+"""All statistics of a run, computed once from its rounds, for use by all reports."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ class AnalysedScenario(Scenario):
         return METRICS[self.metrics[0]]
 
     def compared(self, metric: str = "") -> list[Comparison]:
-        """Return the comparisons of a metric (default: the main one) whose candidates loaded the same samples."""
+        """Return the comparisons in a metric (default: the main one) of candidates that loaded the same samples."""
         wanted = metric or self.metrics[0]
         return [c for c in self.comparisons if c.metric == wanted and c.verdict != Verdict.OTHER_SAMPLES]
 
     @property
     def principal(self) -> list[Comparison]:
-        """The most important comparisons: those with targets, and those with the most workers of each kind."""
+        """The main comparisons: all with targets; of kinds that nothing else shows, those with the most workers."""
         found = self.compared()
         most = {c.kind: max(each.numerator.workers for each in found if each.kind == c.kind) for c in found}
         # Charts show how a candidate scales. A headline also compares threads with processes.

@@ -1,4 +1,4 @@
-"""Comparisons of candidates: their ratios, and the verdicts that hold over a whole run."""
+"""Comparisons of candidates: their ratios, and verdicts that consider all comparisons of a run together."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ class Comparison(Ratio):
 
     @property
     def advantage(self) -> tuple[float, float | None, float | None]:
-        """(ratio, low, high), inverted if lower values are better: above 1, the numerator is better."""
+        """(ratio, low, high), inverted if lower values are better, so that above 1 always means a better numerator."""
         if METRICS[self.metric].best == "higher":
             return self.ratio, self.low, self.high
         return 1 / self.ratio, self.high and 1 / self.high, self.low and 1 / self.low
 
 
 def compared(scenario: Scenario) -> list[Comparison]:
-    """Return a scenario's comparisons, the most important first. `judge` sets their final verdicts."""
+    """Return a scenario's comparisons, metric by metric, the most important first. `judge` sets the final verdicts."""
     found = []
     first = scenario.metrics[0]
     for metric in scenario.metrics:
@@ -70,8 +70,8 @@ def compared(scenario: Scenario) -> list[Comparison]:
 def judge(comparisons: Iterable[Ratio]) -> None:
     """Set the adjusted p-values (q) and the verdicts of all comparisons of a run.
 
-    A comparison that the run was made for (`asked`) keeps its p-value. All others are adjusted together, except those
-    of fewer than FEWEST_ROUNDS rounds, which show nothing anyway.
+    A comparison that the run was made for (`asked`) keeps its p-value. All other p-values are adjusted together, except
+    those from fewer than FEWEST_ROUNDS rounds, which show nothing anyway.
     """
     from scipy.stats import false_discovery_control
 
@@ -87,10 +87,10 @@ def judge(comparisons: Iterable[Ratio]) -> None:
 
 
 def more_minutes(scenario: Scenario, c: Change) -> int | None:
-    """Return the minutes of further rounds that would settle an undecided ratio.
+    """Estimate the minutes of further rounds that would settle an undecided ratio.
 
-    None if the ratio is settled, 0 if too many minutes would be needed. After these minutes, eight of ten such runs
-    would show a difference of this size (`Change.resolution`).
+    Return None if the ratio is settled, 0 if too many minutes would be needed. After the minutes returned, eight of ten
+    such runs would show a difference of this size (`Change.resolution`).
     """
     if c.verdict != Verdict.NO_DIFFERENCE or c.low is None or c.high is None or c.resolution is None:
         return None

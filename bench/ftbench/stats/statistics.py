@@ -1,10 +1,10 @@
 """Ratios with confidence intervals, and the conclusions from them. docs/method.md explains the method and its limits.
 
-A candidate is measured in several processes, one a round. Each process measures many times, in short turns with the
-other candidates. All turns of a process may share its peculiarities, so the interval comes from the processes. Each
-process contributes one figure: the mean of the logarithms of the faster half of its turns (`typical`). Two candidates
-are compared by the differences of their figures, round by round, with Student's t. That treats a/b and b/a alike
-(Fleming and Wallace, "How not to lie with statistics", CACM 29, 1986), and ratios of a chain multiply exactly.
+Each round measures a candidate in a new process, in many short turns, which alternate with other candidates' turns. A
+process may influence all its turns, so the interval comes from the processes. Each process contributes one figure: the
+mean logarithm of the faster half of its turns (ftbench.measure.epochs.typical). Two candidates are compared by the
+differences of their figures, round by round, with Student's t. This method treats a/b and b/a alike (Fleming and
+Wallace, "How not to lie with statistics", CACM 29, 1986), and ratios of a chain multiply exactly.
 
 Comparisons that a run is made for are judged one by one. All others are explored: their p-values are adjusted
 together, over the whole run (Benjamini and Hochberg, JRSS B 57, 1995). Then at most one in twenty of the differences
@@ -43,7 +43,7 @@ class Ratio(Change):
     q: float | None = None
     """The p-value adjusted for the run's comparisons (Benjamini and Hochberg)."""
     asked: bool = False
-    """True if the run was made for this ratio. All other ratios are explored, and corrected for their number."""
+    """True if the run was made for this ratio. The p-values of all other ratios are adjusted together."""
 
 
 def logarithms(numerators: Sequence[float], denominators: Sequence[float]) -> list[float]:
@@ -52,7 +52,7 @@ def logarithms(numerators: Sequence[float], denominators: Sequence[float]) -> li
 
 
 def ratio(numerators: Sequence[float], denominators: Sequence[float]) -> Ratio:
-    """Return the mean ratio of paired measurements, with its interval; raises ValueError for none or values <= 0."""
+    """Return the geometric mean of pairs' ratios, with its interval; raises ValueError for no pairs or values <= 0."""
     logs = logarithms(numerators, denominators)
     n, mean = len(logs), fmean(logs)
     low = high = p = seen = None
@@ -73,12 +73,12 @@ def ratio(numerators: Sequence[float], denominators: Sequence[float]) -> Ratio:
 
 
 def negligible(*ratios: float) -> bool:
-    """True if no ratio is further from 1 than NEGLIGIBLE."""
+    """True if every ratio is so close to 1 that a difference does not matter: between 1 / NEGLIGIBLE and NEGLIGIBLE."""
     return all(max(ratio, 1 / ratio) <= NEGLIGIBLE for ratio in ratios)
 
 
 def verdict(r: Ratio) -> Verdict:
-    """Return the verdict on a ratio, from its interval and its adjusted p-value, or its p-value if that is None."""
+    """Return the verdict on a ratio, from its interval and its adjusted p-value `q`, or from `p` if `q` is None."""
     q = r.p if r.q is None else r.q
     if r.n < FEWEST_ROUNDS or r.low is None or r.high is None:
         return Verdict.TOO_FEW
@@ -89,7 +89,7 @@ def verdict(r: Ratio) -> Verdict:
 
 
 def reached(r: Change, target: Target) -> Reached:
-    """Return the conclusion about a target: met or missed if the whole interval lies on one side of the target."""
+    """Return "met" or "missed" if the whole interval of a ratio lies on one side of the target, otherwise "unclear"."""
     if r.n < FEWEST_ROUNDS or r.low is None or r.high is None:
         return "unclear"
     least = target.at == "least"

@@ -1,4 +1,4 @@
-"""The figures of a waterfall: the ratio of each step of its chain, and of the whole chain, which is their product."""
+"""The figures of a waterfall: the ratios of its steps, and their product, the ratio of the whole chain."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Chain = list[tuple[str, Candidate]]
 
 
 def chain(scenario: Scenario, case: str) -> tuple[Chain, list[str]]:
-    """Return the chain of candidates in *case* with the most workers, and the names of missing parts; or [], []."""
+    """Return (the case's chain with the most workers, [missing configurations and loaders]); ([], []) if no chain."""
     there = {c.key: c for c in scenario.whole if c.case == case}
     most = max((c.workers for c in there.values() if c.variant in (TODAY, PROCESSES, THREADS)), default=0)
     configs = [config for config in CONFIGS if any(c.config == config for c in there.values())]
@@ -52,9 +52,9 @@ def chain(scenario: Scenario, case: str) -> tuple[Chain, list[str]]:
 
 
 def apart(scenario: Scenario, start: Candidate) -> set[tuple[str, str]]:
-    """Return the pairs of candidates' keys, in both orders, that loaded different samples in the start's case.
+    """Return the pairs of keys, in both orders, of candidates that loaded different samples in the case of *start*.
 
-    There are none if the start's samples differ from round to round, since no candidate can be checked then.
+    The result is empty if the samples of *start* differ from round to round, since no candidate can be checked then.
     """
     seen: dict[str, dict[str, set[int]]] = {c.key: {} for c in scenario.candidates if c.case == start.case}
     for one in scenario.rounds:
@@ -72,7 +72,7 @@ def apart(scenario: Scenario, start: Candidate) -> set[tuple[str, str]]:
 
 
 def waterfall(scenario: Scenario, comparisons: Iterable[Comparison], case: str) -> Waterfall | None:
-    """Return the waterfall of a case; None if it has no chain."""
+    """Return the waterfall of a case; None if no chain of candidates was measured in the case."""
     links, missing = chain(scenario, case)
     if not links:
         return None
@@ -108,7 +108,7 @@ def _change(c: Comparison) -> dict:
 
 
 def precise(scenario: Scenario, precision: float) -> bool:
-    """True if there is a chain, and every step's interval is as narrow as *precision* says, above or below 1."""
+    """True after enough rounds if all intervals of steps and total are within a factor 1 + *precision* of the ratio."""
     asked = [p for p in scenario.pairs if p.asked and p.kind in (STEP, TOTAL)]
     if not asked or len(scenario.rounds) < FEWEST_TO_STOP:
         return False

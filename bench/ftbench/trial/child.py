@@ -75,14 +75,14 @@ def measure(task: Task) -> Turns:
 
 
 def _positive(name: str, value: float) -> float:
-    """Return a metric's value; raises TrialError unless it is finite and positive, as ratios need it."""
+    """Return a metric's value; raises TrialError unless it is finite and positive, so that ratios can be computed."""
     if not (math.isfinite(value) and value > 0):
         raise TrialError(f"{name} was measured as {value}, which no ratio can be taken of")
     return value
 
 
 def _checked(name: str, distribution: dict) -> dict:
-    """Return a distribution for results.json; raises TrialError if a curve has gaps. The schema limits its length."""
+    """Return a distribution, rounded for results.json; raises TrialError if a curve's x and y differ in number."""
     values = [float(f"{value:.6g}") for value in distribution["values"]]
     if "over" in distribution and len(values) != (places := len(distribution["over"]["values"])):
         raise TrialError(f"the curve {name!r} has {len(values)} values over {places}")

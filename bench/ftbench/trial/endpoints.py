@@ -1,7 +1,7 @@
 """The endpoints that run a twin's trials: an interpreter of this machine, or a server in another container.
 
-Endpoints and their trials are used by the controller's thread only. One trial runs at a time. An endpoint watches for
-an interruption while it waits. It then raises Interrupted, and leaves no process running.
+Endpoints and their trials are used by the controller's thread only. One trial runs at a time. If the run is interrupted
+while an endpoint waits, the endpoint raises Interrupted, and leaves no process running.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ from ftrun.twin import CONNECT_SECONDS, LocalTwin, RemoteTwin, TwinError
 
 
 def start(python: str, request: dict, watch: Watch, packages: str | None = None) -> Process:
-    """Start a trial (Task.request) or the thread-safety suite (stress.request); raises TrialFailed or OSError."""
+    """Start the trial (Task.request) or suite (stress.request) for this request; raises TrialFailed or OSError."""
     if "minutes" in request:
         return StressProcess(python, request, watch)
     return TrialProcess(python, request, watch, packages)
@@ -65,7 +65,7 @@ class RemoteProcess:
         return answer.get("result")
 
     def go_on(self) -> dict | None:
-        """Let the process go on, as Process.go_on does. Also raises TwinError or Interrupted."""
+        """Let the process continue; return its answer (see Process.go_on). Also raises TwinError or Interrupted."""
         return self._exchange({"op": "go on", "process": self._number})
 
     def close(self) -> None:
@@ -81,7 +81,7 @@ Trial = Process | RemoteProcess
 
 
 def connect(text: str, interruption: Interruption) -> Endpoint:
-    """Return the endpoint that `text` names: unix:PATH or an interpreter; raises TwinError."""
+    """Return the endpoint for `text`: unix:PATH for a server's socket, or an interpreter's path; raises TwinError."""
     if text.startswith("unix:"):
         return RemoteEndpoint(Path(text.removeprefix("unix:")), interruption)
     # Do not resolve links: the python of a virtual environment links to an interpreter without its packages.

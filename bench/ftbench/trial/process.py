@@ -16,7 +16,7 @@ class TrialFailed(Exception):
     def __init__(self, message: str, hung: bool = False):
         super().__init__(message)
         self.hung = hung
-        """True if the trial took longer than its patience."""
+        """True if the trial took longer than its time limit."""
 
     @property
     def why(self) -> str:
@@ -25,7 +25,7 @@ class TrialFailed(Exception):
 
 
 def how_it_ended(outcome: Completed) -> str:
-    """Return the end of a process in words: "exit status 1", "killed by signal 9 (out of memory?)"."""
+    """Return in words how a process ended: "exit status 1", "killed by signal 9 (out of memory?)"."""
     if outcome.returncode >= 0:
         return f"exit status {outcome.returncode}"
     likely = {
@@ -36,7 +36,7 @@ def how_it_ended(outcome: Completed) -> str:
 
 
 def last_words(outcome: Completed) -> str:
-    """Return the reason why a process failed, in a line, then the last lines of its output."""
+    """Return one line with the reason why a process failed, followed by the last lines of its output."""
     quoted = last_lines(outcome.stderr)
     lines = outcome.stderr.decode(errors="replace").rstrip().splitlines()
     if outcome.returncode != 1 or not lines:
@@ -55,7 +55,7 @@ class Process:
         self._child = Child(arguments, environment, **options)
 
     def go_on(self) -> dict | None:
-        """Let the process continue, and return its next answer; raises TrialFailed, or an exception of Child.ask."""
+        """Let the process continue, and return its next answer; raises TrialFailed and the exceptions of Child.ask."""
         try:
             return self._go_on()
         except TimedOut as error:

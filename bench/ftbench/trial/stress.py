@@ -1,4 +1,4 @@
-"""The thread-safety suite (tests/stress) as part of a run: in every configuration, after everything was measured.
+"""The thread-safety suite (tests/stress) as part of a run: in every configuration, after all scenarios of the run.
 
 The suite is one process for each configuration, `python -m tests.stress`. It writes each scenario's result as a line of
 JSON as soon as the scenario has ended, so an interruption or a crash loses no finished result. The crash or hang of one
@@ -28,7 +28,7 @@ KILLED = "the run has not ended, or was killed"
 
 
 class StressProcess(Process):
-    """The process of the suite in one configuration. Without tests/stress, its constructor raises TrialFailed."""
+    """The process of the suite in one configuration. The constructor raises TrialFailed if tests/stress is missing."""
 
     def __init__(self, python: str, request: dict, watch: Watch):
         if not (ROOT / "tests" / "stress").is_dir():
@@ -40,7 +40,7 @@ class StressProcess(Process):
         self._until = time.monotonic() + self._patience
 
     def _go_on(self) -> dict | None:
-        """Return the suite's next line, or None at its end."""
+        """Return the suite's next line, or None once the suite has ended."""
         line = self._ask(b"", self._until - time.monotonic())
         if line is None:
             outcome = self._child.finish(b"", self._watch, self._patience)
@@ -50,13 +50,13 @@ class StressProcess(Process):
 
 
 def request(part: Stress, config: str) -> dict:
-    """Return the request for the suite in a configuration; its "patience" is the limit for the whole, in seconds."""
+    """Return the request for the suite in a configuration; its "patience" is the time limit of the whole suite (s)."""
     patience = 60 * (part.minutes or 0) + PATIENCE
     return {"config": config, "minutes": part.minutes, "seed": part.seed, "patience": patience}
 
 
 def take(part: Stress, config: str, lines: Iterator[dict]) -> Iterator[StressResult]:
-    """Add the suite's lines to the record; yield each result. Raises TrialFailed for invalid or missing results."""
+    """Add each result in the suite's lines to `part`, and yield it. Raises TrialFailed if any is invalid or missing."""
     done = 0
     while (line := _next(lines, part.scenarios[done:])) is not None:
         try:
@@ -82,7 +82,7 @@ def take(part: Stress, config: str, lines: Iterator[dict]) -> Iterator[StressRes
 
 
 def _next(lines: Iterator[dict], left: list[str]) -> dict | None:
-    """Return the next line, None at the end. If the suite takes too long, TrialFailed names the first of `left`."""
+    """Return the next line, None at the end. If the suite hangs, TrialFailed names the first scenario of `left`."""
     try:
         return next(lines, None)
     except TrialFailed as error:
@@ -92,7 +92,7 @@ def _next(lines: Iterator[dict], left: list[str]) -> dict | None:
 
 
 def problem(part: Stress | None) -> str | None:
-    """Return the suite's failures in a sentence; None without failures."""
+    """Return the suite's failures in one sentence; None if there are none."""
     if part is None:
         return None
     found = [f"{each.scenario} {each.outcome} in {each.configuration}" for each in part.failed]
