@@ -15,7 +15,7 @@ from ftsafety.audit.samples import Loads
 
 
 def from_samples(loads: Loads, keys: list, load: Callable[[Any], Any]) -> list[Finding]:
-    """Return a finding if loading a sample again gives the same writable memory."""
+    """Return a list with one finding if two loads of the same sample share writable memory; else []."""
     found: dict[Any, str] = {}
     for key in keys:
         first, second = load(key), load(key)
@@ -31,7 +31,7 @@ def from_samples(loads: Loads, keys: list, load: Callable[[Any], Any]) -> list[F
 
 
 def shared_part(one: Any, other: Any, place: str = "") -> str | None:
-    """Compare two samples; return the first part in shared writable memory, such as "sample[1], a Tensor", or None."""
+    """Return the first part of *one* that shares writable memory with *other*: "sample[1], a Tensor"; else None."""
     if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
         strided = one.layout is other.layout is torch.strided
         same = one.numel() > 0 and (one is other or (strided and one.data_ptr() == other.data_ptr() != 0))

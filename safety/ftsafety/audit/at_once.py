@@ -1,4 +1,4 @@
-"""Loading in all threads at once, and the second look, which confirms failures by loading again."""
+"""Loading in all threads at the same time, then the second look: loading again, to confirm the failures."""
 
 import threading
 import time
@@ -17,7 +17,7 @@ from ftsafety.audit.serial import AuditError, Serial
 
 
 class AtOnce:
-    """Finder of failures that occur only when all threads load at once. Driven by the thread that made it."""
+    """Finder of failures that occur only when all threads load at the same time. Used by one thread."""
 
     def __init__(
         self, serial: Serial, codes: set[types.CodeType], seconds: float, seed: int, say: Callable[[str], None]
@@ -32,9 +32,9 @@ class AtOnce:
         """Failures that the second look did not confirm."""
 
     def run(self, suspects: list[Finding]) -> list[Finding]:
-        """Load in all threads; return a finding for each failure that the second look confirms.
+        """Load samples in all threads; return a finding for each kind of failure that the second look confirms.
 
-        *suspects* are earlier findings that may name the cause.
+        *suspects*: findings of earlier steps, which may name the cause of a failure.
         """
         with collecting() as ignored:
             self._serial.try_fresh()

@@ -1,8 +1,8 @@
 """The process in which an audit runs: python -m ftsafety.audit.child PIPE STACKS OPTIONS.
 
-PIPE and STACKS are file descriptors to write to. Into PIPE go lines of JSON: {"progress": ..., "threads": true if
-several run} at each step, and {"report": ...} or {"error": ..., "status": ...} at the end. Into STACKS go the stacks
-of all threads, at a crash or at SIGUSR1.
+PIPE and STACKS are file descriptors to write to. Into PIPE go lines of JSON: at each step {"progress": ...,
+"threads": true if several threads run}, and at the end {"report": ...} or {"error": ..., "status": ...}. Into STACKS
+go the stacks of all threads, at a crash or at SIGUSR1.
 """
 
 import faulthandler

@@ -20,23 +20,23 @@ from ftsafety.audit.arguments import check
 from ftsafety.audit.report import FORM, Line, Report
 
 _GRACE = 2.0
-"""Seconds for the process to end by itself after its report or error."""
+"""Seconds to wait for the process to end by itself after it has sent its report or error."""
 _KEPT = 256 * 1024
-"""Bytes of the stacks to keep at the start, and again at the end."""
+"""Number of bytes to keep of the start of the dumped stacks, and again of their end."""
 _STARTING = "starting"
-"""The step of a process before its first message."""
+"""The value of `step` until the process sends its first message."""
 
 
 class _Process:
-    """Child process that runs the audit, and the messages from its pipe. The dataset can write to the pipe too."""
+    """Child process that runs the audit, and its messages. Messages are checked: the dataset can write to the pipe."""
 
     def __init__(self) -> None:
         self.answer: dict[str, Any] | None = None
         """The report or error that the process sent."""
         self.step, self.threads, self.closed = _STARTING, False, False
-        """The step that the process reported last; True if several threads run in it; True at the end of the pipe."""
+        """`step`: the last reported step; `threads`: True if it uses threads; `closed`: True if the pipe has ended."""
         self.signal: str | None = None
-        """The signal that ended the process within the time limit."""
+        """The signal that ended the process within the time limit; None if no signal did."""
         self.stacks, self.timed_out = "", False
         self._rest = b""
 
@@ -156,7 +156,7 @@ def _crash_report(options: Any, crashes: list[_Process], seconds: float) -> Repo
 
 
 def _shorten(stacks: str, lines: int = 60) -> str:
-    """Return at most `lines` lines of faulthandler's stacks, without the audit's frames, the current thread first."""
+    """Return up to *lines* lines of faulthandler's *stacks*, the current thread first, without the audit's frames."""
     foreign = (os.path.join(os.path.dirname(__file__), ""), "/threading.py", '"<frozen runpy>"', "Extension modules:")
     kept = [line for line in stacks.rstrip().splitlines() if line.strip() and not any(each in line for each in foreign)]
     threads = ("Thread 0x", "Current thread 0x")

@@ -18,7 +18,7 @@ import torch
 
 _ATOMS = (str, bytes, bool, int, complex, type(None))
 _DEEPEST = 200
-"""Number of nested containers that are copied."""
+"""Levels of nested containers that are copied. What is nested deeper becomes opaque."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,9 +28,9 @@ class Frozen:
     kind: str
     """The type's name."""
     form: tuple = ()
-    """Properties of the value: dtype and shape, keys, an image's mode and size."""
+    """Properties of the value: dtype and shape of an array, keys of a container, mode and size of an image."""
     data: Any = None
-    """The value itself: bytes, or an atom."""
+    """The value itself if its type is in `_ATOMS`, otherwise its bytes; None for a container."""
     parts: tuple["Frozen", ...] = ()
 
     @property
@@ -41,21 +41,21 @@ class Frozen:
 
 @dataclasses.dataclass(frozen=True)
 class Raised(Frozen):
-    """Copy of the exception that loading a sample raised."""
+    """Copy of an exception that loading a sample raised, or that Python ignored."""
 
     ignored: str = ""
-    """The place of an exception that Python ignored; an empty string if the load raised it."""
+    """The place of the exception if Python ignored it; an empty string if loading a sample raised it."""
     line: str = dataclasses.field(default="", compare=False)
     text: str = dataclasses.field(default="", compare=False)
     traceback: str = dataclasses.field(default="", compare=False)
 
 
 class _UnreadableImageError(Exception):
-    """An image that the dataset has opened cannot be decoded. `freeze` raises the decoder's error instead."""
+    """An image cannot be decoded. Used only inside `freeze`, which raises the decoder's error instead."""
 
 
 def freeze(value: Any) -> Frozen:
-    """Return a deep copy of *value*: containers, tensors, arrays, images. A part that cannot be copied is opaque.
+    """Return a deep copy of *value*. Of a part that cannot be copied, the copy has only the type (see `Frozen.opaque`).
 
     If an image cannot be decoded, raises the error of its decoder.
     """
@@ -120,7 +120,7 @@ def parts_of(value: Any) -> dict[Any, Any] | None:
 
 
 def difference(here: Frozen, reference: Frozen, path: str = "the sample") -> str | None:
-    """Return how *here* differs from *reference*, in words; None if they are the same."""
+    """Return in words how the copy *here* differs from the copy *reference*; None if they are equal."""
     if here == reference:
         return None
     if here.kind != reference.kind:
@@ -137,7 +137,7 @@ def difference(here: Frozen, reference: Frozen, path: str = "the sample") -> str
 
 
 def structure(value: Frozen) -> Frozen:
-    """Return *value* without its data: types, shapes and keys, which all samples of a random dataset share."""
+    """Return *value* with types, shapes and keys, but no data: to compare samples that differ from load to load."""
     if isinstance(value, Raised):
         return value
     form = () if value.form == ("pickled",) else value.form

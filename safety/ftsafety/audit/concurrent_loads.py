@@ -1,7 +1,7 @@
-"""Bursts of many threads that load samples at once, made to provoke races.
+"""Bursts: many threads load samples at the same time, to provoke races.
 
 A burst consists of rounds. In each round, all threads wait at a barrier, then each thread loads one sample. A `Way`
-says how the burst is run. With a GIL, threads are switched every few microseconds.
+has the settings of a burst. If the GIL is on, the interpreter switches between threads every few microseconds.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ from ftsafety.audit.samples import outcome, stuck, thread
 from ftsafety.audit.serial import Serial
 
 ROUNDS = 12
-"""Rounds of a burst."""
+"""Number of rounds in a burst."""
 _PAUSED = 0.25
 """Share of the lines that are followed by a pause, in a burst with pauses."""
 _LONGEST_PAUSE = 3e-4
@@ -58,24 +58,24 @@ WAYS = (
 
 @dataclass
 class Mismatch:
-    """Sample or exception that differs from the reference."""
+    """Difference between a load in many threads and the reference, a load in one thread; or an ignored exception."""
 
     key: Any
-    """The sample; None for an exception that Python ignored."""
+    """The key of the sample (see `samples.Loads`); None for an exception that Python ignored."""
     got: Frozen
     how: str
     way: Way
 
     @property
     def group(self) -> tuple:
-        """Key that groups failures of the same kind: an exception's type and line, or any difference."""
+        """Group of the failure: for an exception its type and line; one common group for all other differences."""
         got = self.got
         return ("exception", got.kind, got.ignored or got.line) if isinstance(got, Raised) else ("differs",)
 
 
 @dataclass
 class Burst:
-    """The result of one burst."""
+    """Result of one burst: number of loads (`calls`), number of `rounds`, and the failures (`mismatches`)."""
 
     way: Way
     calls: int = 0
@@ -87,13 +87,13 @@ class Burster:
     """Runner of bursts over the same samples; driven by one thread."""
 
     def __init__(self, serial: Serial, codes: set[types.CodeType], ignored: list[Raised]) -> None:
-        """*ignored* is filled with exceptions that Python ignores, as by `ignored.collecting`."""
+        """*ignored*: the list to which `ftsafety.audit.ignored.collecting` adds exceptions while the bursts run."""
         self._serial, self._codes, self._threads, self._ignored = serial, codes, serial.loads.threads, ignored
         # Where threads take turns, each waits for all others.
         self._patience = max(serial.patience, 4 * serial.slowest * self._threads, 8 * serial.seconds_to_reset)
 
     def burst(self, way: Way, seed: int, deadline: float) -> Burst:
-        """Run one burst. After *deadline* (time.monotonic), no further round starts.
+        """Run one burst and return its result. Only the first round may start after *deadline* (time.monotonic).
 
         Raises Stuck if threads hang. These threads stay alive.
         """

@@ -41,7 +41,7 @@ class Draw(NamedTuple):
 
 
 _this_thread = threading.local()
-"""Its attribute ``found`` holds the draws of the current thread. Threads share nothing, so there is no lock."""
+"""Its attribute ``found`` is the set of the current thread's draws. Each thread has its own, so there is no lock."""
 
 
 @contextlib.contextmanager
@@ -86,7 +86,7 @@ _CALL_LATER: Final = frozenset(map(id, (map, iter, itertools.starmap)))
 
 
 def _generator_of(function: Any, argument: Any) -> str | None:
-    """Return the global generator of which *function* is a method, or None. *argument*: the call's first argument."""
+    """Return the name of the global generator whose method *function* is; else None. *argument*: the first argument."""
     # Attributes are read of known types only: the __getattr__ of a user's type may do anything.
     kind = type(function)
     if kind is types.BuiltinMethodType or kind is types.MethodType:
@@ -121,7 +121,7 @@ def _on_call(code: types.CodeType, offset: int, function: Any, argument: Any) ->
 
 
 class _TorchDraws(TorchFunctionMode):
-    """Mode that records calls of torch functions that draw from a default generator, without changing them."""
+    """Mode that records calls of torch functions that draw from a default generator. The calls run unchanged."""
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         result, drew = torch_operations.call(func, args, kwargs or {})
@@ -132,9 +132,9 @@ class _TorchDraws(TorchFunctionMode):
 
 
 def find_call_site(frame: types.FrameType) -> tuple[Line, str | None]:
-    """Return the user's line that led to a draw in *frame*, and the function of a random library that it called.
+    """Return the line of user code that led to the draw in *frame*, and the library function which this line called.
 
-    The line is the innermost one on the stack outside of installed packages. If ftloader's code is reached first, it is
+    The line is the innermost one outside of installed packages. But if frames of ftloader are nearer to the draw, take
     the innermost line outside of random, NumPy and torch. The function is None if the line draws directly.
     """
     called = None

@@ -17,7 +17,7 @@ from ftsafety.audit.serial import Serial
 
 
 def from_observation(first: Observed, second: Observed, nodes: list[Node]) -> list[Finding]:
-    """Return findings for the writes, file moves, draws and library calls that both observations saw."""
+    """Return findings for writes, draws and moved file positions seen in both observations, and for library limits."""
     writes, draws = sorted(first.writes & second.writes), sorted(first.draws & second.draws)
     return [*map(_write, writes), *_moves(first, second), *map(_draw, draws), *_limits(second, nodes)]
 
@@ -34,7 +34,7 @@ def _write(write: Write) -> Finding:
 
 
 def softened(found: list[Finding], harmless: dict[Write, str]) -> list[Finding]:
-    """Return the findings *found*; those of *harmless* writes are replaced by notes, whose kinds are the values."""
+    """Return *found*, with notes in place of findings of harmless writes. *harmless*: the kind of note, by write."""
     notes = {_write(write): kinds.make(kind, write.line, target=write.target) for write, kind in harmless.items()}
     return [notes.get(finding, finding) for finding in found]
 
@@ -80,7 +80,7 @@ def _limits(seen: Observed, nodes: list[Node]) -> Iterator[Finding]:
 
 
 def from_serial(serial: Serial) -> list[Finding]:
-    """Return findings for samples that are wrong even with one thread, and for images that they decode."""
+    """Return findings for samples that vary or are overwritten even with one thread, and for images decoded late."""
     loads, unequal, images = serial.loads, serial.unequal, serial.decoded_late
     found, where = [], definition(loads.dataset)
     if unequal:
@@ -94,7 +94,7 @@ def from_serial(serial: Serial) -> list[Finding]:
 
 
 def from_arrays(dataset: Any, paths: set[str], codes: set, written: list[Finding], second: Observed) -> list[Finding]:
-    """Return findings for arrays (*paths*) that every load overwrites, such as by ``out=`` or a decoder."""
+    """Return findings for the overwritten arrays at *paths* that neither *written* nor lines under a lock name."""
     level, lock = None, ""
     if second.has_locks:  # a library may write under it, which cannot be seen
         level, lock = Level.NOTE, " The dataset has a lock; if it is held from the first write to the last read, "
@@ -115,9 +115,9 @@ def from_threads(
     rounds: tuple[list[Burst], list[Burst]],
     suspects: list[Finding],
 ) -> Finding:
-    """Return the finding for *failures* under threads, which came *again* in the second look.
+    """Return the finding for one kind of failure under threads: *failures* seen at first, *again* in the second look.
 
-    *rounds* has the bursts of both looks, *suspects* the findings that may name the cause.
+    *rounds*: the bursts of the first and of the second look. *suspects*: findings that may name the cause.
     """
     first = failures[0]
     before, after = (sum(burst.rounds for burst in bursts) for bursts in rounds)

@@ -15,9 +15,9 @@ from ftsafety.audit.samples import raised
 
 @contextlib.contextmanager
 def collecting() -> Iterator[list[Raised]]:
-    """Context manager: collect ignored exceptions of all threads. Python prints the first of each type and place.
+    """Context manager: collect ignored exceptions of all threads. Of each type and place, only the first is printed.
 
-    A hook that is set in the block stays, and may go on to call the one that was there.
+    If the block sets another sys.unraisablehook or threading.excepthook, this hook stays and may call the one before.
     """
     found: list[Raised] = []  # there is no lock, since a hook may interrupt another one of its thread
     known: dict[tuple, Raised] = {}  # describing an exception takes time, which a flood of them would multiply
@@ -50,7 +50,7 @@ def collecting() -> Iterator[list[Raised]]:
 
 
 def _described(args: Any) -> Raised:
-    """Return a copy of the exception. Its line is the user's line that ran at that time."""
+    """Return a copy of the exception in *args*, a hook's argument. The copy's `line` is the innermost of user code."""
     error = args.exc_value if args.exc_value is not None else args.exc_type()
     where = traceback.extract_tb(args.exc_traceback)
     place = f"{where[-1].filename}:{where[-1].lineno}" if where else "a function without lines"

@@ -7,7 +7,7 @@ from ftsafety.audit.report import Finding, Level
 
 
 class _Kind(NamedTuple):
-    """Kind of finding. `make` fills in the {names} in its strings."""
+    """Kind of finding: its level and texts. `make` puts values in place of {names} in the texts."""
 
     level: Level
     title: str
@@ -36,11 +36,11 @@ POSITIONS = {
         "(threading.local); or put a lock around seek and read",
     ),
 }
-"""What may happen to a shared position, and the remedy."""
+"""By kind of handle: the harm that a shared position may do, and the remedy."""
 
 
 def remedy_of_draw(name: str, generator: str, where: str) -> str:
-    """Return the remedy: code to write instead of the call of *name* at *where* ("file:line")."""
+    """Return the remedy in words: the code to write at *where* ("file:line") instead of calling *name*."""
     function = name.rpartition(".")[2]
     if "seed" in function:
         return f"at {where} leave {function}() out: ftloader.sample_rng() is seeded for each sample"

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 
 class Limit(NamedTuple):
-    """Documented limit of a library under threads."""
+    """Documented limit of a library's thread safety."""
 
     says: str
     remedy: str
@@ -86,6 +86,6 @@ ONLY_SHARED = frozenset({"PIL", "http"})
 """Libraries whose limit matters only if the dataset refers to one of their objects, which threads then share."""
 
 IO_SOURCE = "https://docs.python.org/3/library/io.html#multi-threading"
-"""Binary buffered files have a lock, so that single calls are whole; seek() and read() are two calls. Text files
-have none."""
+"""Binary buffered files have a lock, so that one call is atomic; but seek() and read() are two calls. Text files have
+no lock."""
 NUMPY_SOURCE = "https://numpy.org/doc/stable/reference/thread_safety.html"

@@ -15,7 +15,7 @@ _EVENTS = sys.monitoring.events
 
 @contextlib.contextmanager
 def monitoring(callbacks: dict[int, Callable]) -> Iterator[int]:
-    """Context manager: take a free tool id and register *callbacks* (by event). RuntimeError if no id is free."""
+    """Context manager: register *callbacks*, by event, for a free tool id. RuntimeError if no id is free."""
     tool = next((number for number in reversed(range(6)) if sys.monitoring.get_tool(number) is None), None)
     if tool is None:
         raise RuntimeError("the audit needs one of sys.monitoring's tool ids, but all are in use: stop a profiler")
@@ -33,9 +33,9 @@ def monitoring(callbacks: dict[int, Callable]) -> Iterator[int]:
 
 @contextlib.contextmanager
 def events_in(tool: int, codes: set[types.CodeType], events: int) -> Iterator[None]:
-    """Context manager: switch on *events* in *codes*, for the tool id *tool*.
+    """Context manager: switch on *events* in the functions *codes*, for the tool id *tool*.
 
-    No thread may run these functions while the block is entered or left.
+    No thread may run these functions while the ``with`` block is entered or left.
     """
     for code in codes:
         sys.monitoring.set_local_events(tool, code, events)
@@ -48,9 +48,9 @@ def events_in(tool: int, codes: set[types.CodeType], events: int) -> Iterator[No
 
 @contextlib.contextmanager
 def discovering(files: set[str]) -> Iterator[set[types.CodeType]]:
-    """Context manager: collect the functions that run in the block and are in user code or in *files*.
+    """Context manager: collect the functions that run in the ``with`` block, if from user code or from *files*.
 
-    Functions of the libraries in LIMITS are left out, since these may have locks of their own.
+    Functions of the libraries in LIMITS are left out, since the libraries may have locks of their own.
     """
     codes: set[types.CodeType] = set()
 

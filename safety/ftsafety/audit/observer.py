@@ -1,7 +1,7 @@
 """Observation of the dataset's lines: which lines write to shared objects, move file positions or call libraries.
 
-Two threads load the same samples in turns, never at once. So an object that both threads write is shared, and a held
-lock belongs to the thread whose turn it is.
+One thread loads samples, then another thread loads the same samples. So an object that both threads write is shared,
+and a lock that is held belongs to the thread that is loading.
 """
 
 import collections
@@ -40,7 +40,7 @@ _MUTATORS: dict[type, frozenset[str]] = {
     np.ndarray: frozenset({"fill", "sort", "resize", "put", "partition", "itemset", "setfield"}),
 }
 POOL = frozenset({"pop", "popleft", "append", "appendleft", "get", "get_nowait", "put", "put_nowait"})
-"""Methods that take an object out of a container, or put it back, at one blow."""
+"""Methods that take an object out of a container, or put it back, in one atomic step."""
 _LARGEST_POOL = 200
 _BUFFERS = (np.ndarray, torch.Tensor, bytearray, list, dict, set, collections.deque)
 _EVENTS = sys.monitoring.events
@@ -68,26 +68,26 @@ class Move(NamedTuple):
 
 @dataclass
 class Observed:
-    """Result of one observation."""
+    """Writes, moves of file positions, draws and library calls that one observation saw."""
 
     writes: set[Write] = field(default_factory=set)
     moves: set[Move] = field(default_factory=set)
     draws: set[Draw] = field(default_factory=set)
     libraries: dict[str, Line] = field(default_factory=dict)
-    """Top-level packages that the dataset's lines call, and the first line that does."""
+    """By top-level package that the dataset's lines call: the first line that calls this package."""
     locks: set[Line] = field(default_factory=set)
-    """Lines that write under a lock."""
+    """Lines that write while their thread holds a lock."""
     has_locks: bool = False
     """True if the dataset refers to a lock of its own."""
     lends_values: bool = False
-    """True if containers lend arrays or containers, which a sample may still refer to when they are put back; numbers
-    or strings, on which it may depend; or one of more entries than are looked at."""
+    """True if samples may depend on entries that threads took out of a shared container: the entries contain arrays or
+    containers, or are numbers or strings, or the container has too many entries to examine."""
     instructions: int = 0
     """Number of instructions that the interpreter reported."""
 
 
 class _Turn:
-    """Writes and file moves of one thread. Filled by this thread, and read after the thread's end."""
+    """Writes and moves of file positions by one thread, which alone adds to them. Others read them after its end."""
 
     def __init__(self) -> None:
         self.touched: dict[int, Any] = {}  # keeps the objects alive, so that ids stay unique
@@ -118,7 +118,7 @@ class Observer:
         self.seen = Observed(has_locks=bool(self._locks))
 
     def observe(self, keys: list) -> Observed:
-        """Load *keys* in two threads, one after the other; return their writes, file moves and library calls.
+        """Load *keys* in one thread, then in another; return the writes, moves of file positions and library calls.
 
         Both threads stay alive until the end, so that their ids differ.
         """
@@ -131,9 +131,9 @@ class Observer:
         return self.seen
 
     def observe_draws(self, keys: list) -> None:
-        """Load *keys* as `observe` does; add draws from global generators to the result, ``seen``.
+        """Load *keys* in one thread, then in another; add the draws from global generators to ``seen.draws``.
 
-        A separate step, since CPython 3.13 may lose events if two tools monitor the same code.
+        Not part of `observe`, since CPython 3.13 may lose events if two tools monitor the same code.
         """
         with watching():
             self._take_turns(keys, lambda: recording(self.seen.draws), self._load)
@@ -244,7 +244,7 @@ class Observer:
         turn.records.append((id(receiver), Write(line, target, kind, per_thread), guarded))
 
     def _settle(self, turn: _Turn, frame: types.FrameType) -> None:
-        """Find out what the last call took out of a shared container or put back."""
+        """Record in *turn* which objects the previous call took out of a shared container or put back."""
         if turn.before is None:
             return
         (container, before), turn.before = turn.before, None
@@ -268,7 +268,7 @@ class Observer:
                             turn.lent[value.fileno() if file_positions.has_position(value) else id(value)] = value
 
     def _look_at_files(self, line: Line, guarded: bool, direct: bool = False) -> None:
-        """Blame the previous call for all file positions that have moved since then."""
+        """Record that the previous call's line moved those file positions that have changed since that call."""
         if self._last is None:
             return
         where, under_lock, before, by_line = self._last
@@ -283,7 +283,7 @@ class Observer:
         self._last = (line, guarded, after, direct)
 
     def _guarded(self, frame: types.FrameType | None) -> bool:
-        """True if this thread holds a lock that the dataset or the variables of the running functions refer to."""
+        """True if this thread holds a lock of the dataset, or a lock in a variable of a function on the stack."""
         if any(id(lock) not in self._held_before and is_held(lock) for lock in self._locks):
             return True
         while frame is not None and frame.f_code in self._codes:
@@ -311,7 +311,7 @@ class Observer:
 
 
 def _entries(container: Any) -> dict[int, Any] | None:
-    """Return the objects in a list, deque or queue by id, {} of anything else; None if it holds values, or too many."""
+    """Return the entries of a list, deque or queue by id, {} for others; None if too many, or one is a plain value."""
     entries = attributes_of(container).get("queue", container)
     if not is_a(entries, (list, collections.deque)):
         return {}
@@ -321,7 +321,7 @@ def _entries(container: Any) -> dict[int, Any] | None:
 
 
 def _is_value(entry: Any) -> bool:
-    """True if *entry* is a number or string, or a tuple of such: nothing that one thread could have for itself."""
+    """True if *entry* is a plain value: a number, a string, or a tuple of these. No thread can own such a value."""
     return all(map(_is_value, entry)) if is_a(entry, tuple) else is_a(entry, ATOMS)
 
 
@@ -352,7 +352,7 @@ def _module_of(function: Any, receiver: Any) -> str:
 
 
 def line_naming(codes: set[types.CodeType], attribute: str) -> Line | None:
-    """Return the first line of *codes* that reads *attribute*, or None. ``__init__`` is searched last."""
+    """Return the first line in the functions *codes* that reads *attribute*, or None. ``__init__`` is searched last."""
     for code in sorted(codes, key=lambda code: (code.co_name == "__init__", code.co_filename, code.co_firstlineno)):
         for instruction in dis.get_instructions(code):
             if instruction.opname.startswith("LOAD_ATTR") and instruction.argval == attribute:
@@ -368,7 +368,7 @@ def _is_this_thread(key: Any, text: str) -> bool:
 
 
 def definition(dataset: Any) -> Line:
-    """Return the first line of ``__getitem__`` or ``__iter__``, for findings without a line of their own."""
+    """Return the line where ``__getitem__`` or ``__iter__`` starts, for findings that have no line of their own."""
     iterable = is_a(dataset, torch.utils.data.IterableDataset)
     torchs = sys.modules["torch.utils.data.dataset"].__file__
     for name in ("__iter__",) if iterable else ("__getitems__", "__getitem__"):

@@ -39,7 +39,7 @@ _SHOWS_HELD = ("locked", "is_locked", "_is_owned")
 
 
 def is_a(value: Any, kinds: Any) -> bool:
-    """True if *value* is of one of these types. Runs no user code, whereas isinstance reads ``__class__``."""
+    """True if *value* is an instance of *kinds*. Runs no user code, whereas isinstance reads ``__class__``."""
     return issubclass(type(value), kinds)
 
 
@@ -128,7 +128,7 @@ def _children(node: Node) -> Iterator[tuple[str, Any]]:
 
 
 def with_several_names(dataset: Any) -> set[str]:
-    """Return the names (".cache") of containers that objects also refer to by another name or key."""
+    """Return all names, such as ".cache", of the containers that have more than one name or key in the dataset."""
     names: dict[int, set[str]] = collections.defaultdict(set)
     nodes = walk(dataset)  # keeps the containers alive, so that ids stay unique
     for node in nodes:
@@ -160,7 +160,7 @@ def _some(values: Any) -> list:
 
 
 def variables_of(classes: Iterable[type]) -> list[dict]:
-    """Return the variables of user modules that define these classes or their bases, and of the classes in them."""
+    """Return the variables of each user module that defines one of *classes* or a base, and of the module's classes."""
     with contextlib.suppress(Exception):  # a metaclass may raise anything
         names = {kind.__module__ for cls in classes for kind in cls.__mro__ if is_user_code(_file_of(kind))}
         found = [dict(vars(sys.modules[name])) for name in sorted(names)]
@@ -174,7 +174,7 @@ def _file_of(cls: type) -> str:
 
 
 def watched_files(nodes: list[Node]) -> set[str]:
-    """Return the source files of the dataset's classes and functions, including those of installed packages."""
+    """Return the source files of the classes and functions in *nodes*, also files of installed packages."""
     skipped = tuple(os.path.join(os.path.dirname(str(module.__file__)), "") for module in (np, torch, threading))
     installed = sysconfig.get_path("purelib")
     files = set()
@@ -220,7 +220,7 @@ class Snapshot:
                     (base.extend if hasattr(base, "extend") else base.update)(current, saved)
 
     def overwritten(self) -> list[str]:
-        """Return the paths of arrays whose values differ from the snapshot."""
+        """Return the paths, such as "dataset.buffer", of arrays whose values have changed since the snapshot."""
         return [node.path for node, digest in self._arrays if _digest(node.value) != digest]
 
 
@@ -243,7 +243,7 @@ def _digest(array: np.ndarray | torch.Tensor) -> bytes | None:
 
 
 def _is_users(value: Any) -> bool:
-    """True if *value* is a dataset or an instance of a user's class, so that the audit may restore its attributes."""
+    """True if the audit may restore the attributes of *value*: it is a dataset, or its class is in user code."""
     # A threading.local shows this thread's values; restoring would give them to another thread.
     if type(value).__module__.partition(".")[0] in LIMITS or is_a(value, threading.local):
         return False
@@ -253,7 +253,7 @@ def _is_users(value: Any) -> bool:
 
 
 def _base(value: Any) -> Any:
-    """Return the built-in container type of *value*. Its methods run no overrides of a user's subclass."""
+    """Return the built-in type of the container *value*. Calls through this type run no overrides of a subclass."""
     return next(kind for kind in (collections.OrderedDict, *_CONTAINERS) if is_a(value, kind))
 
 

@@ -17,7 +17,7 @@ class Level(enum.StrEnum):
     PROBLEM = "problem"
     """Wrong results, exceptions, hangs, or code that leads to them and was seen to run."""
     RISK = "risk"
-    """Several threads write the same thing without a lock; whether that matters depends on what it means."""
+    """Several threads write the same object without a lock. Whether that does harm depends on the dataset."""
     NOTE = "note"
     """Nothing to fix, but good to know."""
 
@@ -50,11 +50,11 @@ class Finding:
     """Fault that was seen, and confirmed by seeing it again."""
 
     kind: str
-    """The kind of fault, for programs: "results-differ", "unguarded-write", ..."""
+    """The kind of fault, as a constant for programs: "results-differ", "unguarded-write", ..."""
     level: Level
     title: str
     where: str
-    """"file:line" of user code, and the text of the line. The class's line if the fault has none."""
+    """"file:line" of user code, and the text of the line. For a fault without a line: where ``__getitem__`` starts."""
     what: str
     remedy: str
     seen: str
@@ -79,7 +79,7 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """True if there is nothing to fix: notes at most."""
+        """True if nothing has to be fixed: each finding is a note, or there is no finding."""
         return all(finding.level == Level.NOTE for finding in self.findings)
 
     def to_dict(self) -> dict[str, Any]:

@@ -41,17 +41,17 @@ def audit(
 
     Args:
         dataset: map-style or iterable-style, as for ``ftloader.DataLoader``; or a function or class that makes one.
-            With a function or class, threads also load from new datasets: images not decoded, files not opened.
+            With a function or class, threads also load from new datasets, with images not decoded, files not open.
         indices: indices to load. By default *samples* random ones, including the first and the last.
-        samples: number of samples to load; for an iterable-style dataset, by each worker.
-        threads: number of threads that load at once, at least 2.
-        seconds: time to load in all threads. The second look, which confirms failures, takes at most as long again.
+        samples: number of samples to load; for an iterable-style dataset, the number for each worker.
+        threads: number of threads that load at the same time, at least 2.
+        seconds: seconds of loading in all threads. The second look, which confirms failures, may take as long again.
         patience: seconds without a finished sample after which threads count as stuck.
         seed: chooses the indices and their order.
         progress: called with a line of text at each step.
 
     Raises:
-        AuditError: no sample can be loaded with one thread, there is none, or loading hangs with one thread.
+        AuditError: with one thread, loading hangs or always fails; the dataset has no samples; *patience* is too short.
         TypeError, ValueError: *dataset* is no dataset, or is empty, or an argument is invalid.
     """
     if threads < 2:
@@ -88,7 +88,7 @@ def _judge(
     seed: int,
     say: Callable[[str], None],
 ) -> None:
-    """Load in all threads at once, and add all findings to the report."""
+    """Load in all threads at the same time; add the findings of all steps to the report."""
     first, second, nodes = observed
     suspects = findings.from_observation(first, second, nodes)
     scratch = findings.from_arrays(serial.loads.dataset, serial.overwritten_arrays, codes, suspects, second)
@@ -108,8 +108,8 @@ def _observe(
 ) -> tuple[set[types.CodeType], tuple[Observed, Observed, list[Node]] | None]:
     """Load with one thread, then observe the dataset twice.
 
-    Returns the functions of the dataset, and a tuple: the first observation, the second, and the dataset's objects. The
-    tuple is None if no sample can be loaded.
+    Returns the dataset's functions that ran, and a tuple: the first observation, the second, and the dataset's objects.
+    The tuple is None if no sample can be loaded.
     """
     say(f"loading {len(serial.loads.keys)} {serial.loads.units} serially, three times")
     codes = serial.alone(serial.passes)
@@ -125,7 +125,7 @@ def _observe(
 
 
 def _of_one_thread(serial: Serial, say: Callable[[str], None]) -> list[Finding]:
-    """Return findings that need no concurrency, from loads by one thread at a time."""
+    """Return the findings for faults that show without concurrency; load in one thread at a time."""
     found = findings.from_serial(serial)
     found += serial.alone(serial.aliases)
     keys = [key for key in serial.loads.keys if key not in serial.unequal]

@@ -1,13 +1,13 @@
 """Detection of harmless writes, where the order of the threads does not matter.
 
-Calls that add to a container, take from it or put back are harmless if the dataset's functions do nothing else with it.
-Another write is harmless only if all of these hold, in two passes over the samples in opposite orders:
+Calls that add entries to a container, or take an entry out and put it back, are harmless if nothing else uses the
+container. Another write is harmless only if all of these hold, in two passes over the samples in opposite orders:
 
 - Each attribute or key gets an equal value at every write, and the value does not change afterwards.
-- The value contains no file position, no lock and no object that cannot be compared.
-- A container is used for single items only: no function that ran iterates over it, counts or removes items. It has one
-  name, by which functions are searched.
-- Nothing else is written, and nothing under a lock. For the value may be a flag for other data.
+- The value contains no open file, no lock and no object that cannot be compared.
+- A container is used for single items only: no function that ran iterates over it, counts or removes items. The
+  container has only one name, since its uses are found by name.
+- Nothing else is written, and there is no lock. Otherwise the value may be a flag that says if other data is ready.
 - The value of an attribute or global variable is not a number, string, bool or None; the value of a container's item is
   not a bool, integer or None. Such values may be flags for data that a library writes.
 """
@@ -37,7 +37,7 @@ from ftsafety.audit.serial import Serial
 from ftsafety.audit.writes import UNKNOWN, Store, stores_in, tree_of
 
 _LARGEST = 64 << 20
-"""Largest size in bytes of the arrays in a compared value."""
+"""Largest size in bytes of all arrays together in a compared value."""
 _LONGEST = 100_000
 """Largest number of elements of a container in a compared value."""
 _FLAGS = (bool, int, float, str, bytes, type(None))
@@ -50,7 +50,7 @@ _INSTRUCTION = sys.monitoring.events.INSTRUCTION
 
 
 def harmless(serial: Serial, codes: set[types.CodeType], first: Observed, second: Observed) -> dict[Write, str]:
-    """Return the harmless writes among those that both observations saw, and the kinds of their notes."""
+    """Return the harmless writes among those that both observations saw, each with the kind of note that reports it."""
     writes, several = first.writes & second.writes, with_several_names(serial.loads.dataset)
     uses = {name: ways for name, ways in _uses(codes).items() if name not in several}
     lends_values = first.lends_values or second.lends_values
@@ -94,12 +94,12 @@ class _Passes:
                 self._stores[code] = stores
                 self._next[code] = {after for before, after in zip(offsets, offsets[1:]) if before in stores}
         self._written: dict[tuple, list[tuple[Any, Store, Any, Frozen | None]]] = collections.defaultdict(list)
-        """(owner, store, key, copy of the value) of each write, by (line, target), id(owner) and a copy of the key"""
+        """Lists of (owner, store, key, copy of the written value), by ((line, target), id(owner), copy of the key)."""
         self._pending: tuple | None = None
         self._thread = 0
 
     def load(self, keys: list) -> None:
-        """Load *keys* and copy each written value twice: after its write, and at the end of the pass."""
+        """Load *keys* as one pass; copy each written value after its write, and once more at the end of the pass."""
         self._thread = threading.get_ident()
         with monitoring({_INSTRUCTION: self._on_instruction}) as tool:
             sys.monitoring.restart_events()
@@ -111,7 +111,7 @@ class _Passes:
             values.append((owner, store, key, _copy(_value(owner, store, key))))
 
     def shown(self) -> set[tuple[Line, str]]:
-        """Return (line, target) of each write whose copies are all equal and that ran in both passes."""
+        """Return (line, target) of each write that ran in both passes and whose value was equal in all copies."""
         bad, good = set(), set()
         for (name, *_), values in self._written.items():
             copies = [copy for *_, copy in values]
@@ -141,7 +141,7 @@ class _Passes:
 
 
 def _value(owner: Any, store: Store, key: Any) -> Any:
-    """Return the value that *store* has written into *owner*; UNKNOWN if it is a possible flag or unsafe to read."""
+    """Return the value that *store* wrote into *owner*; UNKNOWN if it may be a flag (a bool) or is unsafe to read."""
     if store.key is None:
         value = (owner if store.is_global else attributes_of(owner)).get(store.target.rpartition(".")[2], UNKNOWN)
         return UNKNOWN if is_a(value, _FLAGS) else value
@@ -176,7 +176,7 @@ def _is_comparable(copy: Frozen) -> bool:
 
 
 def _container(target: str) -> str:
-    """Return the name of the container in a target: ".cache" for "self.cache[key]"; "" of another target."""
+    """Return the name of the container if *target* is an item: ".cache" for "self.cache[key]". Else return ""."""
     tree = ast.parse(target, mode="eval").body
     return _name(tree.value) if isinstance(tree, ast.Subscript) else ""
 
@@ -186,9 +186,9 @@ def _name(node: ast.AST) -> str:
 
 
 def _uses(codes: set[types.CodeType]) -> dict[str, list[tuple[ast.AST, str]]]:
-    """Return how functions use each attribute (".name") and variable, as (function, use), in the order of the lines.
+    """Return, by attribute (".name") or variable, all uses in *codes* as (function, use), in the order of the lines.
 
-    The use is the name of a method that is called, "[]", "in", or "" for all others. ``__init__`` is left out.
+    A use is the name of the called method, "[]", "in", or "" for any other use. ``__init__`` is left out.
     """
     firsts = {(code.co_filename, code.co_firstlineno) for code in codes}
     found: dict[str, list[tuple[ast.AST, str]]] = collections.defaultdict(list)
@@ -202,7 +202,7 @@ def _uses(codes: set[types.CodeType]) -> dict[str, list[tuple[ast.AST, str]]]:
 
 
 def _uses_in(function: ast.AST) -> list[tuple[str, str]]:
-    """Return (name, use) of each attribute and variable in *function*."""
+    """Return (name, use) for each use of an attribute or variable in *function*, in the order of the lines."""
     uses: dict[int, str] = {}
     loads: list[tuple[int, int, str, str]] = []
     for node in ast.walk(function):
@@ -218,7 +218,7 @@ def _uses_in(function: ast.AST) -> list[tuple[str, str]]:
 
 
 def _is_atomic(write: Write, uses: dict[str, list[tuple[ast.AST, str]]], lends_values: bool) -> bool:
-    """True if *write* calls a method of a container that is only added to, or that is a pool of objects."""
+    """True if *write* is a call on a container whose uses all add entries, or all take an entry and put it back."""
     method = write.target.rpartition(".")[2].rstrip("()")
     names = re.findall(rf"(\.\w+)\.{method}\(", linecache.getline(*write.line))
     if write.kind != "call" or len(names) != 1 or names[0] not in uses:

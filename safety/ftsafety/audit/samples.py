@@ -47,7 +47,7 @@ class Loads:
         raise NotImplementedError
 
     def shown(self, keys: Iterable[Any]) -> str:
-        """Return the first *keys*, in order, in words: "indices 1, 2"."""
+        """Return the first eight of *keys*, sorted, in words: "indices 1, 2"."""
         ordered = sorted(
             set(keys), key=lambda key: (not isinstance(key, int), key if isinstance(key, int) else repr(key))
         )
@@ -68,9 +68,9 @@ class IndexedLoads(Loads):
 
 
 class IterableLoads(Loads):
-    """The start of each worker's share of an iterable-style dataset; the keys are worker ids.
+    """The first samples of each worker's share of an iterable-style dataset; the keys are worker ids.
 
-    Each worker iterates its own copy, as in the loader.
+    Each worker iterates its own copy of the dataset, as in the loader.
     """
 
     unit, units = "worker", "workers"
@@ -138,7 +138,7 @@ def attempt(load: Any) -> tuple[Frozen, Any]:
 
 
 def raised(error: BaseException, stack: Iterable[traceback.FrameSummary] = ()) -> Raised:
-    """Return a copy of *error*. Two copies are equal if the exceptions have the same type. *stack*: where it ended."""
+    """Return a copy of *error*. Copies are equal if the types are. *stack*: callers' frames, not in the traceback."""
     frames = [*stack, *traceback.extract_tb(error.__traceback__)]
     users = [frame for frame in frames if is_user_code(frame.filename)]
     frame = (users or frames)[-1] if frames else None

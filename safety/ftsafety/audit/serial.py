@@ -15,9 +15,9 @@ from ftsafety.audit.report import Finding
 from ftsafety.audit.samples import IndexedLoads, Loads, attempt, outcome, raised, stuck, thread
 
 OBSERVED = 6
-"""Samples that each thread loads while its lines are watched."""
+"""Number of samples that each thread loads while the dataset's lines are watched."""
 _SLOW = 60.0
-"""Seconds above which a dataset is not made again."""
+"""Seconds. A dataset that takes longer to make is not made a second time."""
 
 
 class AuditError(Exception):
@@ -25,7 +25,7 @@ class AuditError(Exception):
 
 
 class Fresh:
-    """Dataset factory: the function `make`, its `first` dataset, and the `seconds` that making it took."""
+    """Dataset factory: the function `make`, the `first` dataset, and the `seconds` that making the first one took."""
 
     def __init__(self, make: Callable[[], Any]) -> None:
         begin = time.monotonic()
@@ -34,7 +34,7 @@ class Fresh:
 
 
 class Serial:
-    """Loader of samples in one thread at a time, with its results. No locks: at most one thread of `alone` runs."""
+    """Loader of samples in one thread at a time, with the results. Needs no lock: `alone` runs a single thread."""
 
     def __init__(self, loads: Loads, patience: float, fresh: Fresh | None = None) -> None:
         self.loads, self.patience = loads, patience
@@ -46,21 +46,21 @@ class Serial:
         self.snapshot = reachable.Snapshot(reachable.walk(loads.dataset))
         self.reference: dict[Any, Frozen] = {}
         self.unequal: set = set()
-        """Keys whose sample differs from call to call."""
+        """Keys whose sample differs from load to load."""
         self.ignored: set[Raised] = set()
         """Exceptions that Python ignored although only one thread loaded."""
         self.shared_memory: list = []
-        """Keys whose sample is overwritten by the next one."""
+        """Keys whose sample changes while the next sample is loaded."""
         self.overwritten_arrays: set[str] = set()
         """Paths of arrays whose values change in every pass."""
         self.slowest = 0.0
-        """Seconds of the slowest sample."""
+        """Seconds that the slowest load of a sample took."""
         self._loaded = 0
 
     def reset(self) -> bool:
-        """Reset the dataset to its state before the first load: make a new one, or restore its attributes.
+        """Restore the dataset's attributes and containers; with a factory, also make a new dataset to load from.
 
-        Returns False if the function that makes the dataset fails.
+        Returns False if the factory fails.
         """
         self.snapshot.restore()
         if self._fresh:
@@ -76,16 +76,16 @@ class Serial:
         return True
 
     def undo_reset(self) -> None:
-        """Undo `reset`: load from the original dataset again, with its caches filled."""
+        """Use the original dataset for later loads, if `reset` made a new one. What was restored stays restored."""
         self.loads.dataset = self._dataset
 
     @property
     def seconds_to_reset(self) -> float:
-        """Seconds that making a new dataset takes, 0 if none is made."""
+        """Seconds that making the first dataset took, as an estimate for `reset`; 0 if `reset` makes no new one."""
         return self._fresh.seconds if self._fresh else 0.0
 
     def try_fresh(self) -> None:
-        """Check that new datasets are made fast enough and give the same samples. If not, set `only_first`."""
+        """Check that a new dataset is made fast enough and gives the same samples. If not, say why in `only_first`."""
         if self._fresh is None:
             self.only_first = (
                 "the dataset was given as an object, which was loaded before threads loaded it. Give a function that "
@@ -106,7 +106,7 @@ class Serial:
         self.undo_reset()
 
     def alone(self, work: Callable[[], Any], patience: float = 0) -> Any:
-        """Return ``work()``, called in a new thread. Raises AuditError if *patience* seconds pass without a sample."""
+        """Call ``work()`` in a new thread; return the result. AuditError if no load starts for *patience* seconds."""
         patience = patience or self.patience
         result: Future = Future()
 
@@ -142,7 +142,7 @@ class Serial:
         return result
 
     def passes(self) -> set:
-        """Load all samples three times, first for the reference. Return the functions of the dataset that ran."""
+        """Load all samples three times; fill `reference`. Return the dataset's functions that ran in the first pass."""
         keys = self.loads.keys
         nodes = reachable.walk(self.loads.dataset)
         images = [node for node in nodes if reachable.is_undecoded(node.value)]
@@ -179,9 +179,9 @@ class Serial:
         return difference(self.one(key)[0], self.reference[key])
 
     def in_own_thread(self) -> Finding:
-        """Load the samples in the thread that made the dataset, since no other thread can; return the finding.
+        """Load the samples in this thread, which made the dataset; return the finding that no other thread can.
 
-        Raises AuditError if this thread cannot load them either.
+        Raises AuditError if a sample cannot be loaded in this thread either.
         """
         first = self.reference[self.loads.keys[0]]
         assert isinstance(first, Raised)
@@ -191,7 +191,7 @@ class Serial:
         return kinds.make("bound-to-thread", first.line, error=first)
 
     def other_in_makers_thread(self, keys: list) -> list[Finding]:
-        """Return a finding if samples differ in the thread that made the dataset, as in forked workers."""
+        """Return a finding if this thread, which made the dataset, gets other samples than other threads do."""
         other = dict.fromkeys(keys, "")
         for _ in range(2):
             self.snapshot.restore()
@@ -204,7 +204,7 @@ class Serial:
         return [kinds.make("other-in-makers-thread", where, keys=shown, how=how) for how in examples[:1]]
 
     def aliases(self) -> list[Finding]:
-        """Return findings of samples that share memory with the dataset."""
+        """Return a finding if samples share memory with the dataset."""
         # Each worker has a copy of an iterable-style dataset. Overwritten samples are reported already.
         if self.shared_memory or not isinstance(self.loads, IndexedLoads):
             return []

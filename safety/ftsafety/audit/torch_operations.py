@@ -1,8 +1,8 @@
 """Detection of calls of torch functions that draw from a default generator.
 
 A call draws if it changes the state of a default generator. Another thread may change that state at the same time, so
-states are not compared around operations that torch does not tag as random (``nondeterministic_seeded``,
-aten/src/ATen/native/tags.yaml). Torch's Python functions have no tags, so states are compared around all of them.
+states are compared only before and after operations that torch tags as random (``nondeterministic_seeded``,
+aten/src/ATen/native/tags.yaml), and all Python functions of torch, which have no tags.
 """
 
 import functools
@@ -16,7 +16,7 @@ _TAG: Final = torch.Tag.nondeterministic_seeded
 
 
 def call(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, bool]:
-    """Return the result of ``function(*args, **kwargs)``, and True if the call drew from a default generator.
+    """Return (result of ``function(*args, **kwargs)``, True if the call drew from a default generator).
 
     *function* is the torch function that ``__torch_function__`` receives.
     """
@@ -28,7 +28,7 @@ def call(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple
 
 
 def may_draw(function: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> bool:
-    """True if the call may draw from a default generator. False if it is given another generator as an argument."""
+    """True if the call may draw from a default generator. False if it is given other generators only."""
     if not isinstance(function, Hashable) or not _is_random(function):
         return False
     given = [value for value in (*args, *(kwargs or {}).values()) if isinstance(value, torch.Generator)]

@@ -32,11 +32,11 @@ class Store:
     is_global: bool = False
 
     def receiver(self, frame: types.FrameType) -> Any:
-        """Evaluate in *frame* and return the object that is written into; UNKNOWN if it cannot be evaluated."""
+        """Return the object that is written into, as evaluated in *frame*; UNKNOWN if it cannot be evaluated."""
         return frame.f_globals if self.is_global else _evaluate(self.owner, frame)
 
     def key_value(self, frame: types.FrameType) -> Any:
-        """Evaluate in *frame* and return the key of the written item; UNKNOWN if there is none."""
+        """Return the key of the written item, evaluated in *frame*; UNKNOWN if there is no key, or evaluation fails."""
         return _evaluate(self.key, frame)
 
 
@@ -50,7 +50,7 @@ def _evaluate(code: types.CodeType | None, frame: types.FrameType) -> Any:
 
 
 def stores_in(code: types.CodeType) -> dict[int, Store]:
-    """Return the stores in *code*, by instruction offset; {} if its source cannot be read."""
+    """Return the stores in *code*, by instruction offset. If the source cannot be read: only the stores to globals."""
     # Instructions are matched to nodes of the tree by the position where the target ends, in UTF-8 bytes.
     ends = {(node.end_lineno, node.end_col_offset): store for node, store in _targets(code.co_filename)}
     found = {}
@@ -89,7 +89,7 @@ def _targets(filename: str) -> list[tuple[ast.expr, Store]]:
 
 
 class _Visitor(ast.NodeVisitor):
-    """Visitor that collects the targets of writes. `_tests` has the conditions around the current node."""
+    """Visitor that collects the targets of writes. `_tests`: source of the conditions around or before a node."""
 
     def __init__(self) -> None:
         self.found: list[tuple[ast.expr, Store]] = []

@@ -119,7 +119,7 @@ def parser(prog: str = "./twins repro") -> argparse.ArgumentParser:
 
 
 def parse(arguments: list, prog: str = "./twins repro") -> argparse.Namespace:
-    """Return the options, with two additions: `loaded`, the Script, and `walled`, true if it runs in containers.
+    """Return the options with two more attributes: `loaded`, the Script, and `walled`, True if containers run it.
 
     Raises UsageError if the script cannot be run or an option is wrong. Raises SystemExit as argparse does: for --help
     (0) and wrong usage (2).
@@ -142,7 +142,7 @@ def parse(arguments: list, prog: str = "./twins repro") -> argparse.Namespace:
 
 
 def check(arguments: list, program: str) -> None:
-    """Check the command line; raises SystemExit for --help and wrong usage. A script on standard input is not read."""
+    """Check the command line, unless the script is standard input (-); raises SystemExit for --help and wrong usage."""
     if "-" in arguments:  # it can be read only once
         return
     try:
@@ -152,7 +152,7 @@ def check(arguments: list, program: str) -> None:
 
 
 def options_of(given: argparse.Namespace, **changed: object) -> list:
-    """Return options that repeat these runs, without --out and hidden options. *changed*: values to replace."""
+    """Return the command-line options of *given*, except --out and hidden options. *changed*: new values, by option."""
     result = []
     for action in parser()._actions:
         value = changed.get(action.dest, getattr(given, action.dest, None))

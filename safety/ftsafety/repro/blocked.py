@@ -31,11 +31,11 @@ DISTRIBUTIONS = {
 
 
 def settled(runs: Mapping[str, Runs]) -> dict[str, Runs]:
-    """Return *runs* with the outcomes of blocked runs set to Kind.BLOCKED.
+    """Return a copy of *runs* in which the outcomes of blocked runs have the kind BLOCKED.
 
-    The runs of a configuration are blocked if all of them ended for the same reason before threads could race. If the
-    reason is a missing file, which a thread may have deleted, all configurations must have it. An exception that other
-    runs showed together with other failures did not end them: it was one of a helper thread, or of one test.
+    The runs of a configuration are blocked if all of them ended for the same reason before threads could race. A file
+    that is missing, which a thread may have deleted, blocks only if all configurations lack it. A failure after which
+    some runs went on does not block: it was in a helper thread, or in one test of several.
     """
     blockers = {config: _common(each) for config, each in runs.items() if any(o.kind.judged for o in each.outcomes)}
     alike = len(set(blockers.values())) == 1
@@ -57,19 +57,19 @@ def _common(runs: Runs) -> Blocker | None:
 
 
 def _survived(runs: Mapping[str, Runs]) -> set[Signature]:
-    """Return the signatures of failures that runs survive: such runs also had failures that differ from run to run."""
+    """Return the signatures that occur in several combinations of failures. So runs went on after these failures."""
     shown = {frozenset(o.signatures) for each in runs.values() for o in each.outcomes if o.kind.judged}
     counts = Counter(signature for signatures in shown for signature in signatures)
     return {signature for signature, number in counts.items() if number > 1}
 
 
 def stopped(runs: Mapping[str, Runs]) -> dict[Blocker, list[str]]:
-    """Return the reasons why runs were blocked, each with the configurations."""
+    """Return the reasons why runs were blocked, each with the names of the configurations of these runs."""
     return _blockers(runs, lambda outcome: outcome.kind is Kind.BLOCKED)
 
 
 def lacking(runs: Mapping[str, Runs]) -> dict[Blocker, list[str]]:
-    """Return which packages runs lacked that got to the bug all the same, and the configurations of these runs."""
+    """Return the packages that were missing in runs that were not blocked, each with these runs' configurations."""
     found = _blockers(runs, lambda outcome: outcome.kind.judged)
     return {blocker: configs for blocker, configs in found.items() if blocker.cause == "module"}
 
@@ -102,13 +102,13 @@ def reason(blocker: Blocker) -> str:
 def remedy(
     blocker: Blocker, script: Script, command: str, running: list[str], walled: bool = False, series: str = SERIES[0]
 ) -> str:
-    """Return the command that gets further; empty if there is none. What the script said is in it as quoted words only.
+    """Return a shell command that avoids *blocker*; "" if none is known. Text from the script is quoted for the shell.
 
     Args:
         command: the command that runs the script.
-        running: the configurations that do run.
+        running: the configurations that are not blocked.
         walled: True if containers run the script.
-        series: the twins' series of CPython.
+        series: the series of CPython of the twins, such as "3.13".
     """
     cause, about = blocker[:2]
     other = next(each for each in reversed(SERIES) if each != series)

@@ -18,13 +18,13 @@ from ftsafety.repro.twins import Twin
 
 @dataclass
 class Runs:
-    """The runs of one configuration."""
+    """Outcomes of the runs in one configuration."""
 
     config: str
     outcomes: list[Outcome] = field(default_factory=list)
     """Outcomes in the order of the runs."""
     missing: str | None = None
-    """The reason why runs of the configuration are missing; None if none are."""
+    """The reason why runs of the configuration are missing; None if all were made."""
     forced_off: bool = False
     """True if PYTHON_GIL=0 was needed to keep the GIL off, because an import turned it on."""
 
@@ -39,12 +39,12 @@ class Runs:
 
 
 def twin_of(config: str) -> str:
-    """Return the name of the twin that runs *config*. For an interpreter of --interpreter, both names are the same."""
+    """Return the name of the twin that runs *config*; for an interpreter of --interpreter, this is *config* itself."""
     return CONFIGURATIONS[config].twin if config in CONFIGURATIONS else config
 
 
 Progress = Callable[[str, int, int, str, Outcome | None], None]
-"""Called before and after each run with (title, rounds done, rounds, configuration, outcome or None before the run)."""
+"""Called before each run (outcome None) and after it, with (title, rounds done, all rounds, configuration, outcome)."""
 
 
 class Campaign:
@@ -62,9 +62,9 @@ class Campaign:
         """Prepare the runs; none is started.
 
         Args:
-            twins: by name.
+            twins: the twins that run the script, by name.
             deadline: time.monotonic() at which the rounds end.
-            missing: reasons why twins cannot run the script, by name.
+            missing: by the name of a twin, the reason why this twin cannot run the script.
         """
         self.script, self.twins, self.limits = script, twins, limits
         self.missing = dict(missing or {})
@@ -81,9 +81,9 @@ class Campaign:
         title: str = "",
         enough: Callable[[dict[str, Runs]], bool] = lambda _: False,
     ) -> dict[str, Runs]:
-        """Run `repeat` rounds over `configs`; end early if `enough` returns True after a round.
+        """Run `repeat` rounds over `configs` and return the runs; end early if `enough` returns True after a round.
 
-        The deadline and an interruption end the rounds too. The reason is then in `stopped`, and in each Runs.missing.
+        The deadline or an interruption ends the rounds too. `stopped` and the `missing` of all Runs then say why.
         """
         result = {config: Runs(config) for config in configs}
         for config, runs in result.items():

@@ -61,7 +61,7 @@ GUARDS = ("gil", "version", "arguments", "tests")
 
 
 def printable(data: bytes, hidden: Sequence[str] = ()) -> str:
-    """Return *data* as text that is safe on a terminal. The folders *hidden* and the home are removed from paths."""
+    """Return *data* as text that is safe on a terminal. In paths, folders *hidden* are left out, and the home is ~."""
     text = data.decode(errors="backslashreplace").replace("\r\n", "\n")
     for folder in hidden:
         text = text.replace(f"{folder}{os.sep}", "")
@@ -110,7 +110,7 @@ def classify(ended: Ended, hidden: Sequence[str] = (), script: Script | None = N
 
 
 def _messages(ended: Ended, hidden: Sequence[str]) -> list[dict]:
-    """Return the messages that ftsafety.repro.runner sent. Other lines are skipped: the script can write them too."""
+    """Return the messages of ftsafety.repro.runner. Lines of other forms are skipped: the script can write too."""
     texts = dict.fromkeys(("exception", "kind", "place", "cause", "what"), str)
     forms: tuple[dict[str, object], ...] = (
         {"begin": bool, "gil": bool},
@@ -176,7 +176,7 @@ def _signatures(kind: Kind, detail: str, raised: list[dict], stacks: str, status
 
 
 def _frames(stacks: str, which: str = "") -> list[str]:
-    """Return the frames, except the import system's, of the first thread whose heading begins with *which*."""
+    """Return the frames of the first thread whose heading starts with *which*, without those of the import system."""
     thread = next((match[2] for match in THREAD.finditer(stacks) if match[1].startswith(which)), "")
     return [
         f"{os.path.basename(name)}:{line} in {function}"
@@ -199,13 +199,13 @@ def _blocker(kind: Kind, raised: list[dict], script: Script | None) -> Blocker |
 
 
 def _may_change(line: bytes, name: str) -> bool:
-    """True if a line of a source creates, deletes or renames files, unless it names other files than *name* alone."""
+    """True if *line*, a line of Python source, may create, delete or rename the file *name*."""
     named = [os.path.basename(match[1] or match[2]) for match in NAMED_FILE.finditer(line)]
     return bool(MOVES_FILES.search(line) or (CHANGES_FILES.search(line) and (not named or name.encode() in named)))
 
 
 def _noticed(kind: Kind, messages: list[dict], stderr: str) -> Iterator[str]:
-    """Yield exceptions that do not count as failures, such as one in a destructor. None is yielded twice."""
+    """Yield, without duplicates, the exceptions that do not count as failures, such as one in a destructor."""
     found = [
         f"an exception of a future that nothing asked for: {each['future']}" for each in messages if "future" in each
     ]

@@ -89,7 +89,7 @@ class Reproduction:
     def run(self) -> tuple[str, int]:
         """Make all runs; return the report and the exit status.
 
-        Raises TwinError, Refused, or Interrupted before any run.
+        Raises TwinError, MetadataError or Refused; or Interrupted, if an interruption comes before any run has ended.
         """
         given, progress = self._given, self._progress
         self._connect()
@@ -153,7 +153,7 @@ class Reproduction:
             self._twins[name], self._descriptions[name] = other, described
 
     def _check_version(self) -> dict[str, str]:
-        """Return why interpreters cannot run the script, by name; raises Refused if all have the wrong version."""
+        """Return, by interpreter, why it cannot run the script; raises Refused if all have the wrong version."""
         missing = {
             name: "no interpreter was given for it (--twin)" for name in ("ft", "gil") if name not in self._twins
         }

@@ -1,4 +1,4 @@
-"""Shell commands for the report, which repeat the runs when they are pasted into a shell in this directory."""
+"""Shell commands for the report. Pasted into a shell in the current directory, they repeat the runs."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from ftsafety.repro.script import FILE, MODULE, Script, shell_path
 SERIES = ("3.13", "3.14")
 """The series of CPython that twins can be built of."""
 HERE = "{}.{}".format(*sys.version_info)
-"""The series that runs this process, which is that of the twins."""
+"""The series of the Python that runs this process. The twins are of this series too."""
 _CONTAINER = "docker compose run --rm -T ft-repro"
 
 
 def of_series(which: str, command: str) -> str:
-    """Return *command* for the twins of another series of CPython."""
+    """Return the shell command *command*, changed so that it uses the twins of the CPython series *which*."""
     return f"PYTHON_SERIES={which} {command.removeprefix(_prefix())}"
 
 
 def _prefix() -> str:
-    """Return the variable that chooses the twins of this process; empty if they are of the default series."""
+    """Return the shell assignment PYTHON_SERIES=... for this process's series of CPython; "" if it is the default."""
     default = ROOT / "docker" / "python-series"
     other = HERE in SERIES and default.exists() and default.read_text().strip() != HERE
     return f"PYTHON_SERIES={HERE} " if other else ""
 
 
 def program() -> str:
-    """Return how a shell calls `./twins`: by a relative path if it is below the current directory, else absolute."""
+    """Return the start of a shell command for `./twins`: a relative path if it is below the current directory."""
     if not (ROOT / "twins").exists():
         return "./twins"
     path = os.path.relpath(ROOT / "twins")
@@ -42,12 +42,12 @@ def program() -> str:
 
 
 def start(walled: bool) -> str:
-    """Return how a command of `repro` begins."""
+    """Return the start of a shell command that calls `repro`, in a container if *walled*."""
     return f"{_prefix()}{_CONTAINER}" if walled else f"{program()} repro"
 
 
 def repro(given: argparse.Namespace, script: Script, options: list[str]) -> str:
-    """Return the shell command that runs `repro` on the script with *options*."""
+    """Return the shell command that calls `repro` on the script. *options*: the command-line options for `repro`."""
     if given.walled and script.how == FILE and not script.files and not _packed(script):
         return f"{start(True)} {' '.join(['-', *map(shlex.quote, options)])} <{script.argument}"
     named = [] if given.script is None else [script.argument if given.script == "-" else shell_path(given.script)]
@@ -67,7 +67,7 @@ def one_run(
     versions: Mapping[str, str] | None = None,
     added: bool = False,
 ) -> str:
-    """Return shell commands for one run in the configuration of `runs`: with `./twins`, and with uv and any CPython.
+    """Return shell commands that repeat one run in the configuration of `runs`: with `./twins` and, if possible, uv.
 
     Args:
         versions: versions of the packages that the script imports, for the command with uv.
@@ -103,7 +103,7 @@ def one_run(
 
 
 def _what(script: Script) -> str | None:
-    """Return the command that starts the script with Python; None for notebooks and archives."""
+    """Return the command that starts the script without `repro`; None unless the script is a file of plain Python."""
     arguments = [shlex.quote(each) for each in script.arguments]
     if not script.path or script.left_out or _packed(script):
         return None
@@ -113,7 +113,7 @@ def _what(script: Script) -> str | None:
 
 
 def _packed(script: Script) -> bool:
-    """True for a notebook or an archive, which standard input cannot stand for."""
+    """True for a notebook or an archive, which `repro` cannot read from standard input."""
     return script.path.endswith((".ipynb", ".zip"))
 
 

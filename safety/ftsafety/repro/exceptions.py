@@ -1,4 +1,4 @@
-"""Exceptions of a script: their text, their place, and the cause of those that end the script before its threads race.
+"""Exceptions of a script: their text, their place and, if an exception ended the script before any race, the cause.
 
 ftsafety.repro.runner loads this file alone, with any Python.
 """
@@ -61,9 +61,9 @@ def place_of(error, folder: str) -> str:
 
 
 def cause_of(error, folder: str, raced: bool) -> tuple:
-    """Return (cause, detail) if *error* came before threads could race, such as ("module", "h5py"); else NO_CAUSE.
+    """Return (cause, detail) of *error*, such as ("module", "h5py"), if *error* may come without a race; else NO_CAUSE.
 
-    *raced*: true once a thread was started.
+    *raced*: True if the script has started a thread or forked before.
     """
     with contextlib.suppress(Exception):  # attributes and str() of an exception may raise anything
         return _missing(error, folder, raced) or (NO_CAUSE if raced else _before_threads(error, folder))
@@ -71,7 +71,7 @@ def cause_of(error, folder: str, raced: bool) -> tuple:
 
 
 def _missing(error, folder: str, raced: bool) -> tuple | None:
-    """Return the cause if a package, a file or a newer Python is missing, which threads have no part in."""
+    """Return (cause, detail) if *error* says that a package, program, file or syntax is not available; else None."""
     if isinstance(error, ModuleNotFoundError) and error.name:
         missing = error.name.partition(".")[0]
         if missing not in sys.modules and importlib.machinery.PathFinder.find_spec(missing) is None:
@@ -107,7 +107,7 @@ def _before_threads(error, folder: str) -> tuple:
 
 
 def guard_of(path: str, line: int, error) -> tuple:
-    """Return (cause, source of the test) if the statement at *line* belongs to a guard, else empty strings.
+    """Return (cause, source of the test) if the statement at *line* belongs to a guard, else two empty strings.
 
     A guard is a test that ends the script, for example if the GIL is on or arguments are missing.
     """
@@ -137,6 +137,6 @@ def guard_of(path: str, line: int, error) -> tuple:
 
 
 def ends(node, line: int, error) -> bool:
-    """True if *error* is a SystemExit, or if *line* is a `raise` directly in a branch of the `if` statement *node*."""
+    """True if *error* is a SystemExit, or *line* is in a `raise` directly in a branch of the `if` statement *node*."""
     raised = [each for each in [*node.body, *node.orelse] if isinstance(each, ast.Raise)]
     return isinstance(error, SystemExit) or any(each.lineno <= line <= (each.end_lineno or line) for each in raised)

@@ -20,7 +20,7 @@ from ftsafety.repro.script import FILE, MODULE, TESTS, Script, relative
 KIB = 1024
 LARGEST_SCRIPT = 1024 * KIB
 LARGEST_FOLDER, LARGEST_SENT = 64 * KIB * KIB, 8 * KIB * KIB
-"""Limits for all files together, in bytes: natively, and sent to a container."""
+"""Limits in bytes for all files together: for native runs, and for files sent to a container."""
 MOST_FILES = 2000
 LEFT_OUT = ("__pycache__", "node_modules")
 """Folders that no script needs; those with a leading dot are left out too."""
@@ -64,7 +64,7 @@ class Files:
         return content
 
     def read(self, path: str) -> bytes:
-        """Return the content of a file that is no larger than what the limits leave; raises UsageError."""
+        """Return the content of a file; raises UsageError, also if the file exceeds what is left of the size limit."""
         return read(path, self._left, self.too_large())
 
     def _limit_number(self, number: int) -> None:
@@ -119,7 +119,7 @@ class Files:
 
 
 def read(path: str, most: int, too_large: UsageError) -> bytes:
-    """Return the content of a regular file of at most `most` bytes; raises UsageError."""
+    """Return the content of a regular file; raises `too_large` if it exceeds `most` bytes, or another UsageError."""
     # Line ends, escape sequences and bytes that are no UTF-8 would reach the report and the terminal.
     if not path.isprintable():
         raise UsageError(f"{path!r} has characters that cannot be shown: give it another name")
@@ -144,7 +144,7 @@ def read(path: str, most: int, too_large: UsageError) -> bytes:
 
 
 def read_script(path: str, walled: bool) -> bytes:
-    """Read the source of the script at *path* ("-" is standard input); raises UsageError if this cannot be a script."""
+    """Read the source of the script at *path* ("-" is standard input); raises UsageError if there is none to read."""
     if ADDRESS.match(path):
         raise UsageError(
             f"{path} is an address, and repro downloads nothing: an address may give you another script than the one "

@@ -25,7 +25,7 @@ def observations(runs: Mapping[str, Runs]) -> list[str]:
 
 
 def median(runs: Runs, what: str) -> float | None:
-    """Return the median "seconds", or the median peak "memory" in bytes, of the successful runs; None without them."""
+    """Return the median of *what*, "seconds" or peak "memory" in bytes, of successful runs; None if none succeeded."""
     values = [getattr(outcome, what) for outcome in _sound(runs)]
     return statistics.median(values) if values else None
 
@@ -74,13 +74,13 @@ def lines_of(outcome: Outcome) -> Lines:
 
 
 def _line(lines: Lines, others: Lines) -> str:
-    """Return the first of *lines* that is not in *others*, as Markdown code."""
+    """Return the first of *lines* that is not in *others*, as Markdown code; "fewer lines" if there is no such line."""
     first = next((line for line in lines if line not in others), None)
     return f"`{first[:100]}`" if first is not None else "fewer lines"
 
 
 def _differences(runs: Mapping[str, Runs]) -> Iterator[str]:
-    """Yield a sentence for each configuration that needs over twice, or under half, the time or memory with the GIL."""
+    """Yield a sentence if a configuration's median time or memory is over twice or under half of that with the GIL."""
     for name, what, least, shown in (
         ("time", "seconds", LEAST_SECONDS, in_seconds),
         ("memory", "memory", LEAST_BYTES, in_mib),

@@ -11,7 +11,7 @@ FEWEST_RUNS, MOST_RUNS = 5, 60
 
 
 def runs_needed(failures: int, runs: int) -> int:
-    """Return the number of runs after which at least one has failed with 95% probability, at this failure rate."""
+    """Return the number of runs that, with 95% probability, show a failure if it has the rate *failures* / *runs*."""
     share = failures / runs
     if share >= 1:
         return FEWEST_RUNS
@@ -22,8 +22,8 @@ def shrink_threads(campaign: Campaign, seen: Runs, threads: int, repeat: int) ->
     """Find the smallest number of threads with which the script still fails; return the result as Markdown.
 
     Args:
-        seen: the failing runs, made with `threads` threads.
-        repeat: least number of runs for each number of threads.
+        seen: the runs of a configuration in which the script failed with `threads` threads.
+        repeat: least number of runs without a failure, after which a number of threads counts as not failing.
     """
     # With fewer threads a race is rarer, so make at least as many runs as in the campaign.
     repeat = max(repeat, runs_needed(seen.failures, seen.counted))

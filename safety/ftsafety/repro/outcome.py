@@ -42,7 +42,7 @@ class Signature(NamedTuple):
 
     kind: str
     what: str
-    """The signal, the type of the exception, the exit status."""
+    """The name of the signal, the type of the exception, "exit status N" or "hang"."""
     place: str = ""
     """The innermost places in the code; empty if they are not known."""
 
@@ -53,7 +53,7 @@ class Blocker(NamedTuple):
     cause: str
     about: str
     ended: str = "script"
-    """What it ended: "script", or "part" (a thread, or one of several tests) if the rest of the script ran on."""
+    """The part that the cause ended: "script", or "part" for a thread or a test after which the script ran on."""
 
 
 MOST_MODULES, LONGEST_NAME, MOST_NOTES, LONGEST_LINE, LONGEST_TEXT = 2000, 100, 10, 1000, 1 << 20
@@ -72,7 +72,7 @@ class Outcome:
     stacks: str = ""
     """The stacks that faulthandler dumped, at a fatal signal or at the time limit."""
     modules: tuple[str, ...] = ()
-    """Top-level modules that the script has imported; empty if there was no orderly end."""
+    """Top-level modules that the script has imported; empty if Python did not shut down normally."""
     notes: tuple[str, ...] = ()
     signatures: tuple[Signature, ...] = ()
     """The signatures of all failures in the run. The first is the failure that ended the run."""
@@ -102,7 +102,7 @@ FORM = {
 
 
 def from_json(values: dict) -> Outcome:
-    """Return the Outcome from the result of `as_json`, with long strings cut; raises ValueError if it is invalid."""
+    """Return the Outcome that `as_json` turned into *values*, with long strings cut; raises ValueError if invalid."""
     if not conforms(values, FORM) or not _whole(values):
         raise ValueError("not an outcome")
     blocker = [text[:LONGEST_LINE] for text in values["blocker"]]

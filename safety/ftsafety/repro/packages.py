@@ -21,12 +21,12 @@ NO_WHEEL = re.compile(r"(?<!\S)([A-Za-z0-9][\w.-]*+)(?:[<>=!~]\S*+)? (?:has|have
 
 @dataclass
 class Packages:
-    """Packages that were installed for the script, and interpreters that cannot have them. Owned by one thread."""
+    """Packages that were installed for the script, and reasons why twins cannot run it. Owned by one thread."""
 
     added: dict[str, dict[str, str]] = field(default_factory=dict)
-    """Versions by normalised name, by twin."""
+    """By twin: the versions of the installed packages, by normalised name."""
     missing: dict[str, str] = field(default_factory=dict)
-    """Reasons why twins cannot run the script, by twin."""
+    """By twin: the reason why this twin cannot run the script."""
     remarks: list[str] = field(default_factory=list)
 
 
@@ -39,10 +39,10 @@ def add(
     interruption: Interruption,
     note: Callable[[str], None],
 ) -> Packages:
-    """Install the packages of *wanted* that the twins lack; raises Interrupted.
+    """Install the packages *wanted* for each twin that lacks them and is in no container; raises Interrupted.
 
     Args:
-        installed: by twin, the versions of the twin's own packages by normalised name.
+        installed: by twin, the versions of the packages that the twin has already, by normalised name.
         work: the folder for the packages to install.
         cache: the folder for uv and its cache; *work* by default.
         note: called with a line of progress.
@@ -59,7 +59,7 @@ def add(
     folders = (work / str(number) for number in itertools.count())
 
     def put(name: str, pins: Mapping[str, str]) -> dict[str, str]:
-        """Install for the twin *name*, with the versions *pins*; return the versions by name. Raises OverlayError."""
+        """Install *wanted* for the twin *name*, in versions *pins*; return versions by package. Raises OverlayError."""
         folder, constraints = next(folders), [f"{each}=={version}" for each, version in pins.items()]
         python, own = local[name].python, installed[name]
         found = install(folder, python, wanted, own, cache or work, interruption, constraints)
@@ -89,7 +89,7 @@ def add(
 
 
 def _words(name: str, wanted: Sequence[str], why: str, cache: Path, interruption: Interruption) -> str:
-    """Return the resolver's error *why*, shortened if its reason is a missing wheel."""
+    """Return the resolver's error *why*; if the error is that a package has no wheel, return only that."""
     match = NO_WHEEL.search(why)
     if match is None:
         return why

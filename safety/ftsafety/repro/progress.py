@@ -13,7 +13,7 @@ from ftsafety.repro.outcome import Kind, Outcome
 
 
 class Progress:
-    """Progress: one changing line on a terminal, a line for each run elsewhere. Owned by one thread."""
+    """Printer of progress: one changing line on a terminal, elsewhere a line for each run. Owned by one thread."""
 
     def __init__(self, stream=None):
         self._stream = stream or sys.stderr
@@ -28,7 +28,7 @@ class Progress:
         self._write(one_line(text) + "\n")
 
     def update(self, title: str, done: int, of: int, config: str, outcome: Outcome | None) -> None:
-        """Show that a run in *config* starts (*outcome* is None) or has ended. *done* of *of* rounds are complete."""
+        """Show the start (*outcome* is None) or end of a run in *config*. *done*: complete rounds; *of*: all rounds."""
         if title != self._title:
             self._title, self._counts = title, {}
         if outcome is not None:

@@ -38,7 +38,7 @@ def one_line(text: str) -> str:
 
 
 def table(runs: Mapping[str, Runs]) -> str:
-    """Return a table with a row for each configuration: numbers of runs by outcome, and failure rate."""
+    """Return a Markdown table with a row for each configuration: number of runs for each outcome, and failure rate."""
     seen = {outcome.kind for each in runs.values() for outcome in each.outcomes}
     present = [kind for kind in Kind if kind == Kind.OK or kind in seen]
     rows = [["configuration", "runs", *present, "failure rate (95% interval)"]]
@@ -51,7 +51,7 @@ def table(runs: Mapping[str, Runs]) -> str:
 
 
 def details(runs: Mapping[str, Runs]) -> str:
-    """Return a list of the most frequent failures and notes of each configuration, with their counts."""
+    """Return a Markdown list of the most frequent failures and notes of each configuration, with their counts."""
     lines = []
     for config, each in runs.items():
         places = Counter(one for o in each.outcomes for one in signatures_of(o) if one.place)
@@ -66,7 +66,7 @@ def details(runs: Mapping[str, Runs]) -> str:
 
 
 def measured(runs: Mapping[str, Runs]) -> str:
-    """Return a table of median times and peak memory, and one run's output for each configuration."""
+    """Return Markdown: median time and memory by configuration, then the output of one successful run of each."""
     rows = ["| configuration | median time | peak memory |", "|---|---:|---:|"]
     samples: dict[str, list[str]] = {}
     for config, each in runs.items():
@@ -96,7 +96,7 @@ def first_failure(config: str, number: int, outcome: Outcome) -> str:
 
 
 def chosen_failure(runs: Mapping[str, Runs], finding: Finding | None = None) -> tuple[str, int, Outcome] | None:
-    """Return the first failure as (configuration, number of the run from 1, outcome), or None.
+    """Return the first failure as (configuration, number of the run, counted from 1, outcome), or None.
 
     Failures without the GIL are preferred. If *finding* has a signature, only failures with this signature count.
     """
@@ -114,7 +114,7 @@ _distributions = functools.cache(importlib.metadata.packages_distributions)
 def packages_that_ran(
     descriptions: Mapping[str, dict], runs: Mapping[str, Runs], added: Mapping[str, Mapping[str, str]]
 ) -> dict[str, dict[str, str]]:
-    """Return the versions of the packages that the script imported, by twin.
+    """Return, by twin, the versions of the packages that the script imported.
 
     Args:
         added: by twin, versions of the packages that were installed for the script.
@@ -133,7 +133,7 @@ def packages_that_ran(
 
 
 def interpreter(described: dict) -> str:
-    """Return the description of an interpreter in words: version, number of patches, build and compiler."""
+    """Return an interpreter's description as text: version, number of upstream fixes added to it, build, compiler."""
     python = described["interpreter"]
     fixes = python.get("upstream_fixes", 0)
     patched = f" with {fixes} upstream fixes" if fixes else ""
@@ -146,7 +146,7 @@ def environment(
     walls: bool,
     added: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
 ) -> str:
-    """Return a Markdown list: the interpreters, the imported packages, the machine, and *walls* (if in containers)."""
+    """Return a Markdown list: interpreters, imported packages, machine, and containers (*walls*) around the script."""
     lines = [f"- {twin}: {one_line(interpreter(found))}" for twin, found in descriptions.items()]
     found = next(iter(descriptions.values()))
     ran = packages_that_ran(descriptions, runs, added)

@@ -42,7 +42,7 @@ class Request:
     threads: int
     limits: Limits
     force_off: bool = False
-    """Set PYTHON_GIL=0 in the configuration ft. Without it, an import that turns the GIL on is seen."""
+    """True to set PYTHON_GIL=0 in the configuration ft. If False, an import can turn the GIL on, which is reported."""
 
     def as_json(self) -> dict:
         return {**vars(self), "script": self.script.as_json(), "limits": asdict(self.limits)}

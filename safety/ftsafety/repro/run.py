@@ -62,13 +62,13 @@ def environment(
 
 
 def run(python: str, request: Request, others: Watch, user: int | None = None, overlay: str | None = None) -> Outcome:
-    """Run a script once with *python* and return its outcome. Its processes and its scratch folder are then gone.
+    """Run a script once with *python*; remove the run's processes and scratch folder; return the outcome.
 
     Args:
-        others: descriptors and callbacks; a callback that returns True ends the run.
+        others: file descriptors to watch, with a callback each; a callback that returns True ends the run.
         user: the user id that the script runs under; nothing else in this container may use it. All files of this user
             are deleted afterwards. Without a user id, files outside of the scratch folder remain.
-        overlay: a folder of packages that come before the twin's own on the path.
+        overlay: a folder of packages that Python finds before the twin's own packages.
 
     Raises:
         ftrun.loop.Stopped: a callback of *others* ended the run.
@@ -140,7 +140,7 @@ def _remove(directory: Path) -> None:
 
 
 def clear(user: int, scratch: Path) -> None:
-    """Kill all processes of `user`; delete the scratch folder, and the user's files in SHARED and System V IPC objects.
+    """Kill the processes of `user`; delete the scratch folder, and the user's System V IPC objects and files in SHARED.
 
     A process of this user does the work, since the supervisor has no access to other users' folders. Raises OSError if
     something remains.

@@ -111,7 +111,7 @@ START = {"file": run_file, "module": run_module, "tests": run_tests}
 
 
 def why_skipped(reason: str) -> tuple:
-    """Return the cause, and what it is about, that the reason of a skipped test names."""
+    """Return (cause, detail) for a skipped test: ("module", name) if a module is missing, else ("tests", *reason*)."""
     missing = re.match(r"Skipped: could not import '(\w+)", reason)
     if missing and importlib.machinery.PathFinder.find_spec(missing[1]) is None:
         return "module", missing[1]
@@ -119,7 +119,7 @@ def why_skipped(reason: str) -> tuple:
 
 
 class Tests:
-    """Plugin for pytest that sends the exceptions of failed tests to the supervisor, and notes if any test ran."""
+    """Plugin for pytest that sends the exceptions of failed tests to the supervisor. `ran` is True once a test ran."""
 
     def __init__(self, sender):
         self._sender = sender
@@ -149,7 +149,7 @@ class Sender:
     def __init__(self, pipe: int, folder: str):
         self.folder = folder
         self.raced = False
-        """True once a thread was started."""
+        """True once the script has started a thread or forked."""
         self.cause: tuple = ()  # (cause, detail) that is known before the exception that ends the script
         self._pipe, self._owner, self._left = pipe, os.getpid(), MOST_MESSAGES
         self._gil = getattr(sys, "_is_gil_enabled", lambda: True)
@@ -192,7 +192,7 @@ class Sender:
         self.say(kind=type(error).__name__, exception=text, thread=thread, place=place, cause=cause, what=what)
 
     def future(self, error) -> list:
-        """Record an exception of a future; return the record, [True once the script has read it, description]."""
+        """Record an exception of a future; return the record: [True once the script has read it, description]."""
         place = exceptions.place_of(error, self.folder)
         record = [False, exceptions.describe(error) + (f" at {place}" if place else "")]
         if len(self._futures) < MOST_MESSAGES:
@@ -222,7 +222,7 @@ def watch_threads(sender: Sender) -> None:
 
 
 def watch_futures(sender: Sender) -> None:
-    """Record exceptions of futures, and whether the script reads each, once it imports concurrent.futures."""
+    """Once the script imports concurrent.futures, record each future's exception, and whether the script reads it."""
 
     class Exceptions:
         """Descriptor that replaces Future._exception. A wrapper of Future.result would show up in tracebacks."""

@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 FILE, MODULE, TESTS = "file", "module", "tests"
 """How a script is started: as `python FILE`, as `python -m MODULE`, or with pytest."""
 LONGEST_PATH, LONGEST_NAME = 1000, 255
-"""Bytes of a path in the folder, and of each of its parts."""
+"""Largest number of bytes of a path in the folder, and of each part of such a path."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Script:
 
     @property
     def argument(self) -> str:
-        """The path on the command line, else the name, quoted for a shell by `shell_path`."""
+        """`path`, or `name` if `path` is empty, quoted for a shell by `shell_path`."""
         return shell_path(self.path or self.name)
 
     def as_json(self) -> dict:
@@ -63,7 +63,7 @@ class Script:
 
     @classmethod
     def from_json(cls, values: dict) -> Script:
-        """Return the script from the result of `as_json`; raises KeyError, TypeError or ValueError if it is invalid."""
+        """Return the script from the result of `as_json`; raises KeyError, TypeError or ValueError if invalid."""
         if values["how"] not in (FILE, MODULE, TESTS):
             raise ValueError(f"a script is not started as {values['how']!r}")
         files = tuple((relative(name), base64.b64decode(content)) for name, content in values["files"])
@@ -78,7 +78,7 @@ class Script:
 
 
 def relative(name: str) -> str:
-    """Return *name*, normalised; raises ValueError unless it is a relative path that stays in its folder, and short."""
+    """Return *name*, normalised. ValueError if *name* is too long, or no relative path that stays within a folder."""
     if len(name) > LONGEST_PATH:
         raise ValueError(f"{name[:100]!r}... is too long for a path")
     path = PurePosixPath(name)

@@ -41,7 +41,7 @@ class EarlyStop:
 
     @property
     def level(self) -> float:
-        """The significance level of the final test: after the last round, or after the runs ended early."""
+        """The significance level for the final verdict. It depends on whether the runs ended early."""
         return INTERIM if self.reason else SIGNIFICANT - INTERIM * len(self._looks)
 
     def __call__(self, runs: Mapping[str, Runs]) -> bool:

@@ -1,4 +1,4 @@
-"""What runs the script: the twins (see ftrun.twin), here or in containers, and the interpreters of --interpreter."""
+"""Runners of the script: the twins (see ftrun.twin), here or in containers, and the interpreters of --interpreter."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class LocalScripts(LocalTwin):
     """Twin whose runs are child processes of this process, without a container around them."""
 
     overlay: str | None = None
-    """A folder of packages that come before the interpreter's own on the path."""
+    """A folder of packages that Python finds before the interpreter's own packages."""
     config: str | None = None
     """The only configuration that this interpreter can run; None for a twin, which can run several."""
 
@@ -41,7 +41,7 @@ class LocalScripts(LocalTwin):
 
 
 class Interpreter(LocalScripts):
-    """Interpreter of --interpreter, such as another series or a debug build. It need not have the locked packages."""
+    """Interpreter that --interpreter names, such as a debug build or another series. May lack the twins' packages."""
 
     def describe(self) -> dict:
         """Return the interpreter's version, build and packages; raises TwinError."""
@@ -53,7 +53,7 @@ class Interpreter(LocalScripts):
 
 
 def label(description: dict, taken: Collection[str]) -> str:
-    """Return an interpreter's name that is not *taken*: the version, "t" if free-threaded, "d" for a debug build."""
+    """Return a name, not in *taken*, for an interpreter: its version, "t" if free-threaded, "d" for a debug build."""
     python = description["interpreter"]
     free = "t" if python["twin"] == "ft" else ""
     name = python["version"] + free + ("d" if "--with-pydebug" in python["config_args"] else "")

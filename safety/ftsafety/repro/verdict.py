@@ -46,15 +46,15 @@ _SOUGHT = (Pattern.WITHOUT_GIL, Pattern.FREE_THREADED)
 
 @dataclass(frozen=True)
 class Finding:
-    """Distribution of one group of failures over the configurations: all failures, or those of one signature."""
+    """Counts of one group of failures in each configuration: of all failures, or of those with one signature."""
 
     signature: Signature | None
-    """None for all failures together. Without a place, for failures of this signature at any place."""
+    """None if the group has all failures. If the signature has no place, the group has its failures at any place."""
     seen: Mapping[str, tuple[int, int]]
     """By configuration: (runs with this failure, runs that could show it). A crash hides milder failures."""
     pattern: Pattern = Pattern.OTHER
     p: float | None = None
-    """Fisher's p of failing against other configurations, Bonferroni-corrected; None if there are no others."""
+    """Fisher's p, Bonferroni-corrected: configurations with this failure against those without; None if all have it."""
 
     @property
     def failing(self) -> tuple[str, ...]:
@@ -71,9 +71,9 @@ class Verdict:
     unknown: tuple[str, ...] = ()
     """The configurations with missing runs, or in which most runs do not count."""
     main: Finding | None = None
-    """The finding of the headline; None if nothing failed."""
+    """The finding that the report's first sentence states; None if nothing failed."""
     besides: tuple[Finding, ...] = ()
-    """Failures of other signatures."""
+    """Findings on failures with other signatures."""
     level: float = SIGNIFICANT
 
     @property
@@ -82,7 +82,7 @@ class Verdict:
 
     @property
     def certain(self) -> bool:
-        """True if chance is ruled out as the reason for the headline's pattern."""
+        """True if chance is ruled out as the reason why `main` was seen in some configurations only."""
         return self.main is None or self.main.p is None or self.main.p < self.level
 
 
@@ -95,7 +95,7 @@ def interval(failures: int, runs: int) -> tuple[float, float]:
 
 
 def p_value(a: tuple[int, int], b: tuple[int, int]) -> float:
-    """Return the p-value of Fisher's exact test (two-sided) that compares two pairs of (failures, runs)."""
+    """Return the p-value of Fisher's exact test (two-sided) for two failure rates, given as (failures, runs)."""
     from scipy.stats import fisher_exact
 
     return float(fisher_exact([[a[0], a[1] - a[0]], [b[0], b[1] - b[0]]]).pvalue)
@@ -173,7 +173,7 @@ def _groups(runs: Mapping[str, Runs], judged: Iterable[str]) -> Iterator[tuple[S
 
 
 def _finding(runs: Mapping[str, Runs], judged: Iterable[str], signature: Signature | None, group: _Group) -> Finding:
-    """Return the finding for a group of failures. Its pattern is still OTHER, its p not yet Bonferroni-corrected."""
+    """Return the finding for a group of failures, with the pattern OTHER and an uncorrected p; the caller sets both."""
     # A run that ended with a more severe failure could not show this one any more.
     milder = None if signature is None else SEVERITY[: SEVERITY.index(Kind(signature.kind)) + 1]
     seen = {}

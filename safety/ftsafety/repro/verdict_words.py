@@ -91,14 +91,14 @@ def remarks(verdict: Verdict, runs: Mapping[str, Runs]) -> Iterator[str]:
 
 
 def others(runs: Mapping[str, Runs]) -> Iterator[str]:
-    """Yield a sentence on each interpreter of --interpreter. The verdict does not consider these."""
+    """Yield a sentence on each interpreter of --interpreter. The verdict leaves these interpreters out."""
     for config, each in runs.items():
         if config not in CONFIGURATIONS and each.outcomes:
             yield f"{config}: {each.failures} of {each.counted} runs failed."
 
 
 def unpatched(descriptions: Mapping[str, dict], source: str) -> Iterator[str]:
-    """Yield a sentence if the interpreters have fixes that a release of their version lacks. *source*: the script."""
+    """Yield a sentence if the interpreters have fixes that the official release lacks. *source*: the script's text."""
     fixes = max(each["interpreter"]["upstream_fixes"] for each in descriptions.values())
     version = next(iter(descriptions.values()))["interpreter"]["version"]
     if fixes:
@@ -135,7 +135,7 @@ def _where(finding: Finding, verdict: Verdict) -> str:
 
 
 def _more_often(verdict: Verdict) -> Iterator[str]:
-    """Yield a sentence if a script that fails everywhere fails significantly more or less often without the GIL."""
+    """Yield a sentence if the failure rates without and with the GIL differ significantly."""
     assert verdict.main is not None or not verdict.judged
     configs = [config for config in verdict.judged if config != "ft"]
     if verdict.main is None or "ft" not in verdict.judged or not configs:

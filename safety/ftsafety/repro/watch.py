@@ -1,4 +1,4 @@
-"""Supervision of one process tree: it is killed if it exceeds a limit or is no longer wanted.
+"""Supervision of one process tree: the tree is killed if it exceeds a limit or is no longer wanted.
 
 The script may be hostile. So most of its output is dropped, and all of its descendants are found and killed.
 """
@@ -125,7 +125,7 @@ def _limiter(child: Child, scratch: Path, limits: Limits, result: Ended) -> Call
 
 
 def _size(directory: Path, enough: int) -> int:
-    """Return the bytes that a folder takes on disk. Counting stops above `enough`, or above MOST_FILES files."""
+    """Return the bytes that a folder takes on disk; if over `enough` or MOST_FILES files, any number over `enough`."""
     total = files = 0
     waiting = [str(directory)]
     while waiting and total <= enough:
