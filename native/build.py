@@ -1,8 +1,8 @@
 """Build of both twins. Steps whose results are in the cache are skipped.
 
-    packages -> source -> interpreter ft  -+
-                       -> interpreter gil -+-> environment ft, environment gil
-             -> CUDA libraries ------------+
+    system packages -> source -> interpreter ft  -+
+                              -> interpreter gil -+-> environment ft, environment gil
+                    -> CUDA libraries ------------+
 
 Steps that do not depend on each other run at the same time.
 """
@@ -29,7 +29,7 @@ from .progress import Progress, clock
 CHECKOUT = Path(__file__).resolve().parent.parent
 SCRIPTS = CHECKOUT / "docker"
 SOURCES = tuple(str(CHECKOUT / folder) for folder in ("loader", "bench", "safety", "runtime"))
-"""Folders that hold the packages."""
+"""Folders that hold the packages of this project."""
 TWINS = ("ft", "gil")
 
 # Disk space in GB for sources, builds, packages and uv's cache: measured, plus a margin.
@@ -38,7 +38,7 @@ NEEDED_GB = {"cuda": 5.0, "environment": 3.0, "interpreter": 1.0}
 
 @dataclass(frozen=True)
 class Twin:
-    """Finished environment of one twin, and its Python."""
+    """One twin whose build is finished: its environment's directory, and the Python in it."""
 
     name: str
     directory: Path
@@ -66,7 +66,7 @@ class Twin:
 
 
 def series() -> str:
-    """Return the CPython series of the twins, from PYTHON_SERIES or docker/python-series."""
+    """Return the CPython series of the twins, such as "3.13": PYTHON_SERIES, else what docker/python-series says."""
     wanted = os.environ.get("PYTHON_SERIES") or (SCRIPTS / "python-series").read_text().strip()
     if not re.fullmatch(r"3\.(13|14)", wanted):
         raise TwinsError(f"PYTHON_SERIES={wanted}: the twins exist for 3.13 and 3.14", 2)
@@ -74,7 +74,7 @@ def series() -> str:
 
 
 def suite() -> str:
-    """Return the Debian suite of CPython's source, from PYTHON_SUITE or the series' default."""
+    """Return the Debian suite whose CPython source is built: PYTHON_SUITE, else the default for the series."""
     named = os.environ.get("PYTHON_SUITE")
     if named:
         if not re.fullmatch(r"[a-z][a-z0-9-]*", named):
@@ -92,7 +92,7 @@ def _hash(text: bytes) -> str:
 
 
 class Plan:
-    """Directories of both twins in the cache, for optimised builds (`pgo`) or plain ones."""
+    """Paths of both twins' directories in the cache: for optimised builds if `pgo` is true, else for plain builds."""
 
     def __init__(self, pgo: bool) -> None:
         self.pgo = pgo
@@ -116,7 +116,7 @@ class Plan:
     def interpreter(self, twin: str) -> Path:
         """Return the directory of `twin`'s interpreter.
 
-        Until the source is fetched, the CPython version in this path is "unknown". No such directory is ever built.
+        Until the source is fetched, the returned path has "unknown" in place of the version, and does not exist.
         """
         source = cache.finished(self.source) or {"version": "unknown", "patches": "unknown"}
         quality = "pgo" if self.pgo else "plain"
@@ -125,14 +125,14 @@ class Plan:
         return self.root / "interpreters" / name
 
     def environment(self, twin: str) -> Path:
-        """Return the directory of `twin`'s environment. Its name contains the name of the interpreter's directory."""
+        """Return the directory of `twin`'s environment; it is named after the interpreter and the locked packages."""
         own = self.own[twin]
         if own:
             return self.root / "environments" / f"own-{own['version']}-{twin}-{own['identity']}-{self.packages}"
         return self.root / "environments" / f"{self.interpreter(twin).name}-{self.packages}"
 
     def twin(self, name: str) -> Twin | None:
-        """Return the twin `name`, or None if it is not finished."""
+        """Return the twin called `name`, or None if its environment is not finished."""
         directory = self.environment(name)
         record = cache.finished(directory)
         if not record:
@@ -140,13 +140,13 @@ class Plan:
         return Twin(name, directory, directory / "bin" / "python", record["version"], record["pgo"])
 
     def optimised_before(self, names: Collection[str]) -> bool:
-        """Return True if optimised interpreters were built for all `names`, from this source or an earlier one."""
+        """True if the cache has an optimised interpreter, of this series and compiler, for each twin in `names`."""
         there = (self.root / "interpreters").glob(f"cpython-{series()}.*-pgo-{self._compiler}-*")
         built = [each.name for each in there if cache.finished(each) is not None]
         return all(any(f"-{name}-" in one for one in built) for name in names)
 
     def twins(self, names: Collection[str]) -> dict[str, Twin] | None:
-        """Return the twins `names`, or None if one of them is not finished."""
+        """Return the twins called `names`, by name, or None if one of them is not finished."""
         found = {name: twin for name in names if (twin := self.twin(name))}
         return found if len(found) == len(names) else None
 
@@ -158,11 +158,11 @@ def _say(text: str) -> None:
 def twins(
     names: Collection[str] = TWINS, quality: str = "any", say: Callable[[str], None] = _say, agreed: bool = False
 ) -> dict[str, Twin]:
-    """Return the twins `names`, after building those that are missing.
+    """Return the twins called `names`, by name, after building those that are missing.
 
     Args:
-        quality: "pgo" for optimised builds, "plain" for plain ones, "any" for finished builds of either kind. If there
-            are none, "any" builds optimised twins if older optimised interpreters exist, else plain twins.
+        quality: "pgo" for optimised builds, "plain" for plain ones. "any" uses finished builds of either kind; if there
+            are none, it builds optimised twins if `Plan.optimised_before` is true, else plain twins.
         agreed: True if missing system packages may be installed without asking.
     """
     machine.check_platform()
@@ -196,7 +196,7 @@ def _interrupt(signal_number, frame) -> None:
 
 
 class _Builder:
-    """Builder of the missing parts of a plan. Owned by one thread; the build steps run in threads of a pool."""
+    """Builder of a plan's missing directories. One thread owns the builder; the steps run in a pool of threads."""
 
     def __init__(self, plan: Plan, names: Collection[str], lock: int) -> None:
         self._plan = plan
@@ -210,7 +210,7 @@ class _Builder:
             self._env.pop(name, None)
 
     def build(self, agreed: bool) -> None:
-        """Build everything that is missing; see `twins`."""
+        """Build everything that is missing. `agreed`: missing system packages may be installed without asking."""
         plan = self._plan
         built = [name for name in self._names if not plan.own[name]]
         fetch = bool(built) and cache.finished(plan.source) is None

@@ -47,7 +47,7 @@ def start(directory: Path) -> None:
 
 
 def finish(directory: Path, record: dict) -> None:
-    """Mark `directory` as finished, with `record`."""
+    """Mark `directory` as finished: write `record` to `finished.json` in it."""
     draft = directory / (STAMP + ".draft")
     with open(draft, "w") as file:
         json.dump(record, file, indent=1)
@@ -60,8 +60,8 @@ def finish(directory: Path, record: dict) -> None:
 def locked(say) -> Iterator[int]:
     """Context manager: hold the cache's lock. If another build holds it, call `say` with a message and wait.
 
-    Yields the lock's file descriptor. Build processes inherit it: a build process that outlives a killed `./twins`
-    still holds the lock, so no other build writes to its directory.
+    Yields the lock's file descriptor, which build processes inherit. So build processes that outlive a killed `./twins`
+    still hold the lock, and no other build writes to their directories.
     """
     directory = root()
     try:

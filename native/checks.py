@@ -16,7 +16,7 @@ PRE_COMMIT = "pre-commit==4.7.0"
 def command(twin: Twin) -> list[str]:
     """Return the command that runs all hooks over all files.
 
-    Installs pre-commit first if it is missing, with the Python of `twin`. Raises TwinsError if that fails.
+    If pre-commit is missing, installs it first, with the Python of `twin`. Raises TwinsError if that fails.
     """
     directory = cache.root() / "tools" / f"{PRE_COMMIT}-{twin.directory.name}"
     if cache.finished(directory) is None:

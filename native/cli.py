@@ -61,7 +61,7 @@ program, in two minutes where nothing else runs. CONTRIBUTING.md says what runs 
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one verb; return the exit code."""
+    """Run the verb that `arguments` begin with (default: the process's arguments); return the exit code."""
     parser, arguments = _parser(), sys.argv[1:] if arguments is None else arguments
     if arguments and (like := difflib.get_close_matches(arguments[0], VERBS, n=1)) and arguments[0] not in VERBS:
         parser.error(f"there is no verb {arguments[0]!r}: did you mean {like[0]!r}?")
@@ -167,7 +167,7 @@ def _exec(options, rest) -> int:
 
 
 def _check(verb: str, arguments: list[str]) -> None:
-    """Check the arguments of a verb before anything is built; for --help or wrong usage, end the program."""
+    """Check a verb's arguments before anything is built. Exit with a message for --help or wrong arguments."""
     sys.path += SOURCES
     # Imported only here, because importing takes time and most verbs do without.
     importlib.import_module(ARGUMENTS[verb]).check(arguments, f"./twins {verb}")
@@ -198,7 +198,7 @@ def _repro(_, rest) -> int:
 
 
 def _twin_options(ready: dict[str, Twin]) -> list[str]:
-    """Return the `--twin NAME=PATH` options for ftbench and ftsafety.repro."""
+    """Return the option `--twin NAME=PATH` of ftbench and ftsafety.repro, once for each twin in `ready`."""
     return [part for name, twin in ready.items() for part in ("--twin", f"{name}={twin.python}")]
 
 

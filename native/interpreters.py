@@ -1,4 +1,4 @@
-"""Interpreters that the user names in FT_PYTHON and GIL_PYTHON."""
+"""Interpreters that the user names in the environment variables FT_PYTHON and GIL_PYTHON."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ print(json.dumps({
 
 
 def brought(twin: str, series: str) -> dict | None:
-    """Return the interpreter that the user named for `twin`, or None if the environment variable is not set.
+    """Return facts about the interpreter that FT_PYTHON or GIL_PYTHON names for `twin`; None if the variable is unset.
 
-    The dictionary has `executable`, `version`, `pgo` and `identity` (a short hash of the build and its path).
+    The keys are `executable`, `version`, `pgo` (True if optimised) and `identity` (a short hash of path and build).
 
     Raises:
-        TwinsError: the interpreter cannot be run, or has the wrong version or build for the twin.
+        TwinsError: the program cannot be run, or is no CPython of `series` in the build that `twin` needs.
     """
     variable = VARIABLE[twin]
     named = os.environ.get(variable)

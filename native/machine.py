@@ -16,7 +16,7 @@ OWN_INTERPRETERS = "FT_PYTHON=/path/to/python3.13t GIL_PYTHON=/path/to/python3.1
 
 
 def check_platform() -> None:
-    """Raise TwinsError if this system or architecture has no wheels of PyTorch and nvImageCodec."""
+    """Raise TwinsError unless this is Linux, on an architecture for which PyTorch and nvImageCodec have wheels."""
     machine = platform.machine()
     if sys.platform != "linux":
         raise TwinsError(
@@ -59,10 +59,10 @@ def missing_packages(wanted: list[str]) -> list[str]:
 def install_command(wanted: list[str], agreed: bool) -> list[str] | None:
     """Return the command that installs the missing packages of `wanted`, or None if none is missing.
 
-    A user at a terminal must agree first, unless `agreed` or CI is set. Without a terminal, nothing is asked.
+    Asks the user first, unless `agreed` is true or the variable CI is set. If no user can answer, assumes consent.
 
     Raises:
-        TwinsError: this machine has no apt, or the user is not root or refused. The message has the command to run.
+        TwinsError: apt is missing; or packages are, and the user refused or is not root. The message says what to do.
     """
     if not (shutil.which("apt-get") and shutil.which("dpkg-query")):
         raise TwinsError(
@@ -95,7 +95,7 @@ def can_ask() -> bool:
 
 
 def _agrees(missing: list[str]) -> bool:
-    """Ask the user to allow the installation. True if the user says yes, or if there is no terminal."""
+    """Ask the user whether to install `missing`. True also if no user can answer; False if none would see it."""
     print(f"The build needs these system packages: {' '.join(missing)}", file=sys.stderr)
     if not can_ask():
         print("They are installed now: there is no terminal to ask at.", file=sys.stderr)

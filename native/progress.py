@@ -1,4 +1,4 @@
-"""Progress of a build, whose steps take minutes: the running steps, their times and their logs.
+"""Display of a build's progress: the running steps, how long each has run, and where its log is.
 
 On a terminal, the running steps are redrawn every second. Elsewhere, a line is printed when a step starts, when it
 ends, and every half minute while it runs.
@@ -30,7 +30,7 @@ def clock(seconds: float) -> str:
 class Progress:
     """Display of the build steps, and owner of the steps' processes. Several threads may run steps concurrently.
 
-    One lock owns all state: the running steps, the processes and the flag that stops everything.
+    One lock guards all state: the running steps, their processes, and whether `stop` was called.
     """
 
     def __init__(self, logs: Path, total: int, stream=None) -> None:
@@ -60,10 +60,10 @@ class Progress:
             self._erase()
 
     def run(self, step: str, command: Sequence, lock_descriptor: int, env: dict | None = None) -> None:
-        """Run `command` as `step`, and write its output to the step's log.
+        """Run `command` to its end, as the build step called `step`; write its output to that step's log file.
 
         Raises:
-            TwinsError: the command failed (the message has the log's last lines) or was stopped.
+            TwinsError: the command failed (the message has the log's last lines), or `stop` was called.
         """
         log = self._log(step)
         with self._lock:
@@ -103,7 +103,7 @@ class Progress:
             raise TwinsError(f"{step} failed (exit status {code}); the end of its log {log}:\n{tail}")
 
     def stop(self) -> None:
-        """End every running step, including child processes."""
+        """Kill the processes of all running steps, with their child processes. No step can start afterwards."""
         with self._lock:
             self._stopping = True
             processes = list(self._processes.values())

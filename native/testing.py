@@ -1,4 +1,4 @@
-"""`./twins test`: runs the checks and several pytest commands, three at a time. Prints a run's output at its end."""
+"""`./twins test`: runs pre-commit and pytest commands, three at a time. Prints a command's output once it has ended."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class TestRun:
         return self.process.pid
 
     def finish(self, selection: bool) -> bool:
-        """Print the output of the ended command; return True if it passed. See `run` for *selection*."""
+        """Wait for the command, print its output; True if it passed or, with *selection*, pytest had no test to run."""
         assert self.process
         code = self.process.wait()
         passed = code == 0 or (code == NOTHING_SELECTED and selection)
@@ -69,14 +69,14 @@ class TestRun:
 def _pytest(
     title: str, twin: Twin, folders: list[str], arguments: list[str], variables: dict[str, str] | None = None
 ) -> TestRun:
-    """Return a test run: pytest in `twin`, over these folders of tests/."""
+    """Return a run of pytest with the Python of `twin`, on the tests in these `folders` of tests/."""
     paths = [str(CHECKOUT / "tests" / folder) for folder in folders]
     command = [str(twin.python), "-m", "pytest", *paths, *arguments]
     return TestRun(title, command, {**twin.environment(), **(variables or {})})
 
 
 def all_runs(ready: dict[str, Twin], arguments: list[str]) -> list[TestRun]:
-    """Return all test runs, the longest first. The pre-commit checks are left out if pytest gets arguments."""
+    """Return the runs of `./twins test`, the longest first. With `arguments` for pytest, pre-commit is left out."""
     first = next(iter(ready.values()))
     runs = []
     if not arguments:
@@ -107,13 +107,13 @@ QUICK = {"quick: the loader": ["unit/loader"], "quick: all else": [*OF_THE_TOOLS
 
 
 def quick_runs(twin: Twin, arguments: list[str]) -> list[TestRun]:
-    """Return the test runs of --quick: one twin, and only tests that start no container, browser or program."""
+    """Return the runs of `./twins test --quick`, without tests that start containers, browsers or programs."""
     return [_pytest(title, twin, folders, ["--quick", *arguments]) for title, folders in QUICK.items()]
 
 
 @contextlib.contextmanager
 def _ctrl_c_afterwards():
-    """Context manager: delay a Ctrl-C that comes during the block until its end."""
+    """Context manager: if the user presses Ctrl-C during the block, handle that after the block."""
     if not callable(signal.getsignal(signal.SIGINT)):  # ignored, as in the background of a script
         yield
         return
@@ -128,10 +128,10 @@ def _ctrl_c_afterwards():
 
 
 def run(runs: list[TestRun], selection: bool) -> int:
-    """Run all of `runs`; return the exit status, 0 if all passed.
+    """Run the commands `runs`, several at a time; return the exit status: 0 if all passed, else 1.
 
     Args:
-        selection: True if pytest gets arguments. A run for which they select no test then counts as passed.
+        selection: True if the user gave arguments for pytest. A run then also passes if pytest selects no test for it.
     """
     waiting, running, failed = deque(runs), dict[int, TestRun](), list[str]()
     try:

@@ -1,8 +1,8 @@
 """CPUs and memory that the kernel's control groups allow this process.
 
 In a container, ``/proc`` shows every CPU and all the memory of the host; the container's limits are in its control
-group. Both versions are read, v2 and v1, of the group and its ancestors, since a limit binds all groups below it. The
-kernel's Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst describe the files.
+group. Files of cgroup versions 1 and 2 are read, for this process's group and its ancestors: a group's limit also binds
+all groups below. The kernel's Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst describe the files.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def read(path: Path) -> str | None:
 
 
 def _groups(controller: str, proc: Path) -> Iterator[tuple[Path, bool]]:
-    """Yield (directory, is_v2) of this process's group and its ancestors."""
+    """Yield (directory, True if cgroup version 2) for this process's group under *controller* and for its ancestors."""
     mounts: list[tuple[str, Path, bool]] = []
     for line in (read(proc / "self/mountinfo") or "").splitlines():
         left, _, right = line.partition(" - ")
@@ -56,7 +56,7 @@ def _groups(controller: str, proc: Path) -> Iterator[tuple[Path, bool]]:
 
 
 def cpu_quota(proc: Path = Path("/proc")) -> float | None:
-    """Return the number of CPUs, such as 1.5, that the tightest quota allows; None if unlimited."""
+    """Return the number of CPUs that the tightest quota allows this process, such as 1.5; None without a quota."""
     quotas = []
     for group, is_v2 in _groups("cpu", proc):
         if is_v2:
@@ -70,7 +70,7 @@ def cpu_quota(proc: Path = Path("/proc")) -> float | None:
 
 
 def throttled_seconds(proc: Path = Path("/proc")) -> float | None:
-    """Return the seconds for which a CPU quota has stopped this process's group; None if they are not reported."""
+    """Return the seconds for which a CPU quota has stopped this process's group so far; None if unknown."""
     found = []
     for group, is_v2 in _groups("cpu", proc):
         unit, name = (1e6, "throttled_usec") if is_v2 else (1e9, "throttled_time")
@@ -82,7 +82,7 @@ def throttled_seconds(proc: Path = Path("/proc")) -> float | None:
 
 
 def memory_left(proc: Path = Path("/proc")) -> tuple[int | None, int | None]:
-    """Return (limit, still free) in bytes under the tightest memory limit, (None, None) if unlimited.
+    """Return (limit, free) in bytes, for the memory limit that leaves the least free; (None, None) without a limit.
 
     The page cache that the kernel would drop first (``inactive_file``) counts as free.
     """
@@ -105,7 +105,7 @@ def memory_left(proc: Path = Path("/proc")) -> tuple[int | None, int | None]:
 
 
 def kills(proc: Path = Path("/proc")) -> int:
-    """Return the kernel's count of out-of-memory kills: this group, its ancestors and the machine, added up."""
+    """Return the sum of the kernel's counts of out-of-memory kills for this group, its ancestors and the machine."""
     files = [group / ("memory.events" if is_v2 else "memory.oom_control") for group, is_v2 in _groups("memory", proc)]
     text = "\n".join(read(path) or "" for path in [*files, proc / "vmstat"])
     return sum(map(int, re.findall(r"^oom_kill (\d+)$", text, re.MULTILINE)))

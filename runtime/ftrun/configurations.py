@@ -14,11 +14,11 @@ from ftrun.project import SOURCE_PATHS
 
 @dataclass(frozen=True)
 class Configuration:
-    """A way to run Python: a build, and the state of its GIL. The fields hold its names in reports."""
+    """A way to run Python: one of the builds, with its GIL on or off. Most fields are names for use in reports."""
 
     name: str
     twin: str
-    """The twin that runs it: "ft" or "gil"."""
+    """The twin whose Python runs this configuration: "ft" or "gil"."""
     python_gil: str | None
     """The value of PYTHON_GIL. None for the GIL build, which does not know the variable."""
     title: str
@@ -55,7 +55,7 @@ CONFIGURATIONS = {
         ),
     )
 }
-"""By name, in the order of every table."""
+"""All configurations by name, in the order in which tables list them."""
 
 TWIN = {name: each.twin for name, each in CONFIGURATIONS.items()}
 
@@ -78,7 +78,7 @@ def command(python: str | Path, module: str) -> list[str]:
 def child_environment(
     config: str | None = None, base: Mapping[str, str] = os.environ, paths: Iterable[str] = ()
 ) -> dict[str, str]:
-    """Return the variables for a child process, with `paths` in PYTHONPATH. Without `config`, PYTHON_GIL is not set."""
+    """Return `base` with `paths` added to PYTHONPATH, and PYTHON_GIL as `config` needs it; None removes PYTHON_GIL."""
     environment = {name: value for name, value in base.items() if name != "PYTHON_GIL"}
     forced = None if config is None else CONFIGURATIONS[config].python_gil
     if forced is not None:

@@ -77,7 +77,7 @@ def cpu() -> dict:
 
 
 def memory() -> dict:
-    """Return bytes of memory: the machine's total, the container's limit, and the memory that is free now."""
+    """Return bytes: total memory, the container's limit, memory free now, and the size and free space of /dev/shm."""
     import psutil
 
     machine = psutil.virtual_memory()
@@ -97,7 +97,7 @@ def memory() -> dict:
 
 
 def operating_system() -> dict:
-    """Describe the distribution, the kernel and the kind of container, if any."""
+    """Return the names of the Linux distribution, the kernel, and the kind of container (None outside of one)."""
     try:
         name = platform.freedesktop_os_release().get("PRETTY_NAME", "unknown")
     except OSError:
@@ -140,7 +140,7 @@ def gpu() -> dict:
 
 
 def revision(root: Path = ROOT) -> dict:
-    """Return the git commit of the source, else the commit in the file REVISION of an image, else 'unknown'."""
+    """Return the source's commit ('unknown' if not found), and whether git or an image's file REVISION gave it."""
 
     def git(*arguments: str) -> str | None:
         try:
@@ -173,7 +173,7 @@ def source_hash(folders: Sequence[Path] | None = None) -> str:
 
 
 def describe() -> dict:
-    """Return the description of this interpreter and machine."""
+    """Return all facts about this interpreter and this machine, by topic, in values that fit JSON."""
     return {
         "interpreter": interpreter(),
         "packages": packages(),

@@ -17,7 +17,7 @@ _CALLS = re.compile(r"[@#](?=\w)|\bgh(?=-\d)|:(?=//)|\bwww(?=\.)", re.IGNORECASE
 
 
 def terminal(text: str) -> str:
-    r"""Return *text* with unprintable characters escaped, such as \x1b. Line breaks and tabs are kept."""
+    r"""Return *text* with escapes such as \x1b in place of unprintable characters. Keeps line breaks and tabs."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in text)
@@ -29,7 +29,7 @@ def one_line(text: str) -> str:
 
 
 def markdown(text: str) -> str:
-    """Return one line of Markdown that renders as *text*, without markup, HTML, links or mentions of users."""
+    """Return *text* as one line of Markdown that shows markup, HTML, links and mentions of users as plain text."""
     marked = _MARKS.sub(r"\\\g<0>", " ".join(one_line(text).split()))
     # An empty comment breaks the word.
     return _CALLS.sub(r"\g<0><!-- -->", marked)
@@ -49,7 +49,7 @@ def any_locale() -> None:
 
 
 def print_report(text: str) -> None:
-    """Print *text*; ignore an OSError, since the reader of stdout (| head) or the terminal may have gone."""
+    """Print *text*. An OSError is ignored: the program that reads stdout (such as head) or the terminal has gone."""
     try:
         print(text, flush=True)
     except OSError:

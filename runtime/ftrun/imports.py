@@ -1,4 +1,4 @@
-"""The effect that importing each locked package has on the GIL.
+"""Imports of all packages in a lock file, to find those that turn the GIL on.
 
 A free-threaded interpreter turns its GIL back on, with a RuntimeWarning, when an extension module that does not
 declare itself safe is imported (PEP 703). A child process imports one package after the other and reports after each.
@@ -35,7 +35,7 @@ class LockError(Exception):
 
 @dataclass
 class Verdict:
-    """Effect of importing one distribution: errors, and the state of the GIL."""
+    """Result of importing one distribution: its errors, its warnings, and the state of the GIL afterwards."""
 
     name: str
     installed: str
@@ -56,7 +56,7 @@ class Verdict:
 
 
 def read_lock(path: Path) -> dict[str, str]:
-    """Return the versions in a lock file by normalised name, for requirements whose markers apply here.
+    """Return the versions that a lock file pins, by normalised name. Lines whose markers are false here are left out.
 
     Raises LockError, which names the line, if a line is not ``name==version [; marker]``.
     """
@@ -82,7 +82,7 @@ def read_lock(path: Path) -> dict[str, str]:
 
 
 def modules_of(distribution: importlib.metadata.Distribution) -> tuple[list[str], list[str]]:
-    """Return a distribution's top-level packages and modules, and its extension modules, by dotted name."""
+    """Return two lists of dotted names: a distribution's top-level packages and modules; its extension modules."""
     # The interpreter's own tag and the stable ABI; a plain .so is a library, not a module.
     endings = (f".{sysconfig.get_config_var('SOABI')}.so", ".abi3.so")
     top, extensions = set(), set()
@@ -115,10 +115,10 @@ def judge(names: Iterable[str]) -> Iterator[Verdict]:
 def judge_modules(
     waiting: list[tuple[str, str, list[str], list[str]]], timeout: float | None = None, folders: Iterable[str] = ()
 ) -> Iterator[Verdict]:
-    """Import modules in child processes; yield a verdict for each distribution.
+    """Import the modules of distributions in child processes; yield a verdict for each distribution.
 
-    `waiting` has (name, version, modules, extension modules) of each distribution, and is consumed. `folders` are added
-    to PYTHONPATH. Raises subprocess.TimeoutExpired if the children take longer than *timeout* seconds together.
+    `waiting` has (name, version, modules, extension modules) of each distribution. `folders` are added to PYTHONPATH.
+    Raises subprocess.TimeoutExpired if all children together take longer than *timeout* seconds.
     """
     deadline = None if timeout is None else time.monotonic() + timeout
     while waiting:
@@ -141,7 +141,7 @@ def judge_modules(
 
 
 def _import_one(name: str) -> tuple[str | None, list[str]]:
-    """Import a module; return the error, if any, and the lines written to stderr by Python or C code."""
+    """Import a module; return its error or None, and the lines that Python or C code wrote to stderr."""
     # In memory, since there may be no writable folder here.
     with open(os.memfd_create("stderr"), "w+b") as captured:
         sys.stderr.flush()
@@ -161,7 +161,7 @@ def _import_one(name: str) -> tuple[str | None, list[str]]:
 
 
 def _importing_line() -> str:
-    """Return the module and the line that the innermost frame outside of the import system is at."""
+    """Return "MODULE, line NUMBER: TEXT" for the import statement that runs now, or "" if none is found."""
     frame = sys._getframe(1)
     while frame.f_back is not None:
         module = frame.f_globals.get("__name__", "")
@@ -173,7 +173,7 @@ def _importing_line() -> str:
 
 
 def _child() -> None:
-    """Import the distributions listed on stdin; write one verdict a line to stdout, as JSON."""
+    """Import the distributions that stdin lists (JSON); after each, write its verdict to stdout as a line of JSON."""
     # Modules may print. Their output goes to stderr, and only the answers go to the real stdout.
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)

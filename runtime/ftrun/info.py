@@ -59,7 +59,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def collect(lock: Path | None) -> dict:
-    """Return the description of this environment and its faults; raises imports.LockError if `lock` is unreadable."""
+    """Return facts about this environment and the problems found; raises imports.LockError if `lock` is unusable."""
     cuda = subprocess.Popen(
         [sys.executable, "-P", "-c", TORCH_CUDA], text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     )
@@ -91,7 +91,7 @@ def collect(lock: Path | None) -> dict:
 
 
 def check_twin(info: dict, expect: str | None) -> list[str]:
-    """Return messages about faults of this interpreter: the wrong build, or a GIL that is on in the ft twin."""
+    """Return error messages if this interpreter is not the twin `expect`, or if `expect` is "ft" and the GIL is on."""
     found = info["interpreter"]["twin"]
     if expect and found != expect:
         is_now = f"this interpreter is the {found!r} twin (Py_GIL_DISABLED={int(found == 'ft')})"

@@ -25,7 +25,7 @@ def dependencies(text: str) -> tuple[str, ...]:
 
 
 def requires_python(text: str) -> str:
-    """Return the versions of Python that the inline metadata asks for, "" if none; raises MetadataError."""
+    """Return the versions of Python that a script's inline metadata allows, "" if all; raises MetadataError."""
     found = _read(text).get("requires-python", "")
     if not isinstance(found, str):
         raise MetadataError("the inline metadata: requires-python must be a string")

@@ -2,7 +2,7 @@
 
 An exception from a signal handler can come between starting a child and recording that it runs. So the handler only
 records the signal and makes `fileno()` readable. Code that waits for `fileno()`, or calls `check()` in a loop, decides
-what to do. A second signal ends the process at once.
+what to do. A second signal ends the process immediately.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from types import FrameType
 
 
 class Interrupted(Exception):
-    """The user asked to stop."""
+    """A signal asked this process to stop."""
 
     def __init__(self, signum: int):
         super().__init__(signal.Signals(signum).name)
@@ -28,7 +28,7 @@ class Interrupted(Exception):
 
 
 class Interruption:
-    """Context manager that owns SIGINT, SIGTERM and, unless it is ignored, SIGHUP; for the main thread only."""
+    """Context manager, for the main thread: handles SIGINT, SIGTERM and, unless the process ignores it, SIGHUP."""
 
     SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -69,7 +69,7 @@ class Interruption:
             raise Interrupted(self.signum)
 
     def checked(self, progress: Callable[[int, int], None]) -> Callable[[int, int], None]:
-        """Return a wrapper of `progress(done, total)` that raises Interrupted once a signal has arrived."""
+        """Return a function that raises Interrupted if a signal has arrived, and else calls `progress(done, total)`."""
 
         def update(done: int, total: int) -> None:
             self.check()

@@ -14,7 +14,7 @@ LOOK_SECONDS = 0.25
 
 
 class Stopped(Exception):
-    """A watched file descriptor's callback asked to stop."""
+    """The callback of a watched file descriptor returned True, which asks to stop."""
 
 
 class Loop:
@@ -32,7 +32,7 @@ class Loop:
         self._selector.close()
 
     def add(self, fd: int, handler: Callable[[], None], events: int = selectors.EVENT_READ) -> None:
-        """Call `handler` whenever the descriptor is ready."""
+        """From now on, let `run` call `handler` whenever the file descriptor `fd` is ready for `events`."""
         self._selector.register(fd, events, handler)
 
     def remove(self, fd: int) -> None:
@@ -40,9 +40,9 @@ class Loop:
         self._selector.unregister(fd)
 
     def run(self, done: Callable[[], bool], until: float | None = None, look: Callable[[], None] | None = None) -> bool:
-        """Handle events until `done()` is true; return False if time.monotonic() reaches `until` first.
+        """Handle events until `done()` is true, then return True; False if time.monotonic() reaches `until` first.
 
-        `look` is called after each wait, at least every LOOK_SECONDS. Raises Stopped if a watched callback is true.
+        `look` is called after each wait, at least every LOOK_SECONDS. Raises Stopped if a callback of `Watch` asks to.
         """
         while not done():
             # Checked while events arrive too: a writer that never pauses must not exceed the time limit.

@@ -1,4 +1,4 @@
-"""Values on command lines, parsed for argparse. Standard library only, for Python 3.9: `./twins` imports it."""
+"""Parsers of option values, for argparse. `./twins` imports this module: standard library only, Python 3.9 or later."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Any
 from ftrun.configurations import CONFIGURATIONS
 
 Option = tuple[str, Callable[[str], Any], Any, str, str]
-"""An option with a value: its name, the parser of its value, the default, the name of its value, the help."""
+"""An option with a value: the option's name, the value's parser, default and name, and the help text."""
 
 
 def add_all(group: argparse._ActionsContainer, options: Iterable[Option]) -> None:
-    """Add the options to an argparse group. Each option's help ends with its default."""
+    """Add `options` to a group of an argparse parser. Each option's default is appended to its help text."""
     for name, parse, default, metavar, text in options:
         group.add_argument(name, type=parse, default=default, metavar=metavar, help=f"{text} (default: {default:g})")
 
 
 def number(what: str, least: float, most: float, kind: type = float) -> Callable[[str], Any]:
-    """Return an argparse type for numbers from `least` to `most`. Its error message is "... is not `what`"."""
+    """Return an argparse type for numbers from `least` to `most`. `what` describes them in the error message."""
 
     def parse(text: str) -> Any:
         try:

@@ -1,7 +1,7 @@
-"""Packages that the twins lack, installed into a temporary folder that comes first on the path of a run.
+"""Installation of packages that a twin lacks, into a temporary folder that child processes have on `sys.path`.
 
-uv resolves a script's requirements against the twin's packages, so that nothing is installed twice. Only
-wheels are installed: building a source distribution would run its code and need a compiler.
+uv resolves a script's requirements against the twin's packages, so that nothing is installed twice. Normally
+only wheels are installed: building a source distribution would run its code and need a compiler.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ def install(
     build: Iterable[str] = (),
     never: Iterable[str] = (),
 ) -> list[str]:
-    """Install the packages that `requirements` need and a twin lacks into a new `folder`; return NAME==VERSION of each.
+    """Install packages that `requirements` need and a twin lacks into a new `folder`; return them as NAME==VERSION.
 
-    Raises OverlayError if a requirement is malformed or no wheels fit the interpreter `python`, and Interrupted.
+    Raises Interrupted, or OverlayError: a requirement is malformed, or no wheels fit the twin's interpreter `python`.
 
     Args:
-        installed: the twin's versions by normalised name; preferred where the requirements allow it.
-        cache: the folder that keeps the pinned uv, for use if PATH has no uv.
-        constraints: versions (NAME==VERSION) that are binding, such as those chosen for another twin.
+        installed: versions of the twin's own packages by normalised name. They are used where `requirements` allow it.
+        cache: the folder for uv's cache, and for the pinned uv if PATH has no uv.
+        constraints: versions (NAME==VERSION) that must be used, such as those that another twin got.
         build: distributions that may be built from source.
         never: distributions to leave out even if a package requires them.
     """
@@ -87,7 +87,7 @@ def install(
 
 
 def has_wheel(requirement: str, series: str, free_threaded: bool, cache: Path, interruption: Interruption) -> bool:
-    """True if pip finds a wheel of `requirement` for CPython `series`, on a machine like this one."""
+    """True if pip finds a wheel of `requirement` for this machine and CPython `series`, `free_threaded` or not."""
     abi = f"cp{series.replace('.', '')}{'t' if free_threaded else ''}"
     platform = ("manylinux_2_28_", "manylinux2014_", "manylinux_2_17_")
     pip = [sys.executable, "-I", "-m", "pip", "install", "--quiet", "--dry-run", "--ignore-installed", "--no-deps"]
@@ -155,9 +155,9 @@ def absent(requirement: str, installed: Mapping[str, str]) -> bool:
 
 
 def _checked(requirement: str) -> str:
-    """Return a requirement, normalised so that uv cannot mistake it for an option.
+    """Return `requirement` in a normal form, which uv cannot mistake for an option.
 
-    Raises OverlayError if it is malformed or names a URL.
+    Raises OverlayError if `requirement` is malformed or names a URL.
     """
     from packaging.requirements import InvalidRequirement, Requirement
 

@@ -1,6 +1,6 @@
-"""Finding, measuring and killing all descendants of a process.
+"""Functions that find, measure and kill all descendants of a process.
 
-This process becomes the parent of orphans among them. So a process that forks twice remains a descendant.
+With `become_reaper`, this process adopts orphaned descendants. So a process that forks twice remains a descendant.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PATIENCE_SECONDS = 10.0
 
 
 def become_reaper() -> None:
-    """Make this process the parent of orphans among its descendants. Linux only."""
+    """From now on, make this process the new parent of descendants whose own parents end. Linux only."""
     if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
 
@@ -37,7 +37,7 @@ def children(pid: int) -> list[int]:
 
 
 def below(pid: int, without: frozenset[int] = frozenset(), most: int = 1 << 30) -> list[int]:
-    """Return the ids of about `most` descendants of `pid`, parents first. Skips `without` and their descendants."""
+    """Return ids of `pid`'s descendants, parents first. Skip `without` and all below; stop once `most` are found."""
     found: list[int] = []
     seen = set(without)
     waiting = [pid]
@@ -60,7 +60,7 @@ def resident(pid: int) -> int:
 
 
 def memory(pids: Iterable[int], enough: int) -> int:
-    """Return the memory of processes in bytes: summed RSS, or PSS (shared pages once) if RSS exceeds `enough`."""
+    """Return the sum of the processes' RSS in bytes or, if several processes exceed `enough` in total, of their PSS."""
     pids = list(pids)
     total = sum(map(resident, pids))
     # The proportional size (PSS) counts a page that N forked processes share once. It takes longer to find.
@@ -76,9 +76,9 @@ def _proportional(pid: int) -> int:
 
 
 def end_all(without: frozenset[int], leader: int) -> int:
-    """Kill and reap the descendants of this process that are not in `without`; return how many survived SIGKILL.
+    """Kill and reap this process's descendants, except `without` and all below these; return how many survive SIGKILL.
 
-    The child `leader` is killed but not reaped: its owner reads the exit status.
+    The child with the id `leader` is killed but not reaped, so that its creator can read its exit status.
     """
     here = os.getpid()
     deadline = time.monotonic() + PATIENCE_SECONDS
@@ -114,7 +114,7 @@ def dead(pid: int) -> bool:
 
 
 def _read(path: str) -> bytes:
-    """Read a file of /proc, without a file object."""
+    """Return the content of a file in /proc, read without a Python file object."""
     # CPython 3.13t takes a file object's lock twice at its end, and yields the processor 40 times each time before it
     # notices that it holds the lock already. With hundreds of busy processes that took minutes.
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)

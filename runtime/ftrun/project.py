@@ -18,10 +18,10 @@ IS_CHECKOUT = all((_BESIDE / folder / name).is_dir() for name, folder in PACKAGE
 """True if this package was imported from a checkout."""
 
 ROOT = _BESIDE if IS_CHECKOUT else Path(os.environ.get("FT_ENV_PROJECT") or _BESIDE)
-"""The folder that holds docker/ and tests/, if there is one."""
+"""The folder that holds docker/ and tests/, where these exist."""
 
 SOURCE_PATHS = tuple(str(ROOT / folder) for folder in PACKAGES.values()) if IS_CHECKOUT else ()
-"""The folders that an interpreter needs on its path to import the packages; none where they are installed."""
+"""The folders that an interpreter needs on its path to import the project's packages; empty if they are installed."""
 
 
 def source_folders() -> list[Path]:

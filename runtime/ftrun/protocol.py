@@ -4,9 +4,9 @@ Client to server, one request at a time: {"op": "describe"}; {"op": "start", "re
 of the benchmark; {"op": "go on", "process": number}, which lets the process go on to its next answer; {"op": "end",
 "process": number}, which ends it; and {"op": "reproduce", ...} with the fields of repro's Request.
 
-Server to client: {"hello": PROTOCOL} or {"busy": text} after the connection, then {"result": ...} or {"error": text}
-for each request. The result of "go on" is null if the trial paused to let other trials run. When a client closes the
-connection, the server kills the client's processes.
+Server to client: {"hello": PROTOCOL} or {"busy": text} when a client connects, and {"result": ...} or {"error": text}
+as the answer to a request. The result of "go on" is null if the process paused to let others run. When a client closes
+the connection, the server kills the client's processes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Disconnected(Exception):
 
 
 def decode(text: str | bytes | bytearray) -> object:
-    """Return the value of untrusted JSON; raises ValueError."""
+    """Return the value of untrusted JSON; raises ValueError if it is malformed."""
     try:
         return json.loads(text)
     except RecursionError:
@@ -38,7 +38,7 @@ def decode(text: str | bytes | bytearray) -> object:
 
 
 def conforms(value: object, form: object) -> bool:
-    """True if an untrusted JSON value matches a schema, and its numbers are below 2**63 in absolute value.
+    """True if an untrusted JSON `value` matches the schema `form`, and its numbers are below 2**63 in absolute value.
 
     A schema is a type, a tuple of types, [schema of all elements], {str: schema of all values}, or {key: schema, ...}.
     """
@@ -74,7 +74,7 @@ class Channel:
             raise Disconnected(str(error)) from error
 
     def receive(self, watch: Watch, timeout: float | None = None) -> dict | None:
-        """Return the next message; None after `timeout` seconds, or if a watched callback returns True.
+        """Return the next message; None after `timeout` seconds, or if a callback of `watch` returns True.
 
         Raises Disconnected at the end of the stream, or if a line is not a message.
         """

@@ -1,7 +1,7 @@
 """A server that offers this interpreter to a client in another container, over a Unix socket.
 
-One process, one thread, one client at a time. One event loop at a time waits for clients, the client's processes and
-signals, so no state is shared.
+A server is one process with one thread, and serves one client at a time. One event loop at a time waits for clients,
+the client's processes and signals. So no state is shared between threads.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ class ServerError(Exception):
 
 @contextlib.contextmanager
 def listening(path: Path, anyone: bool = False) -> Iterator[socket.socket]:
-    """Context manager: a listening socket at `path`, removed at the end; with `anyone`, every user may connect.
+    """Context manager: yield a socket that listens at `path`; remove it at the end. `anyone`: every user may connect.
 
-    It replaces a socket that a killed server left behind. Raises ServerError if the socket cannot be created.
+    A socket that a killed server left at `path` is replaced. Raises ServerError if the socket cannot be created.
     """
     with socket.socket(socket.AF_UNIX) as probe, contextlib.suppress(OSError):
         probe.connect(str(path))
@@ -57,21 +57,21 @@ def listening(path: Path, anyone: bool = False) -> Iterator[socket.socket]:
 
 
 class Server:
-    """A server of one client at a time; it refuses the others. Owned by the main thread."""
+    """Base class of a server that serves one client at a time and refuses all others. Owned by the main thread."""
 
     def __init__(self, listener: socket.socket, interruption: Interruption):
         self._listener = listener
         self._interruption = interruption
 
     def _answer(self, request: dict, watch: Watch) -> dict:
-        """Return the answer to a request; raises Stopped if a watched callback returns True."""
+        """Return a subclass's answer to a request; raises Stopped if a callback of `watch` returns True."""
         raise NotImplementedError
 
     def _client_gone(self) -> None:
-        """End the processes that still run for a client that has gone."""
+        """Called when the client has gone. Subclasses end the processes that still run for this client."""
 
     def _refuse(self) -> bool:
-        """Refuse a second client; return False so that the request of the first goes on."""
+        """Answer a second client that the server is busy; return False, so that the first client's request goes on."""
         with contextlib.suppress(OSError, Disconnected):
             channel = Channel(self._listener.accept()[0])
             channel.send({"busy": "it serves another client"})
@@ -79,7 +79,7 @@ class Server:
         return False
 
     def serve(self, idle: float) -> None:
-        """Wait `idle` seconds for a client and serve it until it has gone or a signal comes."""
+        """Wait up to `idle` seconds for a client. Serve that client until it disconnects or a signal arrives."""
         signals = {self._interruption.fileno(): self._interruption.wanted}
         clients: list[socket.socket] = []
         with Loop(signals) as loop, contextlib.suppress(Stopped):
@@ -108,7 +108,7 @@ def run(
     arguments: list[str] | None = None,
     anyone: bool = False,
 ) -> int:
-    """Run the command line of a server's module (`--socket`, `--idle`); return the exit status."""
+    """Read a server module's command line (`--socket`, `--idle`) and serve one client; return the exit status."""
     parser = argparse.ArgumentParser(
         prog=f"python -m {module}", description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,8 +1,8 @@
-"""Child processes under supervision: run one to its end, or exchange lines with it, within limits.
+"""Child processes with time limits: run a child to its end, or exchange lines with it.
 
-A child gets a session of its own, so that the processes it starts (torch's workers) end with it: its process group is
-killed when the child ends, fails, takes too long or is no longer needed. With ``tree``, descendants that left the group
-are killed too. Ftbench's trials, the audit and the scripts of repro run this way.
+A child gets its own session and process group. The group is killed when the child ends, fails, takes too long or is no
+longer needed, so that processes that the child started (torch's workers) end too. With ``tree``, descendants that left
+the group are also killed. Ftbench's trials, the audit and the scripts of repro run this way.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["Child", "Completed", "Stopped", "Stream", "TimedOut", "Watch", "sign
 
 
 class TimedOut(Exception):
-    """The child exceeded its time limit and has been killed. `stderr` is the child's stderr output."""
+    """The child exceeded its time limit and has been killed. `stderr` has what the child wrote to stderr."""
 
     def __init__(self, seconds: float, stderr: bytes):
         super().__init__(f"did not end within {seconds:.0f} s")
@@ -49,18 +49,18 @@ class Completed:
 
 @dataclass
 class Stream:
-    """Bytes read from a pipe: all of them, or with `keep` the start, the end and the total number."""
+    """Bytes read from a pipe: all of them or, if `keep` is set, those at the start and at the end."""
 
     keep: int | None = None
-    """Bytes to keep at the start, and again at the end. Default: all."""
+    """Number of bytes to keep at the start, and also at the end. None: all bytes are kept."""
     take: Callable[[bytes], None] | None = None
-    """If set, called with the bytes as they come. No bytes are kept then."""
+    """If set, this function is called with all bytes as they arrive, and none are kept."""
     head: bytearray = field(default_factory=bytearray)
     tail: bytearray = field(default_factory=bytearray)
     total: int = 0
 
     def add(self, data: bytes) -> None:
-        """Append bytes that were read."""
+        """Pass `data`, which was read from the pipe, to the function `take` if that is set. Else keep the data."""
         self.total += len(data)
         if self.take is not None:
             self.take(data)
@@ -82,7 +82,7 @@ class Stream:
 
 
 def signal_name(number: int) -> str:
-    """Return a signal's name: "SIGSEGV", "signal 60"."""
+    """Return a signal's name, such as "SIGSEGV", or "signal 60" if it has none."""
     try:
         return signal.Signals(number).name
     except ValueError:
@@ -97,9 +97,9 @@ def supervise(
     timeout: float,
     take: Callable[[bytes], None] | None = None,
 ) -> Completed:
-    """Run a command with `stdin` to its end. If `take` is given, it gets the command's stdout, which is then not kept.
+    """Run a command to its end, with the input `stdin`. If given, the function `take` gets stdout, which is not kept.
 
-    Raises OSError if the command cannot be started. Stopped, TimedOut or an exception of `take` end the child's group.
+    Raises OSError if the command cannot be started; or kills the child and raises Stopped, TimedOut or `take`'s error.
     """
     with contextlib.closing(Child(arguments, environment)) as child:
         child.stdout.take = take
@@ -107,7 +107,7 @@ def supervise(
 
 
 class Child:
-    """A child process; its creator must close it. Owned by one thread. Its pipes are read only while a method waits."""
+    """A child process. One thread owns it and must call `close`. Only the methods that wait read the child's output."""
 
     def __init__(
         self,
@@ -121,12 +121,12 @@ class Child:
         """Start the child; raises OSError.
 
         Args:
-            arguments: the command, or a function that returns it for the descriptors of the `pipes`.
-            pipes: number of further pipes for the child to write to.
-            keep: bytes to keep of each stream (`Stream.keep`).
+            arguments: the command, or a function that gets the descriptors of the `pipes` and returns the command.
+            pipes: number of pipes, in addition to stdout and stderr, that the child can write to.
+            keep: number of bytes to keep at each end of the child's output streams (`Stream.keep`).
             tree: also kill descendants outside of the child's process group. This process must then have one thread,
                 and no other grandchildren.
-            options: arguments of subprocess.Popen: stdin, stdout and stderr (pipes by default), cwd, user, ...
+            options: further arguments for subprocess.Popen: stdin, stdout, stderr (by default pipes), cwd, user, ...
         """
         self.started = time.monotonic()
         self.ended_at: float | None = None
@@ -171,7 +171,7 @@ class Child:
 
     @property
     def returncode(self) -> int:
-        """The exit status, or minus the number of the signal. Valid after the child's end or `kill`."""
+        """Exit status, or minus the number of the signal that ended the child. Valid after the child's end or kill."""
         return -signal.SIGKILL if self.ended_at is None else self._process.wait()
 
     @property
@@ -180,7 +180,7 @@ class Child:
         return (self.ended_at or time.monotonic()) - self.started
 
     def ask(self, line: bytes, watch: Watch, timeout: float) -> bytes | None:
-        """Send a line and return the next line of the child's stdout; None if the child ends without one.
+        """Send a line, and return the next line that the child writes to stdout; None if the child ends before that.
 
         Raises Stopped or TimedOut, after killing the child.
         """
@@ -192,7 +192,7 @@ class Child:
         return bytes(answer)
 
     def finish(self, stdin: bytes, watch: Watch, timeout: float) -> Completed:
-        """Send the rest of the child's stdin, and wait for the child's end.
+        """Send `stdin` as the child's last input, close the pipe, and wait for the child's end.
 
         Raises Stopped or TimedOut, after killing the child.
         """
@@ -207,10 +207,10 @@ class Child:
         done: Callable[[], bool] = lambda: False,
         look: Callable[[], None] | None = None,
     ) -> bool:
-        """Read the child's output until `done()` is true or the child ends; return False after `seconds`.
+        """Read the child's output until `done()` or the child's end, and return True; return False after `seconds`.
 
-        At the child's end, its descendants are killed and the rest of its output is read. `look` is called a few times
-        a second and may raise to end the wait. Raises Stopped, after killing the child.
+        When the child ends, processes that it left behind are killed and the rest of its output is read. `look` is
+        called a few times a second, and may raise to end the wait. Raises Stopped, after killing the child.
         """
         until = time.monotonic() + seconds
         with Loop(watch) as loop:
@@ -232,7 +232,7 @@ class Child:
         return True
 
     def read_stacks(self, number: int, stacks: Stream, watch: Watch, look: Callable[[], None] | None = None) -> bool:
-        """Send the signal on which the child dumps its threads' stacks, and read them. True if the child has ended."""
+        """Send signal `number`, so that the child dumps its threads' stacks into `stacks`. True if the child ended."""
         self.signal(number)
         until = time.monotonic() + DUMP_MOST_SECONDS
         pause, before = DUMP_SECONDS, stacks.total
@@ -244,17 +244,17 @@ class Child:
         return self.ended_at is not None
 
     def descendants(self, most: int) -> list[int]:
-        """Return the ids of the child and its descendants, at most about `most`. Needs `tree`."""
+        """Return the ids of the child and its descendants; stop after finding `most` or more ids. Needs `tree`."""
         return process_tree.below(os.getpid(), self._excluded or frozenset(), most)
 
     def signal(self, number: int, group: bool = False) -> None:
-        """Send a signal to the child, or to its process group."""
+        """Send signal `number` to the child or, with `group`, to the child's process group."""
         if self.ended_at is None:
             with contextlib.suppress(ProcessLookupError):
                 (os.killpg if group else os.kill)(self._process.pid, number)
 
     def kill(self) -> None:
-        """Kill the child's process group, or with `tree` all of its descendants."""
+        """Kill the child and its process group; with `tree`, also all other descendants of the child."""
         # Not after wait(): another process may then have the child's id, which is also its group's.
         if self._process.returncode is None:
             if self._excluded is not None:

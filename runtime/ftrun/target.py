@@ -1,4 +1,4 @@
-"""Lookup of the dataset, or another object, that MODULE:OBJECT on a command line names."""
+"""Lookup of an object, usually a dataset, that a command line names as MODULE:OBJECT."""
 
 import contextlib
 import importlib
@@ -17,7 +17,7 @@ class TargetError(Exception):
 
 
 def load(target: str) -> Any:
-    """Import the module of *target* (MODULE:OBJECT) and return the dataset that the object is or makes (see `make`).
+    """Import the module of *target* (MODULE:OBJECT); return the dataset that `make` gets from the object.
 
     Raises TargetError. If user code failed, the message has the traceback.
     """
@@ -30,9 +30,9 @@ def is_factory(value: Any) -> bool:
 
 
 def make(value: Any, target: str) -> Any:
-    """Return the dataset that *value* makes if it is a factory, its dataset if it is a DataLoader, or *value* itself.
+    """Return *value* as a dataset: a factory (see `is_factory`) is called first, and a DataLoader gives its dataset.
 
-    Raises TargetError, which names *target*, if there is no dataset.
+    Raises TargetError, which names *target*, if the factory fails or the result is no dataset.
     """
     if is_factory(value):
         value = _guarded(f"calling {target.rpartition(':')[2]}()", value)
@@ -50,7 +50,7 @@ def make(value: Any, target: str) -> Any:
 
 
 def find(target: str) -> Any:
-    """Import the module of *target* and return the object that it names; raises TargetError."""
+    """Return the object that *target* (MODULE:OBJECT) names, after importing the module; raises TargetError."""
     module_name, _, path = target.rpartition(":")
     value: Any = _guarded(f"importing {module_name}", _import, module_name)
     for name in path.split("."):
@@ -63,7 +63,7 @@ def find(target: str) -> Any:
 
 
 def native_attribute(value: Any, name: str) -> Any:
-    """Return the attribute *name* if it is a slot or implemented in C, else None. Runs no Python code of *value*."""
+    """Return attribute *name* of *value* if it is a slot or written in C, else None. Runs no Python code of *value*."""
     with contextlib.suppress(Exception):
         for cls in type.__getattribute__(type(value), "__mro__"):
             member = type.__getattribute__(cls, "__dict__").get(name)

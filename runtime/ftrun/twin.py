@@ -1,7 +1,7 @@
 """Access to a twin: an interpreter on this machine, or a server in another container.
 
-Both classes are owned by one thread. They raise Interrupted when a signal arrives during a wait; the processes that
-they started are killed first.
+A twin is owned by one thread. If a signal arrives while a method waits, the method kills the processes that the twin
+has started, and raises Interrupted.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class TwinLost(TwinError):
 
 
 class LocalTwin:
-    """A twin on this machine. Its runs are child processes of this process."""
+    """A twin on this machine, whose Python runs in child processes of this process."""
 
     def __init__(self, python: Path, interruption: Interruption):
         self.name = self.python = str(python)
@@ -62,7 +62,7 @@ class LocalTwin:
         return self._described(line, DESCRIPTION, DESCRIBE_SECONDS, not_one)
 
     def _described(self, line: list[str], form: object, seconds: float, not_one: str) -> dict:
-        """Return the description that a command prints; raises TwinError, with *not_one* if it prints none."""
+        """Return the JSON object that command *line* prints; raises TwinError, with *not_one* if it breaks *form*."""
         try:
             done = supervise(line, b"", child_environment(), self._watch, seconds)
         except Stopped:
@@ -122,7 +122,7 @@ class RemoteTwin:
             self._interruption.wait(RETRY_SECONDS)
 
     def exchange(self, message: dict | None, timeout: float) -> dict:
-        """Send *message*, unless it is None, and return the next answer. Raises TwinLost or Interrupted."""
+        """Send *message*, unless it is None, and return the server's next message. Raises TwinLost or Interrupted."""
         try:
             if message is not None:
                 self._channel.send(message)
@@ -144,7 +144,7 @@ class RemoteTwin:
         return self.ask({"op": "describe"}, DESCRIBE_SECONDS, DESCRIPTION)
 
     def ask(self, request: dict, timeout: float, form: object) -> dict:
-        """Send a request and return its result; raises Interrupted, or TwinError if the result breaks `form`.
+        """Send a request and return its result; raises Interrupted, or TwinError if no result of this `form` comes.
 
         `form` is a schema for `ftrun.protocol.conforms`.
         """

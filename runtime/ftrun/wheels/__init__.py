@@ -1,5 +1,4 @@
-"""What wheels say about the GIL, read from a package index without installing or running anything.
+"""Check of wheels on a package index: which turn the GIL on? Only ``imported`` installs and runs packages. Data flow:
 
-requirements -> index -> judge -> table
-                         judge -> archive -> gil_slot
+requirements -> index -> archive -> gil_slot -> judge -> table
 """

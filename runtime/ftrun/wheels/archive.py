@@ -1,6 +1,6 @@
-"""Extension modules of a wheel that lies on a server: only its directory and these modules are fetched.
+"""Extension modules of a wheel on a server. Only the wheel's ZIP directory and these modules are fetched.
 
-A server that does not answer range requests sends the whole file, into a temporary one.
+If the server ignores range requests, the whole wheel is fetched into a temporary file.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _LIBRARY = re.compile(r"(?:.*/)?(?:[^/]+\.libs|libs?|lib64|bin)/[^/]+", re.DOTAL
 
 
 class BadArchive(Exception):
-    """The file is no wheel, is damaged, or is larger than any honest one."""
+    """The file is no ZIP archive, damaged or too large, or the server did not send the bytes that were requested."""
 
 
 def received(answer: requests.Response, most: int, decoded: bool = False) -> bytes:
-    """Return up to *most* bytes of the body of a streamed answer; *decoded* unpacks a compressed body.
+    """Return up to *most* bytes of the body of a streamed answer. If *decoded* is true, unpack a compressed body.
 
     Raises urllib3's ``HTTPError`` if the body ends too early, or takes more than ten minutes.
     """
@@ -72,7 +72,7 @@ class _Ranges(io.RawIOBase):
         return self._position
 
     def fetch(self, begin: int, length: int) -> None:
-        """Fetch *length* bytes from *begin* at once, for the reads that follow."""
+        """Fetch *length* bytes from offset *begin* on in one request, and keep them for the next reads."""
         length = min(length, self._size - begin)
         if not 0 < length <= _MOST_AT_ONCE:
             raise BadArchive(f"a part of it takes {length} bytes")
@@ -96,7 +96,7 @@ class _Ranges(io.RawIOBase):
 
 
 class _Reader(io.BufferedReader):
-    """The file of a wheel, which gives at most *most* bytes at once. zipfile reads the whole directory at once."""
+    """A wheel's file; `read` refuses more than *most* bytes, since zipfile reads a whole ZIP directory in one call."""
 
     most = _MOST_IN_DIRECTORY
 
@@ -111,10 +111,10 @@ def _range(begin: int, length: int) -> dict[str, str]:
 
 
 def extensions(session: requests.Session, url: str, abi: str) -> Iterator[tuple[str, bytes]]:
-    """Yield the dotted name and the bytes of each module of the wheel at *url* that CPython of *abi* can load.
+    """Yield (dotted name, content) of each extension module for *abi* (such as ``cp313t``) in the wheel at *url*.
 
-    Libraries that lie in the wheel without a tag are among them. *abi* is such as ``cp313t``. Raises ``BadArchive``,
-    and what requests raises if the server cannot be reached.
+    A ``.so`` file without a tag in its name may be a module or a library, and is yielded too. Raises ``BadArchive``;
+    or ``requests.RequestException`` if the server cannot be reached or refuses.
     """
     try:
         with contextlib.ExitStack() as stack:

@@ -1,4 +1,4 @@
-"""`./twins info --requirements`: judge requirements by their wheels, and print a table or JSON."""
+"""`./twins info --requirements`: finds out from wheels if requirements turn the GIL on; prints a table or JSON."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _THIS_SERIES = f"{sys.version_info.major}.{sys.version_info.minor}t"
 def run(arguments: list[str], as_json: bool, import_too: bool, cache: Path | None) -> int:
     """Judge the requirements that *arguments* name, and print the answers.
 
-    Return 1 if something turns the GIL on, else 2 if something could not be judged, else 0.
+    Return the exit status: 1 if a package turns the GIL on, else 2 if one could not be judged, else 0.
 
     Args:
         arguments: files and requirements, as for ``ftrun.wheels.requirements.read``.
@@ -83,7 +83,7 @@ def run(arguments: list[str], as_json: bool, import_too: bool, cache: Path | Non
 def _import_all(
     requirements: list[Requirement], reports: list[Report], cache: Path, interruption: Interruption
 ) -> tuple[dict[str, list[Verdict]], dict[str, str]]:
-    """Import what has a wheel here; return verdicts and reasons for failures, by requirement. Raise ``Interrupted``."""
+    """Import packages that have wheels here; return (verdicts, errors), both by requirement. Raise ``Interrupted``."""
     verdicts: dict[str, list[Verdict]] = {}
     failed: dict[str, str] = {}
     for requirement, report in zip(requirements, reports, strict=True):
@@ -106,7 +106,7 @@ def judged(
     interruption: Interruption,
     progress: Callable[[str], None],
 ) -> list[Report]:
-    """Judge the requirements, several at once; return the reports in their order. Raises ``Interrupted``."""
+    """Judge the requirements in several threads; return reports in the requirements' order. Raises ``Interrupted``."""
     own = threading.local()  # each thread has its own connections
 
     def one(requirement: Requirement) -> Report:
@@ -135,13 +135,13 @@ def judged(
 
 
 def _progress(text: str) -> None:
-    """Show a line of progress on a terminal; an empty line removes it."""
+    """Show *text* in place of the last progress line, if stderr is a terminal. An empty text removes the line."""
     if sys.stderr.isatty():
         print(f"\r\x1b[K{one_line(text)[:70]}", end="", file=sys.stderr, flush=True)
 
 
 def _plain(reports: list[Report], verdicts: dict[str, list[Verdict]], failed: dict[str, str]) -> dict:
-    """Return what was found as plain JSON."""
+    """Return the reports and the results of imports in one dictionary that fits JSON."""
     return {
         "packages": [
             {

@@ -1,10 +1,10 @@
-"""What the file of an extension module says about the GIL, read without loading the module.
+"""Reader of an extension module's file: does the module need the GIL? The module is not loaded.
 
-A module of PEP 489 has an array of slots, of which ``Py_mod_gil`` says whether the module needs the GIL (PEP 703). The
-array is constant data, to which the module's definition points; the dynamic linker's relocations show where. Other
-modules call ``PyUnstable_Module_SetGIL``, or declare nothing, which means that they need the GIL. A call by hand can
-only mean that the module does not need it. pybind11 and older PyO3 compile the call in either way, so their
-modules remain unknown.
+A module of PEP 489 has an array of slots. The slot ``Py_mod_gil`` says whether the module needs the GIL (PEP 703). The
+array is constant data. The module's definition points to the array; the dynamic linker's relocations show where this
+pointer is. Other modules call ``PyUnstable_Module_SetGIL``, or declare nothing, which means that they need the GIL.
+Authors write this call by hand only if their module does not need the GIL. But pybind11 and older PyO3 compile the call
+into every module, so the declarations of modules built with these remain unknown.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _ALLOCATED, _RELA, _RELR, _DYNAMIC_SYMBOLS, _IN_FILE = 2, 4, 19, 11, {1, 14, 15,
 
 
 class Gil(enum.Enum):
-    """What an extension module declares."""
+    """Declaration about the GIL in the file of an extension module."""
 
     NOT_USED = "does not need the GIL"
     USED = "turns the GIL on"
@@ -43,7 +43,7 @@ class NotReadable(Exception):
 
 
 def read(data: bytes) -> Gil:
-    """Return what the extension module in the file's bytes *data* declares. Raise ``NotReadable`` for other files."""
+    """Return the declaration of the extension module whose file holds *data*. Raise ``NotReadable`` for other files."""
     try:
         library = _Library(data)
         return _declared(library)
@@ -75,7 +75,7 @@ def _declared(library: _Library) -> Gil:
 
 
 def _slots(library: _Library, address: int) -> dict[int, int]:
-    """Return the slots of a module by kind, or nothing if no such array begins at *address*."""
+    """Return the values of a module's slots by kind; an empty dict if no array of slots starts at *address*."""
     slots: dict[int, int] = {}
     for place in range(address, address + 16 * _MOST_SLOTS, 16):
         pair = library.words(place, 2)
@@ -93,7 +93,7 @@ def _slots(library: _Library, address: int) -> dict[int, int]:
 
 
 class _Library:
-    """A shared library: its dynamic symbols, and the words that hold addresses in it once it is loaded."""
+    """A shared library's file: functions of CPython that the library calls; pointers that the dynamic linker sets."""
 
     def __init__(self, data: bytes) -> None:
         if data[:6] != b"\x7fELF\x02\x01":
@@ -112,7 +112,7 @@ class _Library:
         self.calls_either_way = b"pybind11" in data or b"pyo3" in data
         self.is_module = self.exports_slots = False
         self.undefined: set[str] = set()
-        """The functions of CPython that the module calls, as far as they matter."""
+        """Functions of CPython that the module calls: only those that matter here."""
         self.pointers: dict[int, int] = {}
         for _, type_, _, _, offset, length, link, *_ in headers:
             if type_ == _DYNAMIC_SYMBOLS:
@@ -134,14 +134,14 @@ class _Library:
                         raise NotReadable("too many pointers")
 
     def words(self, address: int, count: int) -> tuple[int, ...] | None:
-        """Return *count* 8-byte words at *address*, or None if the file has no data for them."""
+        """Return *count* 8-byte words at *address* of the loaded library; None if the file does not contain them."""
         for begin, offset, length in self._loaded:
             if begin <= address <= begin + length - 8 * count:
                 return struct.unpack_from(f"<{count}Q", self._data, offset + address - begin)
         return None
 
     def _part(self, offset: int, length: int, entry: int) -> bytes:
-        """Return the whole entries of a section. Raise NotReadable if the sections overlap."""
+        """Return a section's whole entries. Raise NotReadable if the sections read so far are larger than the file."""
         self._unread -= length
         if self._unread < 0:
             raise NotReadable("its sections are larger than the file")
@@ -160,7 +160,7 @@ class _Library:
 
     @staticmethod
     def _relr(packed: bytes) -> Iterator[int]:
-        """Yield the places of relative relocations that are packed as addresses and bitmaps (SHT_RELR)."""
+        """Yield the address of each relative relocation in *packed*: a SHT_RELR section of addresses and bitmaps."""
         base = 0
         for (word,) in struct.iter_unpack("<Q", packed):
             if word & 1:

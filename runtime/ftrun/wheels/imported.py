@@ -1,4 +1,4 @@
-"""Import of the packages of requirements, each in a process of its own, after installing what this twin lacks."""
+"""Import of required packages, each in a process of its own. Packages that this twin lacks are installed first."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SECONDS = 120.0  # for the imports of one package
 
 
 def imported(requirement: Requirement, cache: Path, interruption: Interruption) -> Iterator[Verdict]:
-    """Yield what importing a requirement does here, and each package that it brings which this twin lacks.
+    """Import a required package and the further packages that it needs and this twin lacks; yield a verdict for each.
 
     *cache* is the folder for uv and its cache. Raises ``ftrun.overlay.OverlayError`` if the packages cannot be
     installed, and ``Interrupted``.

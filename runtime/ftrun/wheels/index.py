@@ -28,12 +28,12 @@ _ACCEPT = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+h
 
 
 class IndexFailed(Exception):
-    """The index cannot be reached, lacks the project, or sends what is no project page."""
+    """The index cannot be reached, lacks the project, or sends something that is no page of a project."""
 
 
 @dataclass(frozen=True)
 class File:
-    """One file of a project: a wheel, or a source distribution (without tags)."""
+    """One file of a project: a wheel, or a source distribution, which has no tags."""
 
     name: str
     url: str
@@ -47,7 +47,7 @@ _trusted = functools.cache(ssl.create_default_context)  # it takes half a second
 
 
 class _SystemCertificates(HTTPAdapter):
-    """Also trust the certificates of the system and of SSL_CERT_FILE, as pip and uv do."""
+    """Adapter for requests that also trusts the certificates of the system and of SSL_CERT_FILE, as pip and uv do."""
 
     def init_poolmanager(self, *args, **kwargs):
         super().init_poolmanager(*args, ssl_context=_trusted(), **kwargs)
@@ -67,7 +67,7 @@ class Index:
 
     @property
     def shown(self) -> str:
-        """The address without user and password."""
+        """The index's address, without user and password."""
         try:
             parts = urlsplit(self.url)
         except ValueError:
@@ -75,7 +75,7 @@ class Index:
         return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
 
     def files(self, project: str) -> list[File]:
-        """Return the files of *project* (a normalised name). Names that no installer takes are left out.
+        """Return the wheels and source distributions of *project* (a normalised name). Other files are left out.
 
         Raises ``IndexFailed``.
         """
@@ -115,7 +115,7 @@ def _links_of_json(answer, page: bytes) -> list[tuple[str, str, str, bool]]:
 
 
 def _links(page: bytes) -> list[tuple[str, str, str, bool]]:
-    """Return file name, address, requires-python and whether it is yanked, of each link of an HTML page."""
+    """Return (file name, address, requires-python, True if yanked) for each link of an HTML page."""
     links = []
 
     class Parser(html.parser.HTMLParser):
@@ -130,7 +130,7 @@ def _links(page: bytes) -> list[tuple[str, str, str, bool]]:
 
 
 def _parsed(name: str) -> tuple[Version, frozenset[Tag]] | None:
-    """Return version and tags of a file name; no tags for a source distribution; None for other files."""
+    """Return the version and tags in a file name; no tags for a source distribution. None for any other file."""
     # A name of compressed tags stands for all their combinations.
     if len(name) > _LONGEST_NAME or math.prod(part.count(".") + 1 for part in name.split("-")[-3:]) > _MOST_TAGS:
         return None

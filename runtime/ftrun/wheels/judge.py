@@ -1,4 +1,4 @@
-"""Whether the wheels of a requirement exist for a free-threaded CPython, and leave its GIL off."""
+"""Check of the wheels of a requirement: do they exist for free-threaded CPython, and leave its GIL off?"""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MOST_WHEELS = 6  # read in search of a version that leaves the GIL off
 
 
 class Answer(enum.Enum):
-    """What installing a requirement means for the GIL of one interpreter."""
+    """Effect of a required package on the GIL of one interpreter, or the reason why the effect is not known."""
 
     PURE = "pure Python"
     OFF = "GIL off"
@@ -36,23 +36,23 @@ class Answer(enum.Enum):
 
 @dataclass
 class Finding:
-    """What holds for one requirement and one interpreter."""
+    """Result of the check of one requirement for one interpreter."""
 
     version: str
-    """The version that an installer takes: the newest that fits. Empty if there is none."""
+    """The version that an installer takes: the newest that fits. For ``NONE``, the newest that is allowed, or empty."""
     answer: Answer
     wheel: str = ""
     """File name of the wheel that was looked at."""
     modules: tuple[str, ...] = ()
-    """Extension modules that turn the GIL on, or, for ``UNKNOWN``, that only an import tells about."""
+    """Extension modules that turn the GIL on. For ``UNKNOWN``, those whose effect only an import shows."""
     better: str = ""
-    """The newest version whose wheel leaves the GIL off, if this one does not."""
+    """The newest version found whose wheel leaves the GIL off, if `version` has no such wheel."""
     error: str = ""
 
 
 @dataclass
 class Report:
-    """The findings for one requirement, by interpreter: none if its marker excludes all of them, or on an error."""
+    """Findings for one requirement, by interpreter; none after an error, or if its marker excludes all interpreters."""
 
     requirement: str
     findings: dict[str, Finding]
@@ -64,7 +64,7 @@ class Report:
 
 
 def judge(requirement: Requirement, index: Index, series: tuple[str, ...] = SERIES) -> Report:
-    """Look at the wheels of a requirement for each free-threaded CPython of *series*, such as ``3.13t``."""
+    """Return a report on a requirement's wheels, for each free-threaded CPython of *series*, such as ``3.13t``."""
     if requirement.url:
         return Report(str(requirement), {}, "names an address; only packages of an index can be judged")
     try:
@@ -107,7 +107,7 @@ def _finding(requirement: Requirement, files: list[File], series: str, wheels: _
 
 
 def _better(files: list[File], series: str, wheels: _Wheels) -> str:
-    """Return the newest final version with a wheel that leaves the GIL off; nothing if none of the newest does."""
+    """Return the newest final version whose wheel leaves the GIL off; "" if none of the _MOST_WHEELS newest does."""
     versions = sorted(
         {file.version for file in files if not file.yanked and not file.version.is_prerelease}, reverse=True
     )
@@ -126,7 +126,7 @@ def _fits_python(file: File, series: str) -> bool:
 
 
 def _best(files: list[File], version: Version, series: str) -> File | None:
-    """Return the wheel of a version that an installer would take on a machine like this one."""
+    """Return the wheel of *version* that an installer would choose on this machine; None if no wheel fits."""
     order = _tags(series)
     ranks = [
         (min(order[tag] for tag in file.tags & order.keys()), file)
@@ -138,7 +138,7 @@ def _best(files: list[File], version: Version, series: str) -> File | None:
 
 @functools.cache
 def _tags(series: str) -> dict[Tag, int]:
-    """Return the tags that an interpreter on this machine accepts, with their ranks, the best first."""
+    """Return the rank of each wheel tag that CPython *series* accepts on this machine; the best tag has rank 0."""
     number = (3, int(series[2:].rstrip("t")))
     abi = f"cp{number[0]}{number[1]}t"
     tags = [*cpython_tags(number, [abi]), *compatible_tags(number, abi.rstrip("t"))]
@@ -146,14 +146,14 @@ def _tags(series: str) -> dict[Tag, int]:
 
 
 class _Wheels:
-    """The wheels of one project, each looked at once."""
+    """Reader of the wheels of one project. It fetches a wheel only once for each series."""
 
     def __init__(self, session: requests.Session) -> None:
         self._session = session
         self._seen: dict[tuple[str, str], Finding] = {}
 
     def look(self, wheel: File, series: str) -> Finding:
-        """Return a new finding from the extension modules of a wheel."""
+        """Judge a wheel by its extension modules; return a new finding, which the caller may change."""
         version = str(wheel.version)
         if all(tag.platform == "any" for tag in wheel.tags):
             return Finding(version, Answer.PURE, wheel.name)

@@ -16,11 +16,11 @@ _HASHES = re.compile(r"\s--(hash|config-settings|global-option)[ =].*$")
 
 
 class BadRequirements(Exception):
-    """A file cannot be read, or a line of it is no requirement. The message says which."""
+    """A file cannot be read, or a line of a file or an argument is no requirement. The message says which."""
 
 
 def read(arguments: list[str]) -> list[Requirement]:
-    """Return the requirements that *arguments* name, each a file or a requirement such as ``numpy>=2``.
+    """Return the requirements that *arguments* name. An argument is a file, or a requirement such as ``numpy>=2``.
 
     A folder stands for its pyproject.toml. Raises ``BadRequirements``.
     """
@@ -42,7 +42,7 @@ def read(arguments: list[str]) -> list[Requirement]:
 
 
 def _of_file(path: Path, within: tuple[Path, ...], seen: set[Path]) -> Iterator[tuple[str, str]]:
-    """Yield place and text of each requirement in a file, and add it to *seen*, the files that are read once."""
+    """Yield (place, text) of each requirement in a file. *within*: files that include this one; *seen*: files read."""
     if path.resolve() in within:
         raise BadRequirements(f"{path} includes itself")
     if path.resolve() in seen:  # files that include each the next one twice would take forever
@@ -77,7 +77,7 @@ def _of_file(path: Path, within: tuple[Path, ...], seen: set[Path]) -> Iterator[
 
 
 def _of_toml(document: dict, path: Path) -> list[str]:
-    """Return the requirements of a pyproject.toml (all groups), or the packages of uv's, Poetry's or PEP 751's lock."""
+    """Return the requirements of a pyproject.toml and its groups, or the packages of a uv, Poetry or PEP 751 lock."""
     try:
         packages = document.get("packages", document.get("package"))
         if packages is not None:

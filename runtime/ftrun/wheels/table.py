@@ -1,4 +1,4 @@
-"""The answers as tables on a terminal."""
+"""Output of `./twins info --requirements` as a table on a terminal."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NAMED = 3  # modules of a wheel that are named
 
 
 def show(reports: list[Report], verdicts: dict[str, list[Verdict]], failed: dict[str, str]) -> None:
-    """Print a table of the wheels, the modules that turn the GIL on, and what the imports did."""
+    """Print a table of the findings, then the modules that turn the GIL on, then the results of the imports."""
     console = Console(highlight=False)
     table = Table(box=None, padding=(0, 2, 0, 0))
     for heading in ("package", *SERIES):
@@ -68,7 +68,7 @@ def _cell(report: Report, series: str) -> str:
 
 
 def _remarks(finding: Finding) -> list[str]:
-    """Return the reasons for an answer that is not plain."""
+    """Return lines that explain a finding: its error, or the modules that turn the GIL on."""
     if finding.error:
         return [f"{_text(finding.wheel)}: {_text(finding.error)}"]
     if finding.answer is not Answer.ON:
