@@ -123,7 +123,7 @@ def amount(seconds: float, batch_size: int | None) -> Amount:
 
 
 def scenario(target: str, collate_fn: str | None = None) -> Scenario:
-    """Return the scenario of the dataset `target`, MODULE:OBJECT. Measurement.look will replace the amounts of work."""
+    """Return the scenario of the dataset `target`, MODULE:OBJECT. Measurement.look replaces its amounts of work."""
     cases = (Case("", target, {"target": target, "collate_fn": collate_fn}),)
     return Scenario(
         name=OWN,

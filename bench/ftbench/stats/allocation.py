@@ -29,7 +29,7 @@ class Costs:
 
 
 def turns(seconds: float, candidates: int, costs: Costs, at_once: int) -> int:
-    """Return the number of turns in a process that should give the narrowest confidence intervals in `seconds`."""
+    """Return how many turns to take in each process, for the narrowest intervals that a run of `seconds` can give."""
     from scipy.special import stdtrit
 
     best, narrowest = FEWEST_TURNS, math.inf

@@ -72,7 +72,7 @@ def apart(scenario: Scenario, start: Candidate) -> set[tuple[str, str]]:
 
 
 def waterfall(scenario: Scenario, comparisons: Iterable[Comparison], case: str) -> Waterfall | None:
-    """Return the waterfall of a case; None if no chain of candidates was measured in the case."""
+    """Return a case's total ratio, split into steps from candidate to candidate; None if no such chain was measured."""
     links, missing = chain(scenario, case)
     if not links:
         return None

@@ -56,7 +56,7 @@ class _Leaf:
 
 @dataclass(frozen=True, slots=True)
 class Slot(_Leaf):
-    """Leaf with a slot: a large array or tensor, of the same shape and type in all samples."""
+    """Leaf of a sample that goes straight into the batch's memory: a large array or tensor, alike in all samples."""
 
     shape: tuple[int, ...]
     dtype: torch.dtype

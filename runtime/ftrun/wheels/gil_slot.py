@@ -93,7 +93,7 @@ def _slots(library: _Library, address: int) -> dict[int, int]:
 
 
 class _Library:
-    """A shared library's file: functions of CPython that the library calls; pointers that the dynamic linker sets."""
+    """What a library's file tells: functions of CPython that it calls, and pointers that the dynamic linker sets."""
 
     def __init__(self, data: bytes) -> None:
         if data[:6] != b"\x7fELF\x02\x01":

@@ -41,7 +41,7 @@ def audit(
 
     Args:
         dataset: map-style or iterable-style, as for ``ftloader.DataLoader``; or a function or class that makes one.
-            With a function or class, threads also load from new datasets, with images not decoded, files not open.
+            With a function or class, threads also load from new datasets, which have opened and decoded nothing yet.
         indices: indices to load. By default *samples* random ones, including the first and the last.
         samples: number of samples to load; for an iterable-style dataset, the number for each worker.
         threads: number of threads that load at the same time, at least 2.

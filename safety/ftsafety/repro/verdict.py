@@ -82,7 +82,7 @@ class Verdict:
 
     @property
     def certain(self) -> bool:
-        """True if chance is ruled out as the reason why `main` was seen in some configurations only."""
+        """True if chance cannot explain that the failure `main` was seen in some configurations only."""
         return self.main is None or self.main.p is None or self.main.p < self.level
 
 
