@@ -238,7 +238,7 @@ def test_downloads(browser, page, many, tmp_path):
     root = ElementTree.fromstring((tmp_path / "sizes-throughput.svg").read_text())
     assert root.tag == "{http://www.w3.org/2000/svg}svg"
     text = " ".join(root.itertext())
-    assert "Throughput with 2 workers: higher is better" in text and "4 MiB" in text and "CPUs usable" in text
+    assert "Throughput with 2 workers: higher is better" in text and "4096 KiB" in text and "CPUs usable" in text
     assert "sizes: " in text and "var(" not in (tmp_path / "sizes-throughput.svg").read_text()
     assert load(tmp_path / "results.json") == many.results  # to the last digit
     # Light, whatever the page is.

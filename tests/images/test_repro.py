@@ -302,7 +302,7 @@ def test_hanging_and_ignoring_sigterm(project):
         "import signal, threading\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
         "def stuck():\n    threading.Event().wait()\nstuck()\n"
     )
-    done = project("--repeat", "1", "--configs", "gil,ft", "--timeout", "30", script=source, status=12)
+    done = project("--repeat", "1", "--configs", "gil,ft", "--timeout", "30", script=source, status=13)
     assert "ignored SIGTERM" in done.stdout and "in stuck" in done.stdout
 
 

@@ -54,7 +54,7 @@ def test_a_report_to_paste(twins, tmp_path):
     assert Path(command[1]).expanduser() == CHECKOUT / "repro" / "counter_increment.py"
     # One thread alone loses nothing; two do.
     assert re.search(r"still fails with \*\*[234]\*\* threads", report)
-    assert "- 1 thread: 0 of 6 runs failed" in report
+    assert re.search(r"- 1 thread: 0 of [56] runs failed", report)  # five may settle it
     assert "counter += 1" in report and "CPython 3.1" in report
     assert "no walls" in done.stderr and "walls: none" in report
 
