@@ -1,4 +1,4 @@
-"""Records of fixed size under a lock that each call makes anew: it locks out nobody, and the position is shared."""
+"""Records of fixed size under a lock that each call makes itself: it locks out nobody, and the position is shared."""
 
 import tempfile
 import threading

@@ -1,4 +1,4 @@
-"""Images in two sizes: the size is changed for a while and put back, so another thread's size stays for ever."""
+"""Images in two sizes: the size is changed for a while and put back, so another thread's size stays."""
 
 import contextlib
 

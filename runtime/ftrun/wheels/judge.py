@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import enum
 import functools
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import requests
@@ -171,14 +170,9 @@ class _Wheels:
 
     def _answer(self, wheel: File, series: str) -> tuple[Answer, str, tuple[str, ...]]:
         declared: dict[Gil, list[str]] = {kind: [] for kind in Gil}
-        for module, data in self._declarations(wheel, series):
-            declared[data].append(module)
+        for module, data in archive.extensions(self._session, wheel.url, f"cp{series.replace('.', '')}"):
+            declared[gil_slot.read(data)].append(module)
         for kind, answer in ((Gil.USED, Answer.ON), (Gil.UNKNOWN, Answer.UNKNOWN)):
             if declared[kind]:
                 return answer, wheel.name, tuple(declared[kind])
         return (Answer.OFF if declared[Gil.NOT_USED] else Answer.PURE), wheel.name, ()
-
-    def _declarations(self, wheel: File, series: str) -> Iterator[tuple[str, Gil]]:
-        abi = f"cp{series.replace('.', '')}"
-        for module, data in archive.extensions(self._session, wheel.url, abi):
-            yield module, gil_slot.read(data)
