@@ -21,7 +21,8 @@ from .progress import clock
 AT_A_TIME = 3
 NOTHING_SELECTED = 5  # pytest's exit status
 
-OF_THE_LOADER = ["unit/loader", "conformance", "examples", "libraries", "stress", "soak"]
+OF_THE_LOADER = ["unit/loader", "conformance", "stress"]
+WITH_THE_LOADER = ["examples", "libraries", "soak"]
 OF_THE_TOOLS = ["unit/bench", "unit/safety", "unit/runtime"]
 # Run by pytest-run-parallel without the GIL: tests that start many workers and change no process-wide state.
 AT_ONCE = ["conformance/test_workers.py", "conformance/test_failures.py", "conformance/test_ownership.py"]
@@ -92,12 +93,13 @@ def all_runs(ready: dict[str, Twin], arguments: list[str]) -> list[TestRun]:
     again = arguments or ["--quick"]
     for name, twin in ready.items():
         runs.append(_pytest(f"{name}, the loader: {twin.label}", twin, OF_THE_LOADER, arguments))
-        runs.append(_pytest(f"{name}, the tools", twin, OF_THE_TOOLS, arguments if twin is first else again))
+        rest = [*OF_THE_TOOLS, *WITH_THE_LOADER]
+        runs.append(_pytest(f"{name}, tools and programs", twin, rest, arguments if twin is first else again))
     runs.append(_pytest("./twins and the report's page", first, ["native", "browser"], arguments))
     if "ft" in ready:
         ft, forced = ready["ft"], {"PYTHON_GIL": "1"}
-        runs.append(_pytest("ft with the GIL forced on", ft, ["conformance", "stress"], arguments, forced))
-        runs.append(_pytest("ft with the GIL forced on: the loader's unit tests", ft, ["unit/loader"], again, forced))
+        runs.append(_pytest("ft with the GIL forced on", ft, ["unit/loader", "conformance"], again, forced))
+        runs.append(_pytest("ft with the GIL forced on: races", ft, ["stress"], arguments, forced))
         runs.append(_pytest("ft, each test in four threads at once", ft, AT_ONCE, [*FOUR_THREADS, *arguments]))
     return runs
 
