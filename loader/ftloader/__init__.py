@@ -14,8 +14,8 @@ The parts:
 - ``choose``: threads or processes, and why
 - ``iterators``: ``serial``, ``threads``, ``processes``, on a common ``base``; ``prefetch``: the prefetch policy
 - ``cache``: the growing cache, for datasets
-- ``workers``: the code of worker threads and processes, their start and end, their copies of user objects
-- ``batch``: builds a batch from indices: load samples, collate, write into slots, errors of samples
+- ``workers``: the code, start and end of worker threads and processes; each worker's copies of user objects
+- ``batch``: builds a batch from indices: loads samples, handles their errors, writes them into slots or collates them
 - ``state``: saves a loader's position, and resumes there
 - ``rng``: random generators of samples, and the program's global ones
 - ``datasets``, ``decode``: image folders and image decoding, for datasets

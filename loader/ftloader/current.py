@@ -40,7 +40,7 @@ class CurrentSample:
         self.slots, self.position, self.given = slots, position, None
 
     def enter_all(self, epoch: Any, keys: Sequence[Any], rest: Iterator) -> None:
-        """Record *keys* that are loaded in turn. The current key is the last that *rest* (``iter(keys)``) returned."""
+        """Record that the thread loads *keys* one by one: the current key is the last that the iterator *rest* gave."""
         if self.epoch is not epoch:
             self.epoch = epoch
         self.key, self.rest, self.rng, self._seen = keys, rest, None, -1
@@ -51,7 +51,7 @@ class CurrentSample:
         self.slots, self.position, self.given = None, 0, None
 
     def locate(self) -> Any:
-        """Return the key of the current sample. Drop random generators that belong to an earlier sample."""
+        """Return the current sample's key. If ``rest`` has advanced, drop the earlier sample's random generators."""
         if self.rest is None:
             return self.key
         left = operator.length_hint(self.rest)
@@ -93,7 +93,7 @@ class _Temporarily:
 
 
 def sample_scope() -> _Temporarily:
-    """Return a context manager that restores the thread's current sample, even if the block iterates a loader."""
+    """Return a context manager for loading samples. It restores the outer sample, as datasets may iterate a loader."""
     return _Temporarily("sample", CurrentSample())
 
 

@@ -61,8 +61,8 @@ class PathTable:
     """Immutable table of file paths, each with a class number. Any thread may read the table.
 
     A list of 1,000,000 ``(path, class)`` pairs is about 200 MB of small objects. Forked workers copy these as soon as
-    reference counts change; threads contend for the counts. This table is a few objects, with each directory once.
-    *class_ids* has one number for each path, and is read after all *paths*. Raises ``ValueError`` if the counts differ.
+    reference counts change; threads contend for the counts. This table is a few objects, and has each directory once.
+    *class_ids*, one number per path, is read after *paths*. Raises ``ValueError`` if their lengths differ.
     """
 
     __slots__ = ("_directories", "_directory_ids", "_names", "class_ids")
@@ -106,7 +106,7 @@ class PathTable:
 
 
 class _Column[T](Sequence[T]):
-    """Immutable sequence of the entries of a ``PathTable``, each made when it is read. Any thread may read it."""
+    """Immutable sequence of the entries of a ``PathTable``. Entries are made when read. Any thread may read them."""
 
     __slots__ = ("table",)
     _at: Callable[[int], T]  # returns the item of a number, at least 0

@@ -34,7 +34,7 @@ _OUR_FILES = (__file__, load_one.__code__.co_filename)  # files whose frames lie
 
 
 class Mode(enum.Enum):
-    """Expectation of the next batch other than a ``Layout``: not known yet, or samples that get no slots."""
+    """Value of ``BatchHints.expected`` other than a ``Layout``: no expectation yet, or a batch without slots."""
 
     UNKNOWN = "unknown"  # the layout of the batch's first sample will be used
     PLAIN = "plain"  # the samples have no slots: collate_fn gets all of them at once
@@ -42,9 +42,9 @@ class Mode(enum.Enum):
 
 @dataclass(eq=False)
 class BatchHints:
-    """Settings that one iterator's batches share, and estimates for the next batch from earlier ones.
+    """Settings that one iterator's batches share, and estimates of the next batch: its layout, its time per sample.
 
-    Workers read and write the estimates without a lock: an outdated value only costs time.
+    Workers read and write the estimates without a lock: an outdated estimate only costs time.
     """
 
     settings: BatchSettings
@@ -68,19 +68,19 @@ class BatchHints:
         return min(self.workers, max(1, int(pieces)))
 
     def expect(self, next_one: Layout | Mode) -> None:
-        """Set the expectation for the next batch to *next_one*, or to UNKNOWN after several wrong expectations."""
+        """Set ``expected`` to *next_one*, or to UNKNOWN once several batches were not as expected."""
         self.expected = Mode.UNKNOWN if self.misjudged >= _RAGGED else next_one
 
 
 class SharedBatch:
     """One batch that several workers build together.
 
-    ``_lock`` guards the claims (``_next``, ``_working``), the times of pieces, the failure and the choice of
+    ``_lock`` guards the claims (``_next``, ``_working``), the times of pieces, the failure and the creation of
     ``_slots``. While a piece is loaded, only the worker that claimed it uses its positions in ``_samples`` and the
     slots. After that, only the worker that finishes the batch uses them.
 
-    Workers call ``epoch.check()`` after user code and before they take a lock. User code may have forked: in the child
-    the epoch is cancelled, and the lock may stay locked forever.
+    Workers call ``epoch.check()`` after user code, before they take a lock. If user code has forked, the call raises
+    ``Cancelled`` in the child, where the lock may stay locked forever.
     """
 
     def __init__(self, hints: BatchHints, epoch: Epoch, index: list | tuple) -> None:
@@ -101,7 +101,7 @@ class SharedBatch:
         self._seconds: list[float] = []  # per sample, of each piece
 
     def build(self, context: Any) -> Outcome | None:
-        """Load pieces until none is left. Return the batch's outcome; None if another worker finishes the batch."""
+        """Load pieces until all are claimed. Return the batch or its failure; None if another worker finishes it."""
         dataset = context.dataset
         piece = self._claim()
         try:
@@ -123,7 +123,7 @@ class SharedBatch:
         return None if piece is None else self._finish()
 
     def _claim(self, seconds: float | None = None) -> range | None:
-        """Return the next piece to load; empty if the caller must finish the batch; None if nothing is left to do."""
+        """Return the next piece to load. An empty range: the caller finishes the batch. None: another worker does."""
         with self._lock:
             if seconds is not None:  # for each sample of this worker's previous piece, which has ended
                 self._working -= 1
@@ -189,7 +189,7 @@ class SharedBatch:
             self._samples[position] = sample
 
     def _open_slots(self, layout: Layout | None) -> None:
-        """Give the batch the slots of *layout*, or none if *layout* is None. Do nothing if this was decided before."""
+        """Make the batch's slots for *layout*; None: use no slots. Do nothing if another worker has decided before."""
         hints = self._hints
         with self._lock:
             if not self._undecided or self._failed_at < 0:
@@ -232,7 +232,7 @@ class SharedBatch:
         return Fetched(pinned(settings.collate_fn(samples), hints.pin_device), skipped)
 
     def _expected_next(self, samples: list) -> Layout | Mode:
-        """Return the expectation for the next batch. The samples of this batch all go through ``collate_fn``."""
+        """Return the expectation for the next batch, if this batch is collated as a whole from *samples*."""
         hints = self._hints
         if not hints.can_have_slots:
             return Mode.PLAIN

@@ -16,7 +16,7 @@ from ftloader.diagnosis.exceptions import annotate, notes_of, text_of
 
 
 class _Skip(enum.Enum):
-    """Type of ``SKIP``: an enum. Its member stays the same object after pickling, also in worker processes."""
+    """Type of ``SKIP``. An enum, so that ``x is SKIP`` still holds after pickling, also in worker processes."""
 
     SKIP = "skip"
 
@@ -43,7 +43,7 @@ class Skipped(NamedTuple):
 
     @classmethod
     def because_of(cls, error: BaseException, index: Any, with_the_rest: bool = False) -> "Skipped":
-        """Return the record for sample *index*. *with_the_rest*: True if later samples of the share are lost too."""
+        """Return the record for sample *index*. *with_the_rest*: True if the worker's later samples are lost too."""
         text = " ".join(text_of(error).split())
         if len(text) > _LONGEST_ERROR:
             text = text[: _LONGEST_ERROR - 3] + "..."
@@ -118,7 +118,7 @@ class SkipLog:
             self._unreported = new + len(skipped), (*first, *skipped)[: self._NAMED]
 
     def report(self) -> None:
-        """Warn if samples were left out since the last report, even in abandoned epochs. Call this as an epoch ends."""
+        """At the end of an epoch, warn of samples left out since the last report, also in unfinished epochs."""
         with self._lock:
             (new, first), self._unreported = self._unreported, (0, ())
         if new == 0:

@@ -30,7 +30,7 @@ class Epoch:
     """One pass over the data, with a seed, a number, and ``cancelled``, which ends the pass early.
 
     ``cancelled`` changes from False to True once. Any thread may set it. Workers read it without a lock: a worker that
-    sees the change late loads one sample too many. An epoch refers to no user-supplied object.
+    sees the change late only loads one more sample. An epoch refers to no user-supplied object.
     """
 
     base_seed: int = 0  # an int64, drawn by torch

@@ -1,8 +1,8 @@
-"""Fetchers that load and save the dataset's state: for iterable-style datasets, and for map-style ones in processes.
+"""Fetchers for datasets whose state is saved: iterable-style ones, and map-style ones in worker processes.
 
 As in torchdata, a fetcher loads the dataset's state, then calls ``iter(dataset)``, then loads the iterator's state. If
-the dataset is its own iterator, a state from the middle of an epoch is loaded only after ``iter(dataset)``. Batches
-bring new states to the consumer (``Fetched.state``). ``state.format`` describes the states.
+the dataset is its own iterator, a state from the middle of an epoch counts as the iterator's. New states travel to the
+consumer with the batches (``Fetched.state``). ``state.format`` describes the states.
 """
 
 import copy
@@ -72,7 +72,7 @@ class IterableFetcher:
         return fetched
 
     def _catch_up(self, index: Any, epoch: Epoch) -> None:
-        """Skip the batches handed over between snapshot and saved state: load their samples without collating them."""
+        """Load and drop, without collating, the batches that the saved run handed over after the snapshot."""
         behind, self._behind = self._behind, 0
         for missing in range(behind, 0, -1):
             try:
@@ -157,7 +157,7 @@ def _annotate_position(error: BaseException, key: tuple[int, int]) -> None:
 class StatefulMapFetcher(MapFetcher):
     """Builder of batches from a map-style dataset in a worker process. Some batches carry the dataset's state.
 
-    Each N-th batch (N: ``snapshot_every_n_steps``) has the state after it. Unless N is 1, the first has that before it.
+    N: ``snapshot_every_n_steps``. Every N-th batch has the state after it. Batch 1 has the initial state, unless N = 1.
     """
 
     def __init__(self, settings: BatchSettings, dataset: Any, state: WorkerState) -> None:

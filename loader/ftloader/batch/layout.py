@@ -56,7 +56,7 @@ class _Leaf:
 
 @dataclass(frozen=True, slots=True)
 class Slot(_Leaf):
-    """Leaf of a sample that goes straight into the batch's memory: a large array or tensor, alike in all samples."""
+    """Leaf that is copied straight into the batch's memory: a large array or tensor of one shape and dtype."""
 
     shape: tuple[int, ...]
     dtype: torch.dtype
@@ -64,7 +64,7 @@ class Slot(_Leaf):
     nbytes: int
 
     def flatten(self, value: Any, leaves: list) -> bool:
-        """Append *value* to *leaves*. Return True if *value* fits into the slot and torch could collate it."""
+        """Append *value* to *leaves*. Return True if the type, shape and strides of *value* fit the slot."""
         leaves.append(value)
         if self.numpy_dtype is not None:
             return (
@@ -184,7 +184,7 @@ _has_names = getattr(torch.Tensor, "has_names", lambda tensor: False)
 
 
 def _is_plain(tensor: torch.Tensor) -> bool:
-    """Return True if *tensor* is on the CPU and is only values: no gradient, names, lazy conjugation and so on."""
+    """Return True if copying the values of *tensor* loses nothing: a CPU tensor without gradient, names and so on."""
     return (
         tensor.is_cpu
         and tensor.layout is torch.strided
@@ -200,5 +200,5 @@ def _is_plain(tensor: torch.Tensor) -> bool:
 
 
 def _is_channels_last(dimensions: int, contiguous: bool) -> bool:
-    """Return True if ``torch.stack`` might make a ``channels_last(_3d)`` batch of tensors like this. Slots cannot."""
+    """Return True if ``torch.stack`` may return a ``channels_last(_3d)`` batch of such tensors, as slots never do."""
     return dimensions in (4, 5) and not contiguous

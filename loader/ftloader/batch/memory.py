@@ -26,8 +26,8 @@ from ftloader.compat.torch_private import storage_use_count
 class Buffer:
     """A torch storage and the batch that is filling it. A ``BufferPool`` makes and lends buffers.
 
-    This object holds the only lasting reference to ``storage``. Any other reference that this package makes is dropped
-    by the thread that made it. So the reference count is up to date, also without the GIL (biased counting, PEP 703).
+    This object holds the only lasting reference to ``storage``. A thread of this package that makes another reference
+    also drops that one. So the reference count is up to date, also without the GIL (biased counting, PEP 703).
     """
 
     __slots__ = ("filler", "last_taken", "storage")

@@ -15,7 +15,7 @@ from ftloader.current import this_thread
 
 
 class _Memory:
-    """Object from which ``numpy.asarray`` makes an array on the memory at *address*. The array keeps *owner* alive."""
+    """Wrapper of the memory at *address*, for ``numpy.asarray``. The resulting array keeps *owner* alive."""
 
     # Not tensor.numpy(), which would mark the storage forever.
 
@@ -56,7 +56,7 @@ class _Array:
             self._view[position] = value
 
     def separate(self, position: int, values: list, own: int) -> list:
-        """Return *values*, but copy those in this slot's memory: writing ``values[own]`` there overwrites them."""
+        """Return *values*, with copies of those that lie in this slot, which ``values[own]`` is about to overwrite."""
         # empty_sample() gave the slot to the sample, so other values may be views of it.
         if self._is_at(values[own], position):
             return values  # nothing will be written
@@ -181,7 +181,7 @@ class Slots:
                 part.release()
 
     def give(self, position: int, shape: tuple[int, ...], dtype: np.dtype) -> tuple[int, np.ndarray] | None:
-        """Find the first leaf with this *shape* and *dtype*. Return (leaf number, slot at *position*), or None."""
+        """Return (leaf number, slot at *position*) of the first leaf with this *shape* and *dtype*, or None."""
         for leaf, part in enumerate(self._parts):
             if isinstance(part, _Array) and (given := part.give(position, shape, dtype)) is not None:
                 return leaf, given

@@ -44,7 +44,7 @@ class RawArrays:
 
     Args:
         arrays: each array's name and decoder, in the order of the bytes. One of the decoders may have ``shape=None``:
-            its array gets the bytes that the other arrays leave.
+            its array gets all bytes that are not for other arrays.
     """
 
     def __init__(self, arrays: Mapping[str, RawArray]) -> None:

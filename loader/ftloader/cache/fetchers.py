@@ -72,7 +72,7 @@ class Fetchers(ThreadGroup):
 
     @property
     def idle(self) -> bool:
-        """True if no sample will be added until ``look_again``: all keys have been tried, or all threads have ended."""
+        """True if no sample will be added before ``look_again``: all keys were tried, or all threads have ended."""
         with self._changed:
             return self._is_idle() or not self._running
 
@@ -110,7 +110,7 @@ class Fetchers(ThreadGroup):
             return None if self._store.stopped else next(self._keys, None)
 
     def _claimed(self) -> Iterator[str]:
-        """Claim each key that the store lacks (``Store.claim``), then yield the key. End when the store is stopped."""
+        """Yield each key that the store lacks, after claiming it (``Store.claim``). End when the store is stopped."""
         pauses = _pauses()
         while self._wait_to_list():
             try:
@@ -207,7 +207,7 @@ class Fetchers(ThreadGroup):
             self._report(error, "a file onto the disk")
 
     def _fail(self, error: BaseException, key: str) -> bool:
-        """Return False. Unless the store is stopped, count and report the failure to fetch or add the sample *key*."""
+        """Count and report that *key* could not be fetched or added, unless the store is stopped. Return False."""
         with self._changed:
             if self._store.stopped:
                 return False
@@ -217,7 +217,7 @@ class Fetchers(ThreadGroup):
         return False
 
     def _report(self, error: BaseException, what: str) -> None:
-        """Record *error* for the statistics and ``set_epoch``. Warn, at the first error only, that *what* failed."""
+        """Record *error* for the statistics and ``set_epoch``. At the first error, warn that *what* failed."""
         with self._changed:
             self.trouble = error
             self.failures_in_a_row += 1

@@ -235,7 +235,7 @@ class GrowingCache(Dataset):
             )
 
     def _check_hope(self, store: Store, fetchers: Fetchers, there: int) -> None:
-        """Raise ``CacheError``, with the reason, if no more samples will come. *there*: number of complete samples."""
+        """Raise ``CacheError``, with the reason, if no sample will be added to the *there* complete ones."""
         start = f"{there} samples are there, and min_samples={self._min_samples}: "
         if store.stopped:
             raise CacheError(start + "the cache is closed")
@@ -306,9 +306,9 @@ class GrowingCache(Dataset):
     # The end
 
     def close(self) -> None:
-        """Stop fetching and close the cache; in a worker process, do nothing. Samples not written yet are lost.
+        """Stop fetching and close the cache. Fetched samples that are not written yet are lost.
 
-        Wait at most five seconds for calls to the source that are still running.
+        Wait at most five seconds for running calls to the source. In a worker process, do nothing.
         """
         if os.getpid() != self._process:
             return
@@ -341,12 +341,12 @@ class GrowingCache(Dataset):
 
 
 def _mark(name: str) -> int:
-    """Return a nonzero hash of a segment's *name*, with which readers mark the segment as damaged."""
+    """Return a nonzero hash of a segment's *name*. Readers put the hash into ``_shared`` if the segment is damaged."""
     return 1 + zlib.crc32(name.encode())
 
 
 class _Counts:
-    """Counts of one process. ``lock`` guards the counts of reads, and the marks of damage in ``_shared``."""
+    """Counts of one process for the statistics. ``lock`` guards the counts of reads, and ``_shared``'s marks."""
 
     def __init__(self) -> None:
         self.began = time.monotonic()

@@ -122,7 +122,7 @@ class WebReader:
 
 
 class _InTime(io.RawIOBase):
-    """Stream of a socket's bytes for ``HTTPResponse``. Reading from it raises ``TimeoutError`` after *deadline*."""
+    """Reader of a socket, for ``HTTPResponse``. Raises ``TimeoutError`` after *deadline* (``time.monotonic()``)."""
 
     # A socket's own time-out is not enough: it starts again with each byte.
     def __init__(self, sock: socket.socket, deadline: float, late: str) -> None:
@@ -216,8 +216,8 @@ class ObjectReader(LoopReader):
     """Reader for the objects of one bucket in s3, used by one thread.
 
     The server is not trusted: an object must come within *timeout* seconds, and obstore reads at most *largest* bytes.
-    s3fs reads an object if obstore has no permission or would alter the key. Until obstore has read a first object,
-    s3fs also reads after other errors: the bucket may be in another region, or only s3fs knows its certificate.
+    If obstore has no permission, or would alter the key, s3fs reads the object. Until obstore has read a first object,
+    s3fs is tried after other errors too: the bucket may be in another region, or only s3fs may know its certificate.
     """
 
     def __init__(self, like: AsyncFileSystem, bucket: Any, timeout: float, largest: int) -> None:

@@ -101,7 +101,7 @@ def walk(fd: int, version: int) -> Iterator[tuple[tuple, str]]:
 
 
 def is_right(version: int, fd: int, row: tuple, pieces: Iterable[Any]) -> bool:
-    """Return True if *pieces*, a sample, have the checksum in *row* and, in a TFRecord, the right header and footer."""
+    """Return True if the sample in *pieces* has the checksum of *row* (TFRecord: and the right header and footer)."""
     offset, length, expected, *_ = row
     if version == TFRECORD:
         around = tfrecord.header(length), tfrecord.footer(expected)
@@ -136,7 +136,7 @@ def is_inline(fd: int) -> bool:
 
 
 def checksum(version: int, data: Any, before: int = 0) -> int:
-    """Return the checksum (TFRecord: CRC-32C, else CRC-32) of bytes with the checksum *before*, followed by *data*."""
+    """Return the checksum of *data* (TFRecord: CRC-32C, else CRC-32), continued from the checksum *before*."""
     return (tfrecord.crc32c if version == TFRECORD else zlib.crc32)(data, before)
 
 

@@ -31,7 +31,7 @@ _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 class Segment:
     """Sealed segment, for reading. Any number of threads may read a segment, since only ``used`` ever changes.
 
-    ``used``: time of this process's last read. No lock: if two threads read at the same time, either time will do.
+    ``used``: time of this process's last read. No lock: of two reads at the same time, either may set the time.
     """
 
     __slots__ = ("_rows", "directory", "keys", "name", "number", "size", "used", "version")
@@ -110,7 +110,7 @@ class Segment:
 
 
 class SegmentWriter:
-    """Writer of a new segment. The store's lock guards all but ``write``, which several threads may call at a time.
+    """Writer of a new segment. Callers hold the store's lock, except for ``write``: many threads may call that.
 
     The constructor allocates ``size`` bytes of disk, rows and trailer included. It raises an error if the disk is full.
     ``users`` is the number of unfinished writes.
@@ -240,9 +240,9 @@ def load(directory: str, name: str) -> Segment:
 
 
 def recover(directory: str, name: str, most: int | None = None) -> Segment | None:
-    """Return the segment *name*, after sealing it with its intact samples if an earlier writer left it unsynced. If no
-    sample is intact, or the segment has more than *most* bytes, remove the segment and return None. If the segment has
-    another version or a damaged head, change nothing and raise ``CacheError``."""
+    """Return the segment *name*. If an earlier writer left the segment unsynced, first seal it with its intact samples.
+    Remove the segment and return None if no sample is intact, or if the segment has more than *most* bytes. Raise
+    ``CacheError`` and change nothing if the segment has another version or a damaged head."""
     try:
         with _both_opened(directory, name, os.O_RDWR) as (version, fds):
             if most is not None and usage(directory, name) > most:
@@ -342,7 +342,7 @@ def _is_intact(version: int, fd: int, row: tuple) -> bool:
 
 @contextlib.contextmanager
 def _both_opened(directory: str, name: str, flags: int) -> Iterator[tuple[int, tuple[int, int]]]:
-    """Context manager: open a segment file and its samples' file (maybe the same). Give (version, both descriptors)."""
+    """Context manager: open a segment file and its samples' file (maybe the same). Yield (version, descriptors)."""
     path, flags = os.path.join(directory, name), flags | os.O_NOFOLLOW
     with opened(path, flags) as fd:
         has_records = os.path.lexists(_data_path(path))

@@ -1,4 +1,4 @@
-"""Sources, from which samples are fetched: the files below an address, or one machine's share of another source."""
+"""Sources of samples for the cache: ``UrlSource`` (the files below an address), ``Share`` (every N-th key)."""
 
 import errno
 import itertools

@@ -121,7 +121,7 @@ class Store:
             raise
 
     def _at_fork_reinit(self) -> None:
-        """In a forked child, close the inherited descriptors: a removed file occupies the disk until all are closed."""
+        """In a forked child, close inherited files: a removed file occupies the disk while any process has it open."""
         for writer in list(self._unsealed):
             writer.close()
 
@@ -209,7 +209,7 @@ class Store:
         return True
 
     def _retire(self) -> None:
-        """Let the open segment take no more samples. Seal it as soon as no thread writes to it."""
+        """Add no more samples to the open segment. Seal the segment as soon as no thread writes to it."""
         writer, self._open = self._open, None
         if writer is not None:
             self._end(writer)
@@ -219,7 +219,7 @@ class Store:
         self._end(writer)
 
     def _end(self, writer: SegmentWriter) -> None:
-        """Seal the segment of *writer*, unless it takes new samples or a thread still writes to it."""
+        """Seal the segment of *writer*, unless it is the open segment or a thread still writes to it."""
         # If Ctrl-C interrupts the caller before this, close() seals the segment.
         if writer.users or writer is self._open:
             return
@@ -290,7 +290,7 @@ class Store:
             return [self._sealed[name] for name in names]
 
     def publish(self, snapshot: Snapshot) -> None:
-        """Make *snapshot* the current one. Keep its segments. All other segments that exist now may be evicted."""
+        """Make *snapshot* current, and pin its segments. From now on, all other existing segments may be evicted."""
         with self.changed:
             self._lock.publish(snapshot.state())
             self._pinned, self._earlier = snapshot.names | self._earlier, frozenset()

@@ -18,7 +18,7 @@ _crc32c: Any = None  # the package's function once it was used; any thread may s
 
 
 def crc32c(data: Any, before: int = 0) -> int:
-    """Return the CRC-32C of bytes with CRC-32C *before* and then *data*. Raise ``CacheError`` if crc32c is missing."""
+    """Return the CRC-32C of *data*, continued from *before*. Raise ``CacheError`` if the package crc32c is missing."""
     global _crc32c
     if _crc32c is None:  # an import statement in each call would take longer than the checksum of a small sample
         try:

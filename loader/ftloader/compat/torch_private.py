@@ -40,7 +40,7 @@ def collation_name(function: Any) -> str | None:
 
 
 class StandIn:
-    """Proxy that torch gets in place of *original*. *attributes* replace or extend those of *original*."""
+    """Proxy of a loader or sampler, *original*, for torch. *attributes* override or extend those of *original*."""
 
     def __init__(self, original: Any, **attributes: Any) -> None:
         self._original = original

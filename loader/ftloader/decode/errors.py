@@ -13,8 +13,8 @@ class DecodeError(OSError, ValueError):
     and the reason. Pickling keeps the path, the notes and, if possible, ``__cause__``: the library's or system's error.
 
     Attributes:
-        path: the file as given (``str``). None for an image in memory, and for an error that was rebuilt from its
-            message alone, as torch does for its process workers.
+        path: the file as given (``str``). None for an image in memory. None also for an error from torch's
+            process workers, since torch rebuilds the error from its message alone.
     """
 
     def __init__(self, message: str, path: str | None = None) -> None:

@@ -130,7 +130,7 @@ def _decode_into(image: Any, data: bytes, mode: str, size: tuple[int, int]) -> b
 
 
 def _scratch_image(mode: str, size: tuple[int, int]) -> Any:
-    """Return this thread's core image of *mode*, of *size* = (width, height) or larger. Its pixels are arbitrary."""
+    """Return this thread's core image of *mode*, at least *size* = (width, height), with arbitrary pixel values."""
     width, height = size
     kept = getattr(_scratch, mode, None)
     if kept is not None:

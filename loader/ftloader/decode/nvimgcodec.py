@@ -64,7 +64,7 @@ def open_streams(encoded: Sequence[Encoded]) -> list[Any]:
 
 
 def check_all(images: Sequence[Any], encoded: Sequence[Encoded], backend: str) -> None:
-    """Raise ``DecodeError`` if *images* has a None: an image that could not be decoded. The error names the first."""
+    """Raise ``DecodeError`` for the first None in *images*: an image that could not be decoded. A note names others."""
     failed = [source for image, source in zip(images, encoded, strict=True) if image is None]
     if not failed:
         return

@@ -84,7 +84,7 @@ def check_type(out: Any) -> None:
 
 
 def put(pixels: np.ndarray, out: Out) -> np.ndarray:
-    """Return *pixels* if *out* is None. Else copy them to the array from ``array_for``, and return that array."""
+    """Return *pixels* itself if *out* is None. Else copy *pixels* to the array of *out*, and return that array."""
     if out is None:
         return pixels
     array = array_for(out, pixels.shape, pixels.dtype.type)

@@ -33,7 +33,7 @@ _engine_folders: tuple[str, ...] = (os.path.join(_PACKAGE, ""),)
 
 
 def treat_as_engine(folder: str) -> None:
-    """Treat files below *folder* like this package's own (``ENGINE``). Call this only while modules are imported."""
+    """Make ``origin_of`` return ``ENGINE`` for files below *folder*. Call this only while modules are imported."""
     global _engine_folders
     _engine_folders = (*_engine_folders, os.path.join(folder, ""))
     origin_of.cache_clear()

@@ -1,7 +1,7 @@
 """Base class of all iterators: torch's, with saving and resuming. ``Shared``: objects for all iterators of a loader.
 
 The base class draws the batch order, counts the epochs and keeps the ``EpochProgress``. A subclass may also derive from
-another of torch's iterators: its calls of ``super().__init__`` and ``super()._reset`` arrive here. A subclass must
+another of torch's iterators, whose ``super().__init__`` and ``super()._reset`` then call this class. A subclass must
 
 - take indices from ``_next_index()`` only,
 - call ``_hand_over(...)`` for each batch, also one whose samples were all left out, and ``_progress.failed(...)`` for
@@ -64,7 +64,7 @@ class Shared:
 
 
 def _quiet(loader: Any, mid_epoch: bool) -> StandIn:
-    """Return a proxy of *loader* with a spare generator: torch draws a seed from it, which the saved one replaces."""
+    """Return a proxy of *loader* with a spare generator, for torch to draw a seed. The saved seed replaces that."""
     # In the middle of an epoch ``__init__`` must not call ``iter(sampler)`` either: ``IndexStream`` does.
     return StandIn(loader, generator=torch.Generator(), **({"_index_sampler": ()} if mid_epoch else {}))
 
@@ -164,7 +164,7 @@ class ResumableDataLoaderIter(BaseDataLoaderIter):
         return next(self._sampler_iter) if self._order is None else self._order.next(self._sampler_iter)
 
     def _hand_over(self, fetched: Fetched, number: int, worker_id: int) -> bool:
-        """Record that a batch was handed over or a worker's share ended. Return True if *fetched* has data to give."""
+        """Record a hand-over, or the end of a worker's share. Return True if *fetched* has data for the consumer."""
         self._skip_log.add(fetched.skipped)
         if fetched.ended:
             self._progress.ends[worker_id] = fetched.state
@@ -178,7 +178,7 @@ class ResumableDataLoaderIter(BaseDataLoaderIter):
         raise StopIteration
 
     def worker_states(self) -> list[states.WorkerState]:
-        """Return one starting point per worker. With ``num_workers=0``, return one, for the consumer."""
+        """Return a starting point for each worker or, with ``num_workers=0``, one for the consumer."""
         resume = self._resume
         common = states.WorkerState(every=self._every, lives_on=self._lives_on)
         if self._dataset_kind == DatasetKind.Iterable:

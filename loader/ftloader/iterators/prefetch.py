@@ -21,7 +21,7 @@ class Prefetch:
     """Batches of one epoch that are dispatched and not yet handed over. The iterator's lock guards this object.
 
     *with_data*: ids of the workers that have data left in their shares of an iterable-style dataset; None for a
-    map-style dataset. *turns* yields worker ids in turn, forever.
+    map-style dataset. *turns*: endless iterator over worker ids, in the order of their turns.
     """
 
     def __init__(self, most: int, in_order: bool, with_data: set[int] | None, turns: Iterator[int]) -> None:
@@ -55,7 +55,7 @@ class Prefetch:
         self._arrived[result.number] = result
 
     def take(self) -> tuple[Result, int] | None:
-        """Remove the next result to hand over. Return (result, worker id; map-style: 0), or None if not arrived."""
+        """Remove the next result to hand over. Return (result, worker id; map-style: 0), or None if it is not there."""
         number = self.handed_over if self._in_order else next(iter(self._arrived), -1)
         result = self._arrived.pop(number, None)
         if result is None:
@@ -67,7 +67,7 @@ class Prefetch:
         return result, worker_id
 
     def forget_worker(self, worker_id: int, epoch: Epoch) -> None:
-        """Remove a worker that has ended, and store empty results for the batches that were assigned to it."""
+        """Remove a worker that has ended. Store empty results for its batches, so that the hand-over goes on."""
         if self.with_data is not None:
             self.with_data.discard(worker_id)
         for number, builder in self._built_by.items():

@@ -209,7 +209,7 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
                 return Failure(RuntimeError(f"DataLoader timed out after {self._timeout} seconds"))
 
     def _finish(self) -> None:
-        """End the epoch. Handle messages that come late, so that a worker's failure to start is still raised."""
+        """End the epoch. Handle late messages too: one may have the error of a worker that failed to start."""
         self._exhausted = True
         self._skip_log.report()
         if self._persistent_workers:
@@ -273,6 +273,6 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
             return self._receive(self._timeout)
 
     def _receive_all(self) -> None:
-        """Handle all worker messages that have arrived. The caller holds the lock, so no other thread takes any."""
+        """Handle all worker messages that have arrived. The caller must hold the lock."""
         while not self._results.empty():
             self._receive()

@@ -31,7 +31,7 @@ _REFILLS = 64  # renewals of the words that are tried before a generator counts 
 
 @contextlib.contextmanager
 def preserved() -> Iterator[None]:
-    """Context manager that restores the global generators (random, NumPy, torch) that the ``with`` block has seeded."""
+    """Context manager: after the block, restore each global generator (random, NumPy, torch) that was seeded in it."""
     # A generator that other threads have only drawn from is left alone. Does nothing in a worker thread.
     if this_thread.worker is not None:
         yield
@@ -71,7 +71,7 @@ def _was_seeded(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
 
 
 def _words(saved: Mapping[str, Any]) -> tuple[int, ...] | None:
-    """Return the words of a Mersenne Twister's saved state; None for a generator of another kind."""
+    """Return the 624 state words of a saved Mersenne Twister (MT19937); None for a generator of another kind."""
     state = saved["state"]
     if saved["kind"] == "torch":  # the words start at byte 24: see generators
         return tuple(np.frombuffer(base64.b64decode(state), np.uint64, _WORDS, 24).tolist())
@@ -81,7 +81,7 @@ def _words(saved: Mapping[str, Any]) -> tuple[int, ...] | None:
 
 
 def _queued_cuda_seeds(restore: dict[str, Any] | None = None) -> dict[str, Any]:
-    """Return the CUDA seeds that torch keeps until CUDA is initialised, after replacing them by *restore* if given."""
+    """Return the CUDA seeds that torch queues until CUDA is initialised. If *restore* is given, queue that first."""
     tracker = getattr(torch.cuda, "_lazy_seed_tracker", None)  # not public; without it nothing is queued
     if tracker is None:
         return {}
@@ -93,10 +93,9 @@ def _queued_cuda_seeds(restore: dict[str, Any] | None = None) -> dict[str, Any]:
 class GlobalDrawCheck:
     """Detector of draws from the program's global generators by one loader's worker threads.
 
-    While the consumer (the thread that iterates the loader) waits, only workers should draw. So the generators' states
-    before and after the wait are compared. A wait does not count if a Python thread that is no worker has run during
-    the wait. Only the first 16 waits are checked, so later waits cost nothing. No lock: two consumers at the same time
-    may check one wait more, or warn twice.
+    While the consumer waits, only workers should draw. So the generators' states before and after a wait are compared.
+    A wait is ignored if any other Python thread has run during that time. Only the first 16 waits are checked, so later
+    waits cost nothing. No lock: two consumers at the same time may check one wait more, or warn twice.
     """
 
     def __init__(self) -> None:
@@ -137,7 +136,7 @@ class GlobalDrawCheck:
 
 
 def _places(known: Collection[int | None] = ()) -> dict[int, tuple[FrameType, int]]:
-    """Return {thread id: (frame, instruction)} of all Python threads except those with an id in *known*."""
+    """Return where each Python thread is: {thread id: (frame, instruction)}. Leave out thread ids in *known*."""
     # A thread at the same place in several looks has not moved, or its loop came back to the same call each time: while
     # a caller holds the frames, no new call gets one. The dict of all frames is in no local, since this frame refers to
     # the caller's: in that reference cycle the consumer's iterator and batch would stay alive.

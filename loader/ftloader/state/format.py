@@ -10,14 +10,13 @@ The workers divide an iterable-style dataset among themselves. A state describes
 
 - ``batches``: number of batches of this epoch that have been handed over
 - ``snapshot``: latest state of the worker's dataset and its iterator; None: start from the loader's dataset as it is
-- ``snapshot_at``: number of batches before the snapshot; None if not even the state at the epoch's start is known
-- ``after``: number of batches of the previous pass over the dataset, if the snapshot is from that pass's end; else 0
+- ``snapshot_at``: number of this epoch's batches before the snapshot; None if the state at the epoch's start is unknown
+- ``after``: if the snapshot is from the end of the previous pass over the dataset, the batches in that pass; else 0
 
-A resumed worker loads the snapshot, then skips the batches handed over after it: it loads their samples without
-collating them. Within an epoch, no snapshot is taken after the end of a pass, so a resumed worker always reaches the
-end of its dataset by itself. With ``num_workers=0`` and in persistent workers an epoch starts with the state that the
-previous pass has left in the dataset. To resume from this state, ``iter(dataset)`` is called twice, as in torchdata:
-for the pass that has ended, and for the new one.
+A resumed worker loads the snapshot, then loads and drops the batches handed over after it, without collating. Within
+an epoch, no snapshot is taken once the dataset has ended, so a resumed worker always finds the dataset's end itself.
+With ``num_workers=0`` and in persistent workers, an epoch starts with the state that the last pass left in the dataset.
+To resume from this state, ``iter(dataset)`` is called twice, as in torchdata: for that pass, and for the new one.
 """
 
 import copy
@@ -118,7 +117,7 @@ def require_stateful(value: Any, name: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class FailedState:
-    """Placeholder for a state whose ``state_dict()`` failed. Raises when copied, once a program asks for the state."""
+    """Placeholder for the result of a failed ``state_dict()``. Raises if the program asks for it, which copies it."""
 
     whose: str
     why: str
@@ -201,7 +200,7 @@ def parse(state: Any) -> SavedState:
 
 
 def check_fit(state: Mapping[str, Any], resume: SavedState, loader: Any) -> None:
-    """Raise ``ValueError`` if *state* (parsed: *resume*) comes from a loader with other settings than *loader*."""
+    """Raise ``ValueError`` if *loader* has other settings than in *state*. *resume*: the result of ``parse(state)``."""
     own, saved = describe_loader(loader), state["loader"]
     for name, value in saved.items():
         if own[name] != value:
@@ -215,7 +214,7 @@ def check_fit(state: Mapping[str, Any], resume: SavedState, loader: Any) -> None
 
 
 def lives_on(loader: Any) -> bool:
-    """Return True if each epoch uses the same dataset object as the previous epoch."""
+    """Return True if all epochs of an iterator use the same dataset object: no workers, or persistent ones."""
     return loader.num_workers == 0 or bool(loader.persistent_workers)
 
 

@@ -45,7 +45,7 @@ class IndexStream:
         self.iterating()
 
     def _load_samplers(self, snapshot: Mapping[str, Any]) -> None:
-        """Load the samplers' states from *snapshot*. If the saved epoch had ended, draw the rest of its batches too."""
+        """Load the samplers' states from *snapshot*. If the saved epoch had ended, draw its later batches."""
         own = self._generators.now()
         try:
             samplers.load(self._index_sampler, snapshot["states"])
@@ -58,7 +58,7 @@ class IndexStream:
         self._batches, self._drawn = None, 0
 
     def iterating(self) -> None:
-        """Save the generators' states. Call this before ``iter(sampler)`` draws; torch's ``BatchSampler`` does not."""
+        """Save the generators' states, before ``iter(sampler)``, in which all but torch's ``BatchSampler`` may draw."""
         self._at_iter = None if type(self._index_sampler) is BatchSampler else self._generators.save()
 
     def report_to(self, progress: EpochProgress) -> None:
@@ -113,7 +113,7 @@ class IndexStream:
         self._report_begin(order, states)
 
     def _open(self, torchs: Iterator, order: Mapping[str, Any]) -> None:
-        """Set ``_batches``, the iterator over batches, and ``_samples``, which feeds it. *order* may have a seed."""
+        """Set ``_batches`` (iterator over batches) and ``_samples`` (its source). *order*: see ``samplers``."""
         outer = self._index_sampler
         sampler = samplers.innermost(outer)
         own = "seed" in order or "default" in order
@@ -202,7 +202,7 @@ class IndexStream:
         return False, last
 
     def _step(self) -> Any:
-        """Draw and return the indices of the next batch, which the caller must not change."""
+        """Draw the next batch's indices, which the caller must not change. Save the samplers' states if due."""
         try:
             index = next(self._batches)  # type: ignore[arg-type]  # made by _open()
         except StopIteration:
@@ -223,7 +223,7 @@ class IndexStream:
         return _copied(index) if self._copies else index
 
     def _draw(self) -> Any:
-        """Draw the indices of the next batch, report them to the progress and return them."""
+        """Return the indices of the next batch, after reporting the draw to the progress."""
         progress = self._progress
         progress.drawing = True
         try:

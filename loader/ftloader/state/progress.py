@@ -31,7 +31,8 @@ class EpochProgress:
     """Progress of one epoch.
 
     Args:
-        loader, fixed: the result of ``describe_loader``; the parts of the state that do not change during the epoch.
+        loader: the result of ``describe_loader``.
+        fixed: the parts of the state that do not change during the epoch.
         shares: the workers' shares of an iterable-style dataset.
         copies: number of worker processes, if they have copies of a map-style dataset that has a state; else 0.
         turns: number of workers, if they build the batches in turn; else 0.
@@ -114,7 +115,7 @@ class EpochProgress:
         return self._handed[3]
 
     def next_shares(self) -> list[Share]:
-        """Return the shares of the dataset from which the workers start the next epoch, one for each worker."""
+        """Return the share from which each worker starts the next epoch, in the order of the worker ids."""
         if self.fixed["dataset"] is None:  # a dataset without a state
             return [fresh_share()] * len(self.shares())
         ends = [(self.ends.get(worker_id), share["batches"]) for worker_id, share in enumerate(self.shares())]

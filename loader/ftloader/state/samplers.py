@@ -6,9 +6,9 @@ An order is rebuilt in the first of these ways that applies:
    ``load_state_dict()``: the state from the start of the epoch, or a later one, is loaded.
 2. For torch's samplers that draw from the default generator, the state's ``order`` has ``seed`` (``RandomSampler``) or
    ``default`` (the state of the default generator). A copy of the sampler draws from a new generator that starts there.
-3. The random generators among the attributes of the sampler (``generator`` and any other name) and of the samplers
-   inside it are put into the state that they had before the first draw (``generators``; ``generators_at_iter`` if
-   ``iter(sampler)`` had drawn already), and ``set_epoch`` is called with the epoch's number.
+3. Random generators that are attributes (of any name) of the sampler, or of samplers inside it, get the states that
+   they had before the first draw: ``generators``, or ``generators_at_iter`` if ``iter(sampler)`` has drawn. Also,
+   ``set_epoch`` is called with the epoch's number.
 
 Then the indices are drawn again, up to the point of the state. Then the generators get the states that they had when
 the loader's state was saved, since another loader may draw from them too. An order that comes from the program's global
@@ -67,7 +67,7 @@ class OwnGenerators:
         return {path: generators.save(generator) for path, generator in self._found().items()}
 
     def at(self, saved: Mapping[str, State]) -> list[tuple[Any, State]]:
-        """Return (generator, state) for all states in *saved*. Raise ``ValueError`` if the loader lacks a generator."""
+        """Return (generator, state) for each state in *saved*. Raise ``ValueError`` if a state has no generator."""
         here = self._found()
         for path in (path for path in saved if path not in here):
             what = "generator" if path == LOADER else f"sampler's random generator ({path})"
@@ -157,7 +157,7 @@ def innermost(index_sampler: Any) -> Any:
 
 
 def lacking(name: str) -> ValueError:
-    """Return the error to raise if this loader's sampler cannot load the saved state of the sampler *name*."""
+    """Return the error for a saved state of the sampler *name* that this loader's sampler cannot load."""
     return ValueError(
         f"the state comes from a loader whose {name} has state_dict() and load_state_dict(), "
         "which this one's lacks: create the DataLoader with the same sampler"

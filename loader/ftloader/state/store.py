@@ -13,12 +13,12 @@ from ftloader.state.samplers import OwnGenerators
 
 
 class StateStore:
-    """Holder of the loaded state that no iterator has used yet; if there is none, of the latest iterator's progress.
+    """Holder of a loaded state until an iterator starts from that, then of the latest iterator's progress.
 
     The store does not refer to the iterator. Copies and pickles of a loader get the loaded state, not the progress.
 
-    ``_now`` is replaced in one step. The lock ``starting`` is held while an epoch starts, and while a state between two
-    epochs is made, since both use the samplers' generators. It is reentrant, since ``iter(sampler)`` is user code.
+    ``_now``, a pair of loaded state and progress, is replaced in one step. The lock ``starting`` is held while an epoch
+    starts, or a state between epochs is made: both use the generators. Reentrant, since ``iter(sampler)`` is user code.
     """
 
     def __init__(self, loaded: tuple[Mapping[str, Any], states.SavedState] | None = None) -> None:
@@ -96,7 +96,7 @@ class StateStore:
 
 
 def load_iterable(dataset: Any, state: Any) -> bool:
-    """Load *state* into *dataset* and return True. If the dataset is in this state already, only return False."""
+    """Load *state* into *dataset*, unless the dataset is in that state already. Return True if it was loaded."""
     # load_state_dict() may put a dataset into the middle of a pass, even with the state that the dataset has already.
     if states.same(dataset.state_dict(), state):
         return False

@@ -72,14 +72,14 @@ def copies_for_workers(original: UserObjects, dataset_kind: int, count: int) -> 
 
 
 class _Shared:
-    """Wrapper that makes ``_Pickler`` keep *value* apart, so that a copy shares *value* with the original."""
+    """Wrapper that tells ``_Pickler`` not to copy *value*: the copy shares *value* with the original."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
 
 
 class _Pickler(pickle.Pickler):
-    """Pickler that keeps arrays, tensors and shared objects in the list ``apart``, not in the pickle. Used once."""
+    """Pickler that puts arrays, tensors and shared objects into the list ``apart``, not into the pickle. Used once."""
 
     def __init__(self, file: io.BytesIO) -> None:
         super().__init__(file, pickle.HIGHEST_PROTOCOL)
@@ -125,7 +125,7 @@ class _Unpickler(pickle.Unpickler):
 
 
 def _is_shared(value: Any) -> bool:
-    """Return True if the copied objects refer to *value* itself, not to a copy of *value*."""
+    """Return True if copies share *value* with the original, as listed in this module's docstring."""
     if isinstance(value, types.FunctionType):
         return value.__closure__ is None
     if isinstance(value, (type, types.ModuleType)) or type(value) is object:

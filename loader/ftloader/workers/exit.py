@@ -2,9 +2,9 @@
 
 Threads are stopped in two steps, with the technique of ``concurrent.futures.thread``:
 
-1. When the main thread has ended: all groups, except those used by another non-daemon thread that still runs. The exit
-   waits for such threads, then calls functions of ``atexit``, which may close what workers use.
-2. When the other non-daemon threads have ended, in a function of ``atexit``: all thread groups that are left.
+1. When the main thread has ended: all thread groups, except those that another running non-daemon thread uses. Python
+   then waits for such threads, and calls ``atexit`` functions. These may close files that workers use.
+2. When those threads have ended, in a function of ``atexit``: the remaining thread groups.
 
 Each wait ends after ``JOIN_LIMIT`` seconds. A warning names the workers that user code still holds up, with their
 stacks. The exit then goes on without them.
@@ -30,7 +30,7 @@ JOIN_LIMIT = 5.0  # seconds to wait for workers that were told to end, as torch 
 
 
 class WorkerThread(threading.Thread):
-    """Thread for which the interpreter's exit waits up to a limit. For other threads it waits forever or not at all.
+    """Thread for which the interpreter's exit waits a limited time: not forever, and not 0 s as for daemon threads.
 
     A worker thread starts as a daemon thread. As soon as it runs, it clears its daemon flag, since threads that it
     starts inherit the flag.
@@ -140,7 +140,7 @@ class ThreadGroup:
 
 
 def needs_no_error() -> bool:
-    """Return True if the caller is a daemon and may end silently: only daemons and workers are left at the exit."""
+    """Return True if the calling daemon thread may end silently: at exit, once only daemons and workers run."""
     if not (_begun and threading.current_thread().daemon):
         return False
     main = threading.main_thread()
@@ -167,7 +167,7 @@ def _end_last() -> None:
 
 
 def _end(pools: list[ThreadGroup]) -> None:
-    """Stop *pools*, and wait for all worker threads that have been told to end."""
+    """Stop *pools*. Wait for their threads, and for those that were stopped earlier and still run."""
     for pool in pools:
         pool.stop()
     going_on = {thread for pool in list(_live) for thread in pool.threads}
@@ -191,7 +191,7 @@ def _end(pools: list[ThreadGroup]) -> None:
 
 
 class _EndOfThread:
-    """Thread-local object whose finalizer stops groups as a forked child's first thread ends: no exit hook can."""
+    """Thread-local object that stops groups when a forked child's first thread ends, since no exit hook runs then."""
 
     def __del__(self) -> None:
         for pool in list(_live or ()):  # None when modules have been torn down

@@ -1,7 +1,7 @@
 """Makes torch's ``get_worker_info()`` work in worker threads.
 
-torch keeps the current worker's info in a global of the process. User code has mostly imported the function already. So
-the function object stays and gets new code, which returns the current thread's info or else the value of the global.
+torch keeps the worker's info in a global of the process. User code may have imported the function already. So the
+function object stays, and its new ``__code__`` returns the current thread's info or, if there is none, the global.
 """
 
 import sys

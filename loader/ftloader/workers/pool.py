@@ -4,8 +4,8 @@ A pool never refers to the iterator or (between tasks) to user-supplied objects.
 its finalizer, which holds the pool, ends the threads. Only the iterator holds the queue of results. The pool and the
 workers have weak references to the queue, since an exception in the queue may lead back to the iterator.
 
-A forked child does not touch the queues. Without the GIL, each queue has a lock inside the interpreter. If the fork
-comes after a waiting thread was given the lock and before the thread wakes, the lock stays locked in the child forever.
+A forked child does not touch the queues. Without the GIL, each queue has a lock inside the interpreter. A waiting
+thread may have been given the lock and not be awake yet. After a fork at that moment the child's lock is never freed.
 """
 
 import os
@@ -85,13 +85,13 @@ class WorkerPool(ThreadGroup):
             epoch.cancelled = True
 
     def wake(self) -> None:
-        """Wake every waiting worker for a moment, so that it frees objects of its own that other threads dropped."""
+        """Wake every waiting worker for a moment. Each then frees objects that it made and other threads dropped."""
         # Without the GIL an object that another thread drops is freed when the thread that created it next runs (biased
         # reference counting, PEP 703). Else the last batches of an epoch would stay while persistent workers wait.
         self._tell(Command.WAKE)
 
     def _tell(self, command: Command) -> None:
-        """Queue *command* once per worker. No worker takes two ``END`` from a shared queue: each ends at its first."""
+        """Queue *command* once per worker. A worker takes only one ``END`` from a shared queue, since it then ends."""
         for tasks in self.tasks:
             for _ in range(len(self.threads) // len(self.tasks)):
                 tasks.put(command)
@@ -111,7 +111,7 @@ class WorkerPool(ThreadGroup):
         return self.orphaned or super().join()
 
     def dispose(self) -> None:
-        """Stop the workers of a finalized iterator. Wait for them if this is safe and they were not stopped before."""
+        """Stop the workers of a finalized iterator. Wait for them if ``may_wait()``, unless they had been stopped."""
         wait = not self.stopped and self.may_wait()
         self.stop()
         if wait:

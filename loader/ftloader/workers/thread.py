@@ -51,7 +51,7 @@ class Command(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """Message to the consumer: the outcome of a batch. Each batch gets one, unless its epoch is cancelled."""
+    """Message to the consumer: the outcome of a batch. Sent once for each batch, unless its epoch is cancelled."""
 
     epoch: Epoch
     number: int
@@ -221,7 +221,7 @@ def _serve(worker_id: int, tasks: SimpleQueue, results: weakref.ref, process: in
 
 
 def _end_if_forked(process: int) -> None:
-    """End this process unless its id is *process*: user code has forked, and returned in the child too."""
+    """End this process if its id is not *process*: user code has forked, and the child has returned to this file."""
     # ``os._exit``, since at the end of the thread the C library would run destructors that may never return (torch's).
     if os.getpid() != process:
         for stream in (sys.stdout, sys.stderr):
@@ -244,7 +244,7 @@ def _limit_intra_op_threads() -> None:
 
 
 def consumer_modes() -> Callable[[], None]:
-    """Return a function. The thread that calls it gets this thread's torch modes (gradients, autocast, device)."""
+    """Return a function that sets this thread's torch modes (gradients, autocast, device) in its calling thread."""
     # A new thread starts with gradients on, no autocast and the CPU as default device; a forked process does not.
     # ``inference_mode`` becomes ``no_grad``, so that batches are ordinary tensors.
     gradients = torch.is_grad_enabled() and not torch.is_inference_mode_enabled()
