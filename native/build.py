@@ -140,7 +140,7 @@ class Plan:
         return Twin(name, directory, directory / "bin" / "python", record["version"], record["pgo"])
 
     def optimised_before(self, names: Collection[str]) -> bool:
-        """True if the cache has an optimised interpreter, of this series and compiler, for each twin in `names`."""
+        """True if each twin in `names` has an optimised interpreter of this series and compiler in the cache."""
         there = (self.root / "interpreters").glob(f"cpython-{series()}.*-pgo-{self._compiler}-*")
         built = [each.name for each in there if cache.finished(each) is not None]
         return all(any(f"-{name}-" in one for one in built) for name in names)

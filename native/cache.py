@@ -38,7 +38,7 @@ def finished(directory: Path) -> dict | None:
 
 
 def start(directory: Path) -> None:
-    """Create `directory`, after deleting it if an earlier build left it behind."""
+    """Create `directory`. If it exists, from an earlier build, delete it first."""
     if directory.exists():
         # The stamp is deleted first, so that an interrupted removal leaves nothing that looks finished.
         (directory / STAMP).unlink(missing_ok=True)

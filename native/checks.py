@@ -40,7 +40,7 @@ def _install(twin: Twin, directory: Path) -> None:
 
 
 def variables() -> dict[str, str]:
-    """Return the environment variables for the hooks: no PYTHON* variables, and PRE_COMMIT_HOME in the twins' cache."""
+    """Return the hooks' environment: without PYTHON* variables, and with PRE_COMMIT_HOME in the twins' cache."""
     own = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     return {**own, "PRE_COMMIT_HOME": str(cache.root() / "tools" / "pre-commit")}
 

@@ -62,7 +62,7 @@ def install_command(wanted: list[str], agreed: bool) -> list[str] | None:
     Asks the user first, unless `agreed` is true or the variable CI is set. If no user can answer, assumes consent.
 
     Raises:
-        TwinsError: apt is missing; or packages are, and the user refused or is not root. The message says what to do.
+        TwinsError: apt is missing. Or packages are missing, and the user refused or is not root.
     """
     if not (shutil.which("apt-get") and shutil.which("dpkg-query")):
         raise TwinsError(
@@ -95,7 +95,7 @@ def can_ask() -> bool:
 
 
 def _agrees(missing: list[str]) -> bool:
-    """Ask the user whether to install `missing`. True also if no user can answer; False if none would see it."""
+    """Ask whether to install `missing`. If no user can answer, return True; if stderr is no terminal, return False."""
     print(f"The build needs these system packages: {' '.join(missing)}", file=sys.stderr)
     if not can_ask():
         print("They are installed now: there is no terminal to ask at.", file=sys.stderr)

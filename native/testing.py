@@ -56,7 +56,7 @@ class TestRun:
         return self.process.pid
 
     def finish(self, selection: bool) -> bool:
-        """Wait for the command, print its output; True if it passed or, with *selection*, pytest had no test to run."""
+        """Wait for the command; print its output. Return True if it passed or, with `selection`, ran no test."""
         assert self.process
         code = self.process.wait()
         passed = code == 0 or (code == NOTHING_SELECTED and selection)
