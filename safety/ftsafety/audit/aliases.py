@@ -1,4 +1,4 @@
-"""Detection of samples that share memory with the dataset, so that writing to a batch changes the dataset."""
+"""Detection of samples that share memory with the dataset: writing to such a sample would change the dataset."""
 
 import contextlib
 from collections.abc import Callable, MutableMapping
@@ -31,7 +31,10 @@ def from_samples(loads: Loads, keys: list, load: Callable[[Any], Any]) -> list[F
 
 
 def shared_part(one: Any, other: Any, place: str = "") -> str | None:
-    """Return the first part of *one* that shares writable memory with *other*: "sample[1], a Tensor"; else None."""
+    """Return the first part of *one* that shares writable memory with *other*, None if no part does.
+
+    The part is described in words, such as "sample[1], a Tensor". *place*: the path of *one* inside its sample.
+    """
     if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
         strided = one.layout is other.layout is torch.strided
         same = one.numel() > 0 and (one is other or (strided and one.data_ptr() == other.data_ptr() != 0))

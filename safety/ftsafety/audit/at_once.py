@@ -1,4 +1,4 @@
-"""Loading in all threads at the same time, then the second look: loading again, to confirm the failures."""
+"""Search for failures that need all threads at the same time, and the second look, which confirms the failures."""
 
 import threading
 import time

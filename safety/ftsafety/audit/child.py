@@ -1,8 +1,8 @@
 """The process in which an audit runs: python -m ftsafety.audit.child PIPE STACKS OPTIONS.
 
-PIPE and STACKS are file descriptors to write to. Into PIPE go lines of JSON: at each step {"progress": ...,
-"threads": true if several threads run}, and at the end {"report": ...} or {"error": ..., "status": ...}. Into STACKS
-go the stacks of all threads, at a crash or at SIGUSR1.
+PIPE and STACKS are file descriptors to write to. The process writes lines of JSON into PIPE: at each step
+{"progress": ..., "threads": true if several threads run}, and at the end {"report": ...} or {"error": ...,
+"status": ...}. At a crash or at SIGUSR1, the stacks of all threads are written into STACKS.
 """
 
 import faulthandler

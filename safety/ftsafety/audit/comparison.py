@@ -41,7 +41,7 @@ class Frozen:
 
 @dataclasses.dataclass(frozen=True)
 class Raised(Frozen):
-    """Copy of an exception that loading a sample raised, or that Python ignored."""
+    """Copy of an exception: loading a sample raised it, or Python only printed it (in ``__del__``, a thread, ...)."""
 
     ignored: str = ""
     """The place of the exception if Python ignored it; an empty string if loading a sample raised it."""
@@ -55,7 +55,7 @@ class _UnreadableImageError(Exception):
 
 
 def freeze(value: Any) -> Frozen:
-    """Return a deep copy of *value*. Of a part that cannot be copied, the copy has only the type (see `Frozen.opaque`).
+    """Return a deep copy of *value*. If a part cannot be copied, only its type is recorded (see `Frozen.opaque`).
 
     If an image cannot be decoded, raises the error of its decoder.
     """

@@ -1,7 +1,7 @@
 """Bursts: many threads load samples at the same time, to provoke races.
 
-A burst consists of rounds. In each round, all threads wait at a barrier, then each thread loads one sample. A `Way`
-has the settings of a burst. If the GIL is on, the interpreter switches between threads every few microseconds.
+A burst consists of rounds. In each round, all threads wait at a barrier, then each thread loads one sample. The class
+`Way` holds the settings of a burst. If the GIL is on, the interpreter switches threads every few microseconds.
 """
 
 import contextlib
@@ -58,7 +58,7 @@ WAYS = (
 
 @dataclass
 class Mismatch:
-    """Difference between a load in many threads and the reference, a load in one thread; or an ignored exception."""
+    """Failure in a burst: a sample that differs from the reference (Serial), or an exception that Python ignored."""
 
     key: Any
     """The key of the sample (see `samples.Loads`); None for an exception that Python ignored."""
@@ -93,7 +93,7 @@ class Burster:
         self._patience = max(serial.patience, 4 * serial.slowest * self._threads, 8 * serial.seconds_to_reset)
 
     def burst(self, way: Way, seed: int, deadline: float) -> Burst:
-        """Run one burst and return its result. Only the first round may start after *deadline* (time.monotonic).
+        """Run one burst and return its result. After *deadline* (time.monotonic), no round starts except the first.
 
         Raises Stuck if threads hang. These threads stay alive.
         """

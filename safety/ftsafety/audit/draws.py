@@ -1,11 +1,11 @@
-"""Detection of draws from the global random generators of ``random``, NumPy and torch, in chosen threads.
+"""Detection of draws: calls that take numbers from the global random generators of ``random``, NumPy or torch.
 
 ``sys.monitoring`` (PEP 669) reports each call from Python code, with the function object. So a method of a global
 generator is recognised under any name, also after ``from random import random``. For torch, a ``TorchFunctionMode``,
 which is active in one thread, sees each call and its arguments (``torch_operations``). A ``TorchDispatchMode`` would
 see TorchScript's calls too, but fails in torch 2.10 if two threads first use it at the same time.
 
-Draws by three kinds of code are not detected:
+Only calls in chosen threads are recorded. Draws by these kinds of code are not detected:
 
 - C code that calls a C function, as in ``sorted(names, key=random.random)``;
 - TorchScript;
@@ -86,7 +86,7 @@ _CALL_LATER: Final = frozenset(map(id, (map, iter, itertools.starmap)))
 
 
 def _generator_of(function: Any, argument: Any) -> str | None:
-    """Return the name of the global generator whose method *function* is; else None. *argument*: the first argument."""
+    """Return the name of the global generator that the call *function*(*argument*, ...) draws from; None if none."""
     # Attributes are read of known types only: the __getattr__ of a user's type may do anything.
     kind = type(function)
     if kind is types.BuiltinMethodType or kind is types.MethodType:
@@ -134,8 +134,9 @@ class _TorchDraws(TorchFunctionMode):
 def find_call_site(frame: types.FrameType) -> tuple[Line, str | None]:
     """Return the line of user code that led to the draw in *frame*, and the library function which this line called.
 
-    The line is the innermost one outside of installed packages. But if frames of ftloader are nearer to the draw, take
-    the innermost line outside of random, NumPy and torch. The function is None if the line draws directly.
+    Searches from the draw outwards for the first line outside of installed packages. If the search meets a frame of
+    ftloader first, returns the first line outside of random, NumPy and torch instead. The function is None if the line
+    draws directly.
     """
     called = None
     outside: types.FrameType | None = None  # the first frame outside of random, NumPy and torch

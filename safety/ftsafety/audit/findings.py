@@ -34,7 +34,10 @@ def _write(write: Write) -> Finding:
 
 
 def softened(found: list[Finding], harmless: dict[Write, str]) -> list[Finding]:
-    """Return *found*, with notes in place of findings of harmless writes. *harmless*: the kind of note, by write."""
+    """Return *found*, with each finding of a harmless write replaced by a note.
+
+    *harmless* gives the kind of note for each harmless write.
+    """
     notes = {_write(write): kinds.make(kind, write.line, target=write.target) for write, kind in harmless.items()}
     return [notes.get(finding, finding) for finding in found]
 
@@ -80,7 +83,7 @@ def _limits(seen: Observed, nodes: list[Node]) -> Iterator[Finding]:
 
 
 def from_serial(serial: Serial) -> list[Finding]:
-    """Return findings for samples that vary or are overwritten even with one thread, and for images decoded late."""
+    """Return findings for samples that vary or are overwritten in one thread, and for images decoded on first use."""
     loads, unequal, images = serial.loads, serial.unequal, serial.decoded_late
     found, where = [], definition(loads.dataset)
     if unequal:
@@ -94,7 +97,10 @@ def from_serial(serial: Serial) -> list[Finding]:
 
 
 def from_arrays(dataset: Any, paths: set[str], codes: set, written: list[Finding], second: Observed) -> list[Finding]:
-    """Return findings for the overwritten arrays at *paths* that neither *written* nor lines under a lock name."""
+    """Return a finding for each overwritten array in *paths*.
+
+    Left out are arrays that a finding in *written* or a line under a lock mentions by name.
+    """
     level, lock = None, ""
     if second.has_locks:  # a library may write under it, which cannot be seen
         level, lock = Level.NOTE, " The dataset has a lock; if it is held from the first write to the last read, "

@@ -17,7 +17,8 @@ from ftsafety.audit.samples import raised
 def collecting() -> Iterator[list[Raised]]:
     """Context manager: collect ignored exceptions of all threads. Of each type and place, only the first is printed.
 
-    If the block sets another sys.unraisablehook or threading.excepthook, this hook stays and may call the one before.
+    Replaces sys.unraisablehook and threading.excepthook. At the end, the previous hooks are restored, except where the
+    block has set another hook: that hook stays.
     """
     found: list[Raised] = []  # there is no lock, since a hook may interrupt another one of its thread
     known: dict[tuple, Raised] = {}  # describing an exception takes time, which a flood of them would multiply
@@ -50,7 +51,7 @@ def collecting() -> Iterator[list[Raised]]:
 
 
 def _described(args: Any) -> Raised:
-    """Return a copy of the exception that a hook got as *args*. Its `line` is the innermost in user code."""
+    """Return a copy of the exception that a hook got as *args*. The copy's `line` is the innermost in user code."""
     error = args.exc_value if args.exc_value is not None else args.exc_type()
     where = traceback.extract_tb(args.exc_traceback)
     place = f"{where[-1].filename}:{where[-1].lineno}" if where else "a function without lines"

@@ -33,7 +33,7 @@ def monitoring(callbacks: dict[int, Callable]) -> Iterator[int]:
 
 @contextlib.contextmanager
 def events_in(tool: int, codes: set[types.CodeType], events: int) -> Iterator[None]:
-    """Context manager: switch on *events* in the functions *codes*, for the tool id *tool*.
+    """Context manager: switch on *events* (bits of sys.monitoring.events) in the functions *codes*, for the id *tool*.
 
     No thread may run these functions while the ``with`` block is entered or left.
     """
@@ -48,7 +48,7 @@ def events_in(tool: int, codes: set[types.CodeType], events: int) -> Iterator[No
 
 @contextlib.contextmanager
 def discovering(files: set[str]) -> Iterator[set[types.CodeType]]:
-    """Context manager: collect the functions that run in the ``with`` block, if from user code or from *files*.
+    """Context manager: collect the functions of user code and of *files* that run inside the ``with`` block.
 
     Functions of the libraries in LIMITS are left out, since the libraries may have locks of their own.
     """

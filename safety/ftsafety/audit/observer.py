@@ -87,7 +87,7 @@ class Observed:
 
 
 class _Turn:
-    """Writes and moves of file positions by one thread, which alone adds to them. Others read them after its end."""
+    """Record of one thread's writes and file position moves. Other threads read the record after that thread ended."""
 
     def __init__(self) -> None:
         self.touched: dict[int, Any] = {}  # keeps the objects alive, so that ids stay unique
@@ -244,7 +244,7 @@ class Observer:
         turn.records.append((id(receiver), Write(line, target, kind, per_thread), guarded))
 
     def _settle(self, turn: _Turn, frame: types.FrameType) -> None:
-        """Record in *turn* which objects the previous call took out of a shared container or put back."""
+        """Record in *turn* which objects the dataset's last call took out of a shared container or put back."""
         if turn.before is None:
             return
         (container, before), turn.before = turn.before, None
@@ -268,7 +268,7 @@ class Observer:
                             turn.lent[value.fileno() if file_positions.has_position(value) else id(value)] = value
 
     def _look_at_files(self, line: Line, guarded: bool, direct: bool = False) -> None:
-        """Record that the previous call's line moved those file positions that have changed since that call."""
+        """Find the file positions that the last recorded line moved, and record them; then remember *line* as last."""
         if self._last is None:
             return
         where, under_lock, before, by_line = self._last
@@ -283,7 +283,7 @@ class Observer:
         self._last = (line, guarded, after, direct)
 
     def _guarded(self, frame: types.FrameType | None) -> bool:
-        """True if this thread holds a lock of the dataset, or a lock in a variable of a function on the stack."""
+        """True if this thread holds a lock of the dataset, or one in a variable of the dataset's running functions."""
         if any(id(lock) not in self._held_before and is_held(lock) for lock in self._locks):
             return True
         while frame is not None and frame.f_code in self._codes:
@@ -311,7 +311,7 @@ class Observer:
 
 
 def _entries(container: Any) -> dict[int, Any] | None:
-    """Return the entries of a list, deque or queue by id, {} for others; None if too many, or one is a plain value."""
+    """Return {id: entry} of a list, deque or queue; {} for other containers; None if too many, or any plain value."""
     entries = attributes_of(container).get("queue", container)
     if not is_a(entries, (list, collections.deque)):
         return {}

@@ -128,7 +128,7 @@ def _children(node: Node) -> Iterator[tuple[str, Any]]:
 
 
 def with_several_names(dataset: Any) -> set[str]:
-    """Return all names, such as ".cache", of the containers that have more than one name or key in the dataset."""
+    """Return the names, such as ".cache", of all containers that the dataset refers to under more than one name."""
     names: dict[int, set[str]] = collections.defaultdict(set)
     nodes = walk(dataset)  # keeps the containers alive, so that ids stay unique
     for node in nodes:
@@ -160,7 +160,7 @@ def _some(values: Any) -> list:
 
 
 def variables_of(classes: Iterable[type]) -> list[dict]:
-    """Return the variables of each user module that defines one of *classes* or a base, and of the module's classes."""
+    """Return the global and class variables of the user modules that define *classes* or their base classes."""
     with contextlib.suppress(Exception):  # a metaclass may raise anything
         names = {kind.__module__ for cls in classes for kind in cls.__mro__ if is_user_code(_file_of(kind))}
         found = [dict(vars(sys.modules[name])) for name in sorted(names)]
@@ -253,7 +253,7 @@ def _is_users(value: Any) -> bool:
 
 
 def _base(value: Any) -> Any:
-    """Return the built-in type of the container *value*. Calls through this type run no overrides of a subclass."""
+    """Return the built-in type of the container *value*, whose methods run no user code, unlike those of a subclass."""
     return next(kind for kind in (collections.OrderedDict, *_CONTAINERS) if is_a(value, kind))
 
 

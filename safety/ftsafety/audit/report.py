@@ -47,7 +47,7 @@ class Line(NamedTuple):
 
 @dataclass(frozen=True)
 class Finding:
-    """Fault that was seen, and confirmed by seeing it again."""
+    """Fault or remark, with its evidence. Failures under threads are included only if they occurred again."""
 
     kind: str
     """The kind of fault, as a constant for programs: "results-differ", "unguarded-write", ..."""

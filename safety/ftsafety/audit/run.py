@@ -1,4 +1,4 @@
-"""``audit()``, which runs the steps of an audit and fills in the report."""
+"""``audit()``: the function that runs all steps of an audit and returns the report."""
 
 import gc
 import time
@@ -88,7 +88,7 @@ def _judge(
     seed: int,
     say: Callable[[str], None],
 ) -> None:
-    """Load in all threads at the same time; add the findings of all steps to the report."""
+    """Run the steps that follow the observation, and add the findings of all steps to the report."""
     first, second, nodes = observed
     suspects = findings.from_observation(first, second, nodes)
     scratch = findings.from_arrays(serial.loads.dataset, serial.overwritten_arrays, codes, suspects, second)

@@ -1,12 +1,12 @@
 """Detection of harmless writes, where the order of the threads does not matter.
 
-Calls that add entries to a container, or take an entry out and put it back, are harmless if nothing else uses the
-container. Another write is harmless only if all of these hold, in two passes over the samples in opposite orders:
+Calls on a container are harmless if all uses of the container add entries, or if all take an entry out and put it
+back. Another write is harmless only if all of these hold, in two passes over the samples in opposite orders:
 
 - Each attribute or key gets an equal value at every write, and the value does not change afterwards.
 - The value contains no open file, no lock and no object that cannot be compared.
-- A container is used for single items only: no function that ran iterates over it, counts or removes items. The
-  container has only one name, since its uses are found by name.
+- Functions use a container for single items only: they do not iterate over the container, count items or remove items.
+  The container has only one name, since its uses are found by name.
 - Nothing else is written, and there is no lock. Otherwise the value may be a flag that says if other data is ready.
 - The value of an attribute or global variable is not a number, string, bool or None; the value of a container's item is
   not a bool, integer or None. Such values may be flags for data that a library writes.
@@ -141,7 +141,7 @@ class _Passes:
 
 
 def _value(owner: Any, store: Store, key: Any) -> Any:
-    """Return the value that *store* wrote into *owner*; UNKNOWN if it may be a flag (a bool) or is unsafe to read."""
+    """Return the value that *store* wrote; UNKNOWN if reading could run user code, or for a possible flag (a bool)."""
     if store.key is None:
         value = (owner if store.is_global else attributes_of(owner)).get(store.target.rpartition(".")[2], UNKNOWN)
         return UNKNOWN if is_a(value, _FLAGS) else value
@@ -218,7 +218,7 @@ def _uses_in(function: ast.AST) -> list[tuple[str, str]]:
 
 
 def _is_atomic(write: Write, uses: dict[str, list[tuple[ast.AST, str]]], lends_values: bool) -> bool:
-    """True if *write* is a call on a container whose uses all add entries, or all take an entry and put it back."""
+    """True if *write* is a call on a container, whose uses either all add entries, or all take one and put it back."""
     method = write.target.rpartition(".")[2].rstrip("()")
     names = re.findall(rf"(\.\w+)\.{method}\(", linecache.getline(*write.line))
     if write.kind != "call" or len(names) != 1 or names[0] not in uses:

@@ -43,7 +43,7 @@ class Loads:
         self.dataset, self.keys, self.threads = dataset, keys, threads
 
     def load(self, key: Any, thread: int) -> Any:
-        """Load the sample *key* as worker number *thread* of the loader would."""
+        """Load the sample *key* in the same way as the loader's worker number *thread* does."""
         raise NotImplementedError
 
     def shown(self, keys: Iterable[Any]) -> str:
@@ -138,7 +138,10 @@ def attempt(load: Any) -> tuple[Frozen, Any]:
 
 
 def raised(error: BaseException, stack: Iterable[traceback.FrameSummary] = ()) -> Raised:
-    """Return a copy of *error*. Copies are equal if the types are. *stack*: callers' frames, not in the traceback."""
+    """Return a copy of *error*. Copies of two exceptions are equal if the exceptions have the same type.
+
+    *stack*: frames to put before those of the traceback, such as the callers'.
+    """
     frames = [*stack, *traceback.extract_tb(error.__traceback__)]
     users = [frame for frame in frames if is_user_code(frame.filename)]
     frame = (users or frames)[-1] if frames else None

@@ -76,16 +76,16 @@ class Serial:
         return True
 
     def undo_reset(self) -> None:
-        """Use the original dataset for later loads, if `reset` made a new one. What was restored stays restored."""
+        """Use the original dataset for later loads, if `reset` made a new one. Does not undo restored attributes."""
         self.loads.dataset = self._dataset
 
     @property
     def seconds_to_reset(self) -> float:
-        """Seconds that making the first dataset took, as an estimate for `reset`; 0 if `reset` makes no new one."""
+        """Expected seconds of `reset`: the time that making the first dataset took; 0 if `reset` makes no dataset."""
         return self._fresh.seconds if self._fresh else 0.0
 
     def try_fresh(self) -> None:
-        """Check that a new dataset is made fast enough and gives the same samples. If not, say why in `only_first`."""
+        """Check that the factory is fast and gives a dataset with equal samples; else write why into `only_first`."""
         if self._fresh is None:
             self.only_first = (
                 "the dataset was given as an object, which was loaded before threads loaded it. Give a function that "
@@ -179,9 +179,9 @@ class Serial:
         return difference(self.one(key)[0], self.reference[key])
 
     def in_own_thread(self) -> Finding:
-        """Load the samples in this thread, which made the dataset; return the finding that no other thread can.
+        """Load the samples in this thread, which made the dataset; return the finding that only this thread can do so.
 
-        Raises AuditError if a sample cannot be loaded in this thread either.
+        Called after all loads in another thread have failed. Raises AuditError if a load fails here too.
         """
         first = self.reference[self.loads.keys[0]]
         assert isinstance(first, Raised)
@@ -191,7 +191,7 @@ class Serial:
         return kinds.make("bound-to-thread", first.line, error=first)
 
     def other_in_makers_thread(self, keys: list) -> list[Finding]:
-        """Return a finding if this thread, which made the dataset, gets other samples than other threads do."""
+        """Return a finding if samples differ between this thread, which made the dataset, and other threads."""
         other = dict.fromkeys(keys, "")
         for _ in range(2):
             self.snapshot.restore()

@@ -28,7 +28,7 @@ def call(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple
 
 
 def may_draw(function: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> bool:
-    """True if the call may draw from a default generator. False if it is given other generators only."""
+    """True if the call may draw from a default generator. A call that gets only other generators cannot."""
     if not isinstance(function, Hashable) or not _is_random(function):
         return False
     given = [value for value in (*args, *(kwargs or {}).values()) if isinstance(value, torch.Generator)]

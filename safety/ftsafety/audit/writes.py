@@ -1,6 +1,7 @@
 """The bytecode instructions of a function that write into objects, and the objects that they write into.
 
-``sys.monitoring`` reports the instruction. Its position in the source leads to the syntax tree of the written target.
+``sys.monitoring`` reports the instruction. The instruction's position in the source is used to find the written target
+in the syntax tree.
 """
 
 import ast
@@ -89,7 +90,7 @@ def _targets(filename: str) -> list[tuple[ast.expr, Store]]:
 
 
 class _Visitor(ast.NodeVisitor):
-    """Visitor that collects the targets of writes. `_tests`: source of the conditions around or before a node."""
+    """Visitor that collects the targets of writes. `_tests`: the source of the conditions that may guard a node."""
 
     def __init__(self) -> None:
         self.found: list[tuple[ast.expr, Store]] = []
@@ -147,7 +148,7 @@ class _Visitor(ast.NodeVisitor):
         self._assignment = outer
 
     def _reads_itself(self, node: ast.Attribute | ast.Subscript) -> bool:
-        """True if the assigned value reads the target *node*, as in ``self.n = self.n + 1``."""
+        """True if *node* is the target of an assignment whose right side reads it, as in ``self.n = self.n + 1``."""
         assigned = self._assignment
         if assigned is None or node not in assigned.targets:
             return False

@@ -10,7 +10,7 @@ The modules, in the order in which they handle a script:
               -> verdict (statistics of the outcomes) -> report (Markdown)
 
 Two terms: a run is *blocked* if the script ended before any threads could race, for example because a package is
-missing. *Walls* are the containers without network and privileges in which scripts can run.
+missing. A script runs behind *walls* if the script runs in a container without network and without privileges.
 
 Importing this package imports nothing else.
 """

@@ -119,7 +119,7 @@ def parser(prog: str = "./twins repro") -> argparse.ArgumentParser:
 
 
 def parse(arguments: list, prog: str = "./twins repro") -> argparse.Namespace:
-    """Return the options with two more attributes: `loaded`, the Script, and `walled`, True if containers run it.
+    """Return the options, and two more attributes: `loaded`, the Script; `walled`, True if the twins are containers.
 
     Raises UsageError if the script cannot be run or an option is wrong. Raises SystemExit as argparse does: for --help
     (0) and wrong usage (2).
@@ -152,7 +152,7 @@ def check(arguments: list, program: str) -> None:
 
 
 def options_of(given: argparse.Namespace, **changed: object) -> list:
-    """Return the command-line options of *given*, except --out and hidden options. *changed*: new values, by option."""
+    """Return *given* as command-line options, without --out and hidden ones. *changed*: new values by option name."""
     result = []
     for action in parser()._actions:
         value = changed.get(action.dest, getattr(given, action.dest, None))

@@ -33,9 +33,9 @@ DISTRIBUTIONS = {
 def settled(runs: Mapping[str, Runs]) -> dict[str, Runs]:
     """Return a copy of *runs* in which the outcomes of blocked runs have the kind BLOCKED.
 
-    The runs of a configuration are blocked if all of them ended for the same reason before threads could race. A file
-    that is missing, which a thread may have deleted, blocks only if all configurations lack it. A failure after which
-    some runs went on does not block: it was in a helper thread, or in one test of several.
+    The runs of a configuration are blocked if all of them ended for the same reason before threads could race. There
+    are two exceptions. A thread may have deleted a missing file, so the file must be missing in all configurations.
+    And if some runs continued after a failure, the failure was in a helper thread, or in one of several tests.
     """
     blockers = {config: _common(each) for config, each in runs.items() if any(o.kind.judged for o in each.outcomes)}
     alike = len(set(blockers.values())) == 1
@@ -57,19 +57,19 @@ def _common(runs: Runs) -> Blocker | None:
 
 
 def _survived(runs: Mapping[str, Runs]) -> set[Signature]:
-    """Return the signatures that occur in several combinations of failures. So runs went on after these failures."""
+    """Return the signatures of failures that did not end the run: they occur in several combinations with others."""
     shown = {frozenset(o.signatures) for each in runs.values() for o in each.outcomes if o.kind.judged}
     counts = Counter(signature for signatures in shown for signature in signatures)
     return {signature for signature, number in counts.items() if number > 1}
 
 
 def stopped(runs: Mapping[str, Runs]) -> dict[Blocker, list[str]]:
-    """Return the reasons why runs were blocked, each with the names of the configurations of these runs."""
+    """Return {reason why runs were blocked: names of the configurations of these runs}."""
     return _blockers(runs, lambda outcome: outcome.kind is Kind.BLOCKED)
 
 
 def lacking(runs: Mapping[str, Runs]) -> dict[Blocker, list[str]]:
-    """Return the packages that were missing in runs that were not blocked, each with these runs' configurations."""
+    """Return {missing package: configurations that lack it}, for packages without which the script could still run."""
     found = _blockers(runs, lambda outcome: outcome.kind.judged)
     return {blocker: configs for blocker, configs in found.items() if blocker.cause == "module"}
 

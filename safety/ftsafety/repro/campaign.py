@@ -39,7 +39,7 @@ class Runs:
 
 
 def twin_of(config: str) -> str:
-    """Return the name of the twin that runs *config*; for an interpreter of --interpreter, this is *config* itself."""
+    """Return the name of the twin that runs *config*. An interpreter given by --interpreter has the name *config*."""
     return CONFIGURATIONS[config].twin if config in CONFIGURATIONS else config
 
 
@@ -83,7 +83,8 @@ class Campaign:
     ) -> dict[str, Runs]:
         """Run `repeat` rounds over `configs` and return the runs; end early if `enough` returns True after a round.
 
-        The deadline or an interruption ends the rounds too. `stopped` and the `missing` of all Runs then say why.
+        The deadline or an interruption also ends the rounds. `stopped` is then the reason. `Runs.missing` is the reason
+        why a configuration could not run.
         """
         result = {config: Runs(config) for config in configs}
         for config, runs in result.items():

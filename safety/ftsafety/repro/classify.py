@@ -61,7 +61,7 @@ GUARDS = ("gil", "version", "arguments", "tests")
 
 
 def printable(data: bytes, hidden: Sequence[str] = ()) -> str:
-    """Return *data* as text that is safe on a terminal. In paths, folders *hidden* are left out, and the home is ~."""
+    """Return *data* as text that is safe on a terminal. In paths, the folders *hidden* are cut off; ~ is the home."""
     text = data.decode(errors="backslashreplace").replace("\r\n", "\n")
     for folder in hidden:
         text = text.replace(f"{folder}{os.sep}", "")
@@ -110,7 +110,7 @@ def classify(ended: Ended, hidden: Sequence[str] = (), script: Script | None = N
 
 
 def _messages(ended: Ended, hidden: Sequence[str]) -> list[dict]:
-    """Return the messages of ftsafety.repro.runner. Lines of other forms are skipped: the script can write too."""
+    """Return the messages of ftsafety.repro.runner. Other lines in the pipe are skipped: the script can write them."""
     texts = dict.fromkeys(("exception", "kind", "place", "cause", "what"), str)
     forms: tuple[dict[str, object], ...] = (
         {"begin": bool, "gil": bool},
@@ -205,7 +205,7 @@ def _may_change(line: bytes, name: str) -> bool:
 
 
 def _noticed(kind: Kind, messages: list[dict], stderr: str) -> Iterator[str]:
-    """Yield, without duplicates, the exceptions that do not count as failures, such as one in a destructor."""
+    """Yield the exceptions that do not count as failures, such as one in a destructor, each only once."""
     found = [
         f"an exception of a future that nothing asked for: {each['future']}" for each in messages if "future" in each
     ]

@@ -153,7 +153,7 @@ class Reproduction:
             self._twins[name], self._descriptions[name] = other, described
 
     def _check_version(self) -> dict[str, str]:
-        """Return, by interpreter, why it cannot run the script; raises Refused if all have the wrong version."""
+        """Return {interpreter: reason why it cannot run the script}; raises Refused if no version is right."""
         missing = {
             name: "no interpreter was given for it (--twin)" for name in ("ft", "gil") if name not in self._twins
         }

@@ -71,7 +71,7 @@ def one_run(
 
     Args:
         versions: versions of the packages that the script imports, for the command with uv.
-        added: True if packages were installed for the script.
+        added: True if packages were installed for the script; the command then installs them too.
     """
     config = CONFIGURATIONS.get(runs.config)
     if config is None:

@@ -1,4 +1,4 @@
-"""Exceptions of a script: their text, their place and, if an exception ended the script before any race, the cause.
+"""Exceptions of a script: text, place, and the cause if it is not a race (a missing package, a guard, ...).
 
 ftsafety.repro.runner loads this file alone, with any Python.
 """
@@ -61,9 +61,9 @@ def place_of(error, folder: str) -> str:
 
 
 def cause_of(error, folder: str, raced: bool) -> tuple:
-    """Return (cause, detail) of *error*, such as ("module", "h5py"), if *error* may come without a race; else NO_CAUSE.
+    """Return (cause, detail), such as ("module", "h5py"), if *error* may have a cause other than a race; else NO_CAUSE.
 
-    *raced*: True if the script has started a thread or forked before.
+    *raced*: True if the script had started a thread or forked before *error*.
     """
     with contextlib.suppress(Exception):  # attributes and str() of an exception may raise anything
         return _missing(error, folder, raced) or (NO_CAUSE if raced else _before_threads(error, folder))
@@ -107,9 +107,9 @@ def _before_threads(error, folder: str) -> tuple:
 
 
 def guard_of(path: str, line: int, error) -> tuple:
-    """Return (cause, source of the test) if the statement at *line* belongs to a guard, else two empty strings.
+    """Return (cause, source of the guard's test) if *error* came from a guard at *line*, else two empty strings.
 
-    A guard is a test that ends the script, for example if the GIL is on or arguments are missing.
+    A guard is a statement that ends the script on purpose, for example if the GIL is on or arguments are missing.
     """
     with open(path, "rb") as file:
         nodes = list(ast.walk(ast.parse(file.read())))
@@ -137,6 +137,6 @@ def guard_of(path: str, line: int, error) -> tuple:
 
 
 def ends(node, line: int, error) -> bool:
-    """True if *error* is a SystemExit, or *line* is in a `raise` directly in a branch of the `if` statement *node*."""
+    """True if the `if` statement *node* ended the script: by SystemExit, or by a `raise` at *line* in its branches."""
     raised = [each for each in [*node.body, *node.orelse] if isinstance(each, ast.Raise)]
     return isinstance(error, SystemExit) or any(each.lineno <= line <= (each.end_lineno or line) for each in raised)

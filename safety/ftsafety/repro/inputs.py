@@ -64,7 +64,7 @@ class Files:
         return content
 
     def read(self, path: str) -> bytes:
-        """Return the content of a file; raises UsageError, also if the file exceeds what is left of the size limit."""
+        """Return the content of a file; raises UsageError, also if all files together would exceed the size limit."""
         return read(path, self._left, self.too_large())
 
     def _limit_number(self, number: int) -> None:
@@ -246,7 +246,7 @@ def top_level(folder: str, module: str) -> str:
 
 
 def module_file(module: str, files: dict[str, bytes]) -> str:
-    """Return the path in *files* of a module, or of a package's __main__; raises UsageError."""
+    """Return the path in *files* of the module, or of its __main__.py if it is a package; raises UsageError."""
     name = module.replace(".", "/")
     for candidate in (f"{name}.py", f"{name}/__main__.py"):
         if candidate in files:

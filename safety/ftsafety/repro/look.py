@@ -35,7 +35,7 @@ def _sound(runs: Runs) -> list[Outcome]:
 
 
 def _noticed(runs: Mapping[str, Runs]) -> Iterator[str]:
-    """Yield each entry of Outcome.noticed, with the number of runs that have it."""
+    """Yield each text in the outcomes' `noticed`, with the number of runs in which it occurs, by configuration."""
     found: dict[str, Counter[str]] = {}
     for config, each in runs.items():
         for outcome in each.outcomes:
@@ -80,7 +80,7 @@ def _line(lines: Lines, others: Lines) -> str:
 
 
 def _differences(runs: Mapping[str, Runs]) -> Iterator[str]:
-    """Yield a sentence if a configuration's median time or memory is over twice or under half of that with the GIL."""
+    """Yield a sentence for each median time or memory that differs from that with the GIL by a factor above RATIO."""
     for name, what, least, shown in (
         ("time", "seconds", LEAST_SECONDS, in_seconds),
         ("memory", "memory", LEAST_BYTES, in_mib),

@@ -23,7 +23,7 @@ def shrink_threads(campaign: Campaign, seen: Runs, threads: int, repeat: int) ->
 
     Args:
         seen: the runs of a configuration in which the script failed with `threads` threads.
-        repeat: least number of runs without a failure, after which a number of threads counts as not failing.
+        repeat: least number of runs to make with each number of threads, before the script counts as not failing.
     """
     # With fewer threads a race is rarer, so make at least as many runs as in the campaign.
     repeat = max(repeat, runs_needed(seen.failures, seen.counted))

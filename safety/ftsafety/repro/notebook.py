@@ -87,7 +87,7 @@ def _compiles(source: str) -> bool:
 
 
 def _line(line: str, left_out: list[str]) -> str:
-    """Return *line* as Python: `%time` is removed, other IPython lines become comments. Add both to *left_out*."""
+    """Return *line* as Python. Removes `%time`, turns other IPython lines into comments; adds both to *left_out*."""
     match = LINE.match(line)
     if match is None or line.lstrip().startswith("#"):
         return line

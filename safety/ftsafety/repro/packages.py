@@ -39,7 +39,7 @@ def add(
     interruption: Interruption,
     note: Callable[[str], None],
 ) -> Packages:
-    """Install the packages *wanted* for each twin that lacks them and is in no container; raises Interrupted.
+    """Install the packages *wanted* for the twins that lack them; raises Interrupted. Skips twins in containers.
 
     Args:
         installed: by twin, the versions of the packages that the twin has already, by normalised name.
@@ -89,7 +89,7 @@ def add(
 
 
 def _words(name: str, wanted: Sequence[str], why: str, cache: Path, interruption: Interruption) -> str:
-    """Return the resolver's error *why*; if the error is that a package has no wheel, return only that."""
+    """Return the resolver's error *why*, shortened to the missing wheel if a package has no wheel for twin *name*."""
     match = NO_WHEEL.search(why)
     if match is None:
         return why

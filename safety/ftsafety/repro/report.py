@@ -146,7 +146,7 @@ def environment(
     walls: bool,
     added: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
 ) -> str:
-    """Return a Markdown list: interpreters, imported packages, machine, and containers (*walls*) around the script."""
+    """Return a Markdown list: interpreters, imported packages, machine, and containers, if *walls* is true."""
     lines = [f"- {twin}: {one_line(interpreter(found))}" for twin, found in descriptions.items()]
     found = next(iter(descriptions.values()))
     ran = packages_that_ran(descriptions, runs, added)

@@ -35,7 +35,7 @@ DELETE = 'kill -9 -1; chmod -R u+rwX "$@"; find "$@" -mindepth 1 -delete; ipcrm 
 def environment(
     request: Request, scratch: Path, overlay: str | None = None, base: Mapping[str, str] = os.environ
 ) -> dict[str, str]:
-    """Return the environment variables of a run."""
+    """Return the environment variables of a run. *overlay* (see `run`) goes onto PYTHONPATH; *base*: the parent's."""
     kept = {name: value for name, value in base.items() if name in PASSED_ON or name.startswith(PASSED_ON_PREFIXES)}
     variables = child_environment(None, kept)
     # In ft, PYTHON_GIL is left alone at first, so that an import that turns the GIL on is seen.
@@ -140,10 +140,10 @@ def _remove(directory: Path) -> None:
 
 
 def clear(user: int, scratch: Path) -> None:
-    """Kill the processes of `user`; delete the scratch folder, and the user's System V IPC objects and files in SHARED.
+    """Kill the processes of `user`; delete the scratch folder, the user's System V IPC objects and files in SHARED.
 
-    A process of this user does the work, since the supervisor has no access to other users' folders. Raises OSError if
-    something remains.
+    This process cannot access the user's folders, so a helper process under the user's id deletes them. Raises OSError
+    if something remains.
     """
     try:
         subprocess.run(

@@ -111,7 +111,7 @@ START = {"file": run_file, "module": run_module, "tests": run_tests}
 
 
 def why_skipped(reason: str) -> tuple:
-    """Return (cause, detail) for a skipped test: ("module", name) if a module is missing, else ("tests", *reason*)."""
+    """Return (cause, detail) for a skipped test: ("module", name) if a module is missing, else ("tests", reason)."""
     missing = re.match(r"Skipped: could not import '(\w+)", reason)
     if missing and importlib.machinery.PathFinder.find_spec(missing[1]) is None:
         return "module", missing[1]
@@ -119,7 +119,7 @@ def why_skipped(reason: str) -> tuple:
 
 
 class Tests:
-    """Plugin for pytest that sends the exceptions of failed tests to the supervisor. `ran` is True once a test ran."""
+    """Plugin for pytest that sends the exceptions of failed tests to *sender*. `ran`: True once any test has run."""
 
     def __init__(self, sender):
         self._sender = sender
@@ -192,7 +192,7 @@ class Sender:
         self.say(kind=type(error).__name__, exception=text, thread=thread, place=place, cause=cause, what=what)
 
     def future(self, error) -> list:
-        """Record an exception of a future; return the record: [True once the script has read it, description]."""
+        """Record an exception of a future; return [False, description]. The caller sets True if the script reads it."""
         place = exceptions.place_of(error, self.folder)
         record = [False, exceptions.describe(error) + (f" at {place}" if place else "")]
         if len(self._futures) < MOST_MESSAGES:
@@ -225,7 +225,7 @@ def watch_futures(sender: Sender) -> None:
     """Once the script imports concurrent.futures, record each future's exception, and whether the script reads it."""
 
     class Exceptions:
-        """Descriptor that replaces Future._exception. A wrapper of Future.result would show up in tracebacks."""
+        """Descriptor that replaces Future._exception. A wrapper of Future.result would add a frame to tracebacks."""
 
         def __get__(self, future, owner=None):
             if future is None:
@@ -265,7 +265,7 @@ def peak_memory() -> int:
 
 
 def die_first() -> None:
-    """Make the kernel kill the script, not its supervisor, if memory runs out."""
+    """Make this process the first that the kernel kills if memory runs out, so that the supervisor survives."""
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as score:
         score.write("1000")
 

@@ -2,8 +2,8 @@
 
 The rule is that of Haybittle (1971, doi:10.1259/0007-1285-44-526-793) and Peto et al. (1976,
 doi:10.1038/bjc.1976.220). An interim test ends the runs only if p < 0.001. The significance level of the final test is
-0.05, less 0.001 for each planned interim test. By Bonferroni's inequality, all tests together make a wrong claim with
-a probability of at most 5%.
+0.05 minus 0.001 for each planned interim test. By Bonferroni's inequality, the probability that any of these tests
+makes a wrong claim is at most 5%.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ENOUGH_HANGS = 3  # rounds
 
 
 def looks(repeat: int) -> list[int]:
-    """Return the rounds after which there is an interim test: 5, 10, 20, 40, ..., all before the last round."""
+    """Return the numbers of rounds after which an interim test is made: 5, 10, 20, 40, ..., below *repeat*."""
     found, at = [], FIRST_LOOK
     while at < repeat:
         found.append(at)

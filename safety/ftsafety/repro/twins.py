@@ -1,4 +1,4 @@
-"""Runners of the script: the twins (see ftrun.twin), here or in containers, and the interpreters of --interpreter."""
+"""Interpreters that run the script: the twins (see ftrun.twin), here or in containers, and those of --interpreter."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class LocalScripts(LocalTwin):
 
 
 class Interpreter(LocalScripts):
-    """Interpreter that --interpreter names, such as a debug build or another series. May lack the twins' packages."""
+    """Interpreter named by --interpreter, such as a debug build or another version. May lack the twins' packages."""
 
     def describe(self) -> dict:
         """Return the interpreter's version, build and packages; raises TwinError."""

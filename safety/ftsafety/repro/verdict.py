@@ -1,7 +1,7 @@
 """The verdict on the runs of a script, by statistics. Its sentences are in ftsafety.repro.verdict_words.
 
-Failures are tested in groups: all failures, the failures of each signature, and the failures of each signature at each
-place. So a crash that occurs only without the GIL is found, even if the script raises an exception everywhere.
+Failures are tested in groups: all failures; failures with the same kind and name; and those also at the same place.
+So a crash that occurs only without the GIL is found, even if the script raises an exception everywhere.
 
 If a failure was seen in some configurations only, Fisher's exact test decides: the difference is reported if it is
 unlikely to be chance. Bonferroni's correction accounts for the number of tests.
@@ -82,7 +82,7 @@ class Verdict:
 
     @property
     def certain(self) -> bool:
-        """True if chance cannot explain that the failure `main` was seen in some configurations only."""
+        """False if only some configurations showed the failure `main`, and chance may explain this; else True."""
         return self.main is None or self.main.p is None or self.main.p < self.level
 
 
@@ -102,7 +102,7 @@ def p_value(a: tuple[int, int], b: tuple[int, int]) -> float:
 
 
 def total(seen: Mapping[str, tuple[int, int]], configs: Iterable[str]) -> tuple[int, int]:
-    """Return (failures, runs that count), added up over *configs*."""
+    """Return the sums over *configs* of (failures, runs that count) from *seen*."""
     chosen = [seen[config] for config in configs]
     return sum(number for number, _ in chosen), sum(of for _, of in chosen)
 
@@ -150,7 +150,7 @@ def signatures_of(outcome: Outcome) -> tuple[Signature, ...]:
 
 
 def groups_of(outcome: Outcome) -> set[Signature]:
-    """Return the signatures of a failed run, each with its place and without; an empty set for other runs."""
+    """Return the groups of a failed run: each signature, and a copy of it without the place. Empty for other runs."""
     return {part for each in signatures_of(outcome) for part in (each, each._replace(place=""))}
 
 
@@ -173,7 +173,7 @@ def _groups(runs: Mapping[str, Runs], judged: Iterable[str]) -> Iterator[tuple[S
 
 
 def _finding(runs: Mapping[str, Runs], judged: Iterable[str], signature: Signature | None, group: _Group) -> Finding:
-    """Return the finding for a group of failures, with the pattern OTHER and an uncorrected p; the caller sets both."""
+    """Return the finding for a group of failures. The caller then sets the pattern and corrects the p-value."""
     # A run that ended with a more severe failure could not show this one any more.
     milder = None if signature is None else SEVERITY[: SEVERITY.index(Kind(signature.kind)) + 1]
     seen = {}

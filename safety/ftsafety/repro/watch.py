@@ -99,7 +99,7 @@ def watch(
 
 
 def _limiter(child: Child, scratch: Path, limits: Limits, result: Ended) -> Callable[[], None]:
-    """Return a function that checks all limits of the process tree, and raises LimitBroken if one is exceeded."""
+    """Return a function that checks the limits of the process tree, and raises LimitBroken if one is exceeded."""
     then = 0.0
 
     def look() -> None:
@@ -125,7 +125,7 @@ def _limiter(child: Child, scratch: Path, limits: Limits, result: Ended) -> Call
 
 
 def _size(directory: Path, enough: int) -> int:
-    """Return the bytes that a folder takes on disk; if over `enough` or MOST_FILES files, any number over `enough`."""
+    """Return the bytes that a folder takes on disk; any number over `enough` if it has more or MOST_FILES files."""
     total = files = 0
     waiting = [str(directory)]
     while waiting and total <= enough:
