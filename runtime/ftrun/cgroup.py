@@ -1,8 +1,8 @@
 """CPUs and memory that the kernel's control groups allow this process.
 
 In a container, ``/proc`` shows every CPU and all the memory of the host; the container's limits are in its control
-group. Files of cgroup versions 1 and 2 are read, for this process's group and its ancestors: a group's limit also binds
-all groups below. The kernel's Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst describe the files.
+group. Files of cgroup versions 1 and 2 are read, for this process's group and its ancestors, since an ancestor's limit
+applies too. The kernel's Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst describe the files.
 """
 
 from __future__ import annotations
@@ -82,9 +82,10 @@ def throttled_seconds(proc: Path = Path("/proc")) -> float | None:
 
 
 def memory_left(proc: Path = Path("/proc")) -> tuple[int | None, int | None]:
-    """Return (limit, free) in bytes, for the memory limit that leaves the least free; (None, None) without a limit.
+    """Return (limit, free bytes below it) of the tightest memory limit, in bytes; (None, None) without a limit.
 
-    The page cache that the kernel would drop first (``inactive_file``) counts as free.
+    The tightest limit leaves the least memory free. The page cache that the kernel drops first (``inactive_file``)
+    counts as free.
     """
     tightest: tuple[int, int] | None = None
     for group, is_v2 in _groups("memory", proc):
@@ -105,7 +106,7 @@ def memory_left(proc: Path = Path("/proc")) -> tuple[int | None, int | None]:
 
 
 def kills(proc: Path = Path("/proc")) -> int:
-    """Return the sum of the kernel's counts of out-of-memory kills for this group, its ancestors and the machine."""
+    """Return the sum of the kernel's counters of out-of-memory kills: of this group, its ancestors and the machine."""
     files = [group / ("memory.events" if is_v2 else "memory.oom_control") for group, is_v2 in _groups("memory", proc)]
     text = "\n".join(read(path) or "" for path in [*files, proc / "vmstat"])
     return sum(map(int, re.findall(r"^oom_kill (\d+)$", text, re.MULTILINE)))

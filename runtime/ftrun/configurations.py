@@ -1,4 +1,4 @@
-"""The three configurations, their names in reports, and commands that run a module in one of them."""
+"""The three configurations ("gil", "ft-gil", "ft"), their names in reports, and commands that run a module in one."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ TWIN = {name: each.twin for name, each in CONFIGURATIONS.items()}
 
 
 def this_twin() -> str:
-    """Return "ft" if this interpreter is a free-threaded build, else "gil"."""
+    """Return the name of the twin that runs this process: "ft" if it is a free-threaded build, else "gil"."""
     return "ft" if sysconfig.get_config_var("Py_GIL_DISABLED") else "gil"
 
 
@@ -93,6 +93,6 @@ def child_environment(
 
 
 def last_lines(stderr: bytes, count: int = 12) -> str:
-    """Return the last `count` lines of `stderr`, indented and with a line break before each."""
+    """Return the last `count` lines of `stderr` for an error message, indented, each after a line break."""
     lines = stderr.decode(errors="replace").rstrip().splitlines()[-count:]
     return "".join(f"\n    {line}" for line in lines)

@@ -140,7 +140,7 @@ def gpu() -> dict:
 
 
 def revision(root: Path = ROOT) -> dict:
-    """Return the source's commit ('unknown' if not found), and whether git or an image's file REVISION gave it."""
+    """Return the source's commit ("unknown" if not found), and its source: git, or the file REVISION of an image."""
 
     def git(*arguments: str) -> str | None:
         try:

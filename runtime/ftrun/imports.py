@@ -1,7 +1,7 @@
 """Imports of all packages in a lock file, to find those that turn the GIL on.
 
 A free-threaded interpreter turns its GIL back on, with a RuntimeWarning, when an extension module that does not
-declare itself safe is imported (PEP 703). A child process imports one package after the other and reports after each.
+declare itself safe is imported (PEP 703). A child process imports one package after the other and reports on each.
 If a package turns the GIL on or crashes the child, another child imports the remaining packages. The child imports a
 distribution's top-level packages and modules, then its extension modules, since ``import PIL`` alone loads none.
 """
@@ -117,7 +117,7 @@ def judge_modules(
 ) -> Iterator[Verdict]:
     """Import the modules of distributions in child processes; yield a verdict for each distribution.
 
-    `waiting` has (name, version, modules, extension modules) of each distribution. `folders` are added to PYTHONPATH.
+    `waiting`: (name, version, modules, extension modules) for each distribution. `folders` are added to PYTHONPATH.
     Raises subprocess.TimeoutExpired if all children together take longer than *timeout* seconds.
     """
     deadline = None if timeout is None else time.monotonic() + timeout
@@ -161,7 +161,7 @@ def _import_one(name: str) -> tuple[str | None, list[str]]:
 
 
 def _importing_line() -> str:
-    """Return "MODULE, line NUMBER: TEXT" for the import statement that runs now, or "" if none is found."""
+    """Return "MODULE, line NUMBER: TEXT" for the import statement that caused the present warning; "" if unknown."""
     frame = sys._getframe(1)
     while frame.f_back is not None:
         module = frame.f_globals.get("__name__", "")

@@ -69,7 +69,7 @@ class Interruption:
             raise Interrupted(self.signum)
 
     def checked(self, progress: Callable[[int, int], None]) -> Callable[[int, int], None]:
-        """Return a function that raises Interrupted if a signal has arrived, and else calls `progress(done, total)`."""
+        """Return a function that calls `progress(done, total)`, but raises Interrupted if a signal has arrived."""
 
         def update(done: int, total: int) -> None:
             self.check()
@@ -78,5 +78,5 @@ class Interruption:
         return update
 
     def wanted(self) -> bool:
-        """True if a signal has arrived. Used as a callback in `ftrun.loop.Watch`."""
+        """True if a signal has arrived, so that the run shall stop. Used as a callback in `ftrun.loop.Watch`."""
         return bool(self.signum)

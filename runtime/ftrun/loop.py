@@ -32,7 +32,7 @@ class Loop:
         self._selector.close()
 
     def add(self, fd: int, handler: Callable[[], None], events: int = selectors.EVENT_READ) -> None:
-        """From now on, let `run` call `handler` whenever the file descriptor `fd` is ready for `events`."""
+        """Register `handler`: `run` then calls it whenever the file descriptor `fd` is ready for `events`."""
         self._selector.register(fd, events, handler)
 
     def remove(self, fd: int) -> None:
@@ -40,9 +40,10 @@ class Loop:
         self._selector.unregister(fd)
 
     def run(self, done: Callable[[], bool], until: float | None = None, look: Callable[[], None] | None = None) -> bool:
-        """Handle events until `done()` is true, then return True; False if time.monotonic() reaches `until` first.
+        """Handle events until `done()` is true, then return True. Return False if time.monotonic() reaches `until`.
 
-        `look` is called after each wait, at least every LOOK_SECONDS. Raises Stopped if a callback of `Watch` asks to.
+        `look` is called after each wait, at least every LOOK_SECONDS. Raises Stopped if a callback of a `Watch` returns
+        True.
         """
         while not done():
             # Checked while events arrive too: a writer that never pauses must not exceed the time limit.

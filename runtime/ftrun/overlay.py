@@ -44,9 +44,10 @@ def install(
     build: Iterable[str] = (),
     never: Iterable[str] = (),
 ) -> list[str]:
-    """Install packages that `requirements` need and a twin lacks into a new `folder`; return them as NAME==VERSION.
+    """Install `requirements` and the packages that they need into a new `folder`; return the NAME==VERSION of each.
 
-    Raises Interrupted, or OverlayError: a requirement is malformed, or no wheels fit the twin's interpreter `python`.
+    Packages that the twin already has are not installed. Raises Interrupted. Raises OverlayError if a requirement is
+    malformed or no wheel fits the twin's interpreter `python`.
 
     Args:
         installed: versions of the twin's own packages by normalised name. They are used where `requirements` allow it.

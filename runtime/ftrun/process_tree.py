@@ -37,7 +37,7 @@ def children(pid: int) -> list[int]:
 
 
 def below(pid: int, without: frozenset[int] = frozenset(), most: int = 1 << 30) -> list[int]:
-    """Return ids of `pid`'s descendants, parents first. Skip `without` and all below; stop once `most` are found."""
+    """Return ids of `pid`'s descendants, parents first. Leave out `without` and their descendants; stop at `most`."""
     found: list[int] = []
     seen = set(without)
     waiting = [pid]
@@ -60,7 +60,7 @@ def resident(pid: int) -> int:
 
 
 def memory(pids: Iterable[int], enough: int) -> int:
-    """Return the sum of the processes' RSS in bytes or, if several processes exceed `enough` in total, of their PSS."""
+    """Return the processes' memory in bytes: the sum of RSS; if it exceeds `enough`, and for several, that of PSS."""
     pids = list(pids)
     total = sum(map(resident, pids))
     # The proportional size (PSS) counts a page that N forked processes share once. It takes longer to find.
@@ -76,9 +76,10 @@ def _proportional(pid: int) -> int:
 
 
 def end_all(without: frozenset[int], leader: int) -> int:
-    """Kill and reap this process's descendants, except `without` and all below these; return how many survive SIGKILL.
+    """Kill and reap this process's descendants; return the number that survive SIGKILL.
 
-    The child with the id `leader` is killed but not reaped, so that its creator can read its exit status.
+    The processes `without` and their descendants are spared. The child `leader` is killed but not reaped, so that its
+    creator can read its exit status.
     """
     here = os.getpid()
     deadline = time.monotonic() + PATIENCE_SECONDS

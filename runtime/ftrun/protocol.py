@@ -1,12 +1,12 @@
 """The server's protocol: one JSON object a line over a Unix stream socket.
 
 Client to server, one request at a time: {"op": "describe"}; {"op": "start", "request": {...}}, which starts a process
-of the benchmark; {"op": "go on", "process": number}, which lets the process go on to its next answer; {"op": "end",
-"process": number}, which ends it; and {"op": "reproduce", ...} with the fields of repro's Request.
+of the benchmark; {"op": "go on", "process": number}, which lets that process run until its next answer; {"op": "end",
+"process": number}, which ends that process; and {"op": "reproduce", ...} with the fields of repro's Request.
 
 Server to client: {"hello": PROTOCOL} or {"busy": text} when a client connects, and {"result": ...} or {"error": text}
-as the answer to a request. The result of "go on" is null if the process paused to let others run. When a client closes
-the connection, the server kills the client's processes.
+as the answer to a request. The result of "go on" is null if the process has paused so that other processes can run.
+When a client closes the connection, the server kills the client's processes.
 """
 
 from __future__ import annotations

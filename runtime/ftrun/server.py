@@ -1,7 +1,7 @@
 """A server that offers this interpreter to a client in another container, over a Unix socket.
 
-A server is one process with one thread, and serves one client at a time. One event loop at a time waits for clients,
-the client's processes and signals. So no state is shared between threads.
+A server is one process with one thread, and serves one client at a time. An event loop in this thread waits for
+clients, their processes and signals, so no state is shared between threads.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Server:
         """Called when the client has gone. Subclasses end the processes that still run for this client."""
 
     def _refuse(self) -> bool:
-        """Answer a second client that the server is busy; return False, so that the first client's request goes on."""
+        """Tell a second client that the server is busy. Returns False: the first client's request continues."""
         with contextlib.suppress(OSError, Disconnected):
             channel = Channel(self._listener.accept()[0])
             channel.send({"busy": "it serves another client"})

@@ -97,9 +97,10 @@ def supervise(
     timeout: float,
     take: Callable[[bytes], None] | None = None,
 ) -> Completed:
-    """Run a command to its end, with the input `stdin`. If given, the function `take` gets stdout, which is not kept.
+    """Run a command to its end, with the input `stdin`. If `take` is given, stdout is passed to it and not kept.
 
-    Raises OSError if the command cannot be started; or kills the child and raises Stopped, TimedOut or `take`'s error.
+    Raises OSError if the command cannot be started. Kills the child and raises Stopped if a callback of `watch` returns
+    True, TimedOut after `timeout` seconds, or the error of `take`.
     """
     with contextlib.closing(Child(arguments, environment)) as child:
         child.stdout.take = take
@@ -107,7 +108,7 @@ def supervise(
 
 
 class Child:
-    """A child process. One thread owns it and must call `close`. Only the methods that wait read the child's output."""
+    """A child process. One thread owns the object and must call `close`. Output is read only inside waiting methods."""
 
     def __init__(
         self,
@@ -124,8 +125,8 @@ class Child:
             arguments: the command, or a function that gets the descriptors of the `pipes` and returns the command.
             pipes: number of pipes, in addition to stdout and stderr, that the child can write to.
             keep: number of bytes to keep at each end of the child's output streams (`Stream.keep`).
-            tree: also kill descendants outside of the child's process group. This process must then have one thread,
-                and no other grandchildren.
+            tree: also kill descendants outside of the child's process group. This process must then have a single
+                thread, and no grandchildren from other children.
             options: further arguments for subprocess.Popen: stdin, stdout, stderr (by default pipes), cwd, user, ...
         """
         self.started = time.monotonic()
@@ -232,7 +233,7 @@ class Child:
         return True
 
     def read_stacks(self, number: int, stacks: Stream, watch: Watch, look: Callable[[], None] | None = None) -> bool:
-        """Send signal `number`, so that the child dumps its threads' stacks into `stacks`. True if the child ended."""
+        """Send signal `number`, which makes the child dump its stacks, and read `stacks`. True if the child ended."""
         self.signal(number)
         until = time.monotonic() + DUMP_MOST_SECONDS
         pause, before = DUMP_SECONDS, stacks.total

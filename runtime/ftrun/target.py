@@ -63,7 +63,7 @@ def find(target: str) -> Any:
 
 
 def native_attribute(value: Any, name: str) -> Any:
-    """Return attribute *name* of *value* if it is a slot or written in C, else None. Runs no Python code of *value*."""
+    """Return attribute *name* of *value* without running Python code: None unless it is a slot or a C attribute."""
     with contextlib.suppress(Exception):
         for cls in type.__getattribute__(type(value), "__mro__"):
             member = type.__getattribute__(cls, "__dict__").get(name)

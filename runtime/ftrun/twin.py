@@ -62,7 +62,7 @@ class LocalTwin:
         return self._described(line, DESCRIPTION, DESCRIBE_SECONDS, not_one)
 
     def _described(self, line: list[str], form: object, seconds: float, not_one: str) -> dict:
-        """Return the JSON object that command *line* prints; raises TwinError, with *not_one* if it breaks *form*."""
+        """Return the JSON object that the command *line* prints. Raises TwinError, with *not_one* for a wrong form."""
         try:
             done = supervise(line, b"", child_environment(), self._watch, seconds)
         except Stopped:

@@ -29,7 +29,7 @@ _LIBRARY = re.compile(r"(?:.*/)?(?:[^/]+\.libs|libs?|lib64|bin)/[^/]+", re.DOTAL
 
 
 class BadArchive(Exception):
-    """The file is no ZIP archive, damaged or too large, or the server did not send the bytes that were requested."""
+    """Raised if a file is damaged, too large or no ZIP archive, or the server did not send the requested bytes."""
 
 
 def received(answer: requests.Response, most: int, decoded: bool = False) -> bytes:
@@ -47,7 +47,7 @@ def received(answer: requests.Response, most: int, decoded: bool = False) -> byt
 
 
 class _Ranges(io.RawIOBase):
-    """A file on a server, read by range requests. Not for several threads."""
+    """A file on a server, read by range requests. Only one thread may use this object."""
 
     def __init__(self, session: requests.Session, url: str, size: int) -> None:
         super().__init__()

@@ -83,7 +83,7 @@ def run(arguments: list[str], as_json: bool, import_too: bool, cache: Path | Non
 def _import_all(
     requirements: list[Requirement], reports: list[Report], cache: Path, interruption: Interruption
 ) -> tuple[dict[str, list[Verdict]], dict[str, str]]:
-    """Import packages that have wheels here; return (verdicts, errors), both by requirement. Raise ``Interrupted``."""
+    """Import packages that can be installed here; return (verdicts, errors), by requirement. Raise ``Interrupted``."""
     verdicts: dict[str, list[Verdict]] = {}
     failed: dict[str, str] = {}
     for requirement, report in zip(requirements, reports, strict=True):

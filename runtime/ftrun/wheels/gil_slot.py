@@ -2,9 +2,9 @@
 
 A module of PEP 489 has an array of slots. The slot ``Py_mod_gil`` says whether the module needs the GIL (PEP 703). The
 array is constant data. The module's definition points to the array; the dynamic linker's relocations show where this
-pointer is. Other modules call ``PyUnstable_Module_SetGIL``, or declare nothing, which means that they need the GIL.
-Authors write this call by hand only if their module does not need the GIL. But pybind11 and older PyO3 compile the call
-into every module, so the declarations of modules built with these remain unknown.
+pointer is. Other modules call ``PyUnstable_Module_SetGIL``, which authors write only if their module does not need the
+GIL. But pybind11 and older PyO3 compile this call into every module, so the declarations of modules built with these
+remain unknown. A module that has neither a slot nor a call needs the GIL.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def _slots(library: _Library, address: int) -> dict[int, int]:
 
 
 class _Library:
-    """What a library's file tells: functions of CPython that it calls, and pointers that the dynamic linker sets."""
+    """Contents of a library's file: the CPython functions it calls, and the pointers that the dynamic linker sets."""
 
     def __init__(self, data: bytes) -> None:
         if data[:6] != b"\x7fELF\x02\x01":
@@ -141,7 +141,7 @@ class _Library:
         return None
 
     def _part(self, offset: int, length: int, entry: int) -> bytes:
-        """Return a section's whole entries. Raise NotReadable if the sections read so far are larger than the file."""
+        """Return a section's complete entries. Raise NotReadable if all sections read so far exceed the file's size."""
         self._unread -= length
         if self._unread < 0:
             raise NotReadable("its sections are larger than the file")

@@ -51,7 +51,7 @@ class Finding:
 
 @dataclass
 class Report:
-    """Findings for one requirement, by interpreter; none after an error, or if its marker excludes all interpreters."""
+    """Findings for one requirement by interpreter; empty after an error, or if the marker excludes all interpreters."""
 
     requirement: str
     findings: dict[str, Finding]

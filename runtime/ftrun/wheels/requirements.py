@@ -16,7 +16,7 @@ _HASHES = re.compile(r"\s--(hash|config-settings|global-option)[ =].*$")
 
 
 class BadRequirements(Exception):
-    """A file cannot be read, or a line of a file or an argument is no requirement. The message says which."""
+    """Raised if a file cannot be read, or a line or argument is no requirement. The message says which it is."""
 
 
 def read(arguments: list[str]) -> list[Requirement]:
@@ -77,7 +77,7 @@ def _of_file(path: Path, within: tuple[Path, ...], seen: set[Path]) -> Iterator[
 
 
 def _of_toml(document: dict, path: Path) -> list[str]:
-    """Return the requirements of a pyproject.toml and its groups, or the packages of a uv, Poetry or PEP 751 lock."""
+    """Return the requirements in a pyproject.toml, those of groups included; or the packages in a lock file (TOML)."""
     try:
         packages = document.get("packages", document.get("package"))
         if packages is not None:
