@@ -4,7 +4,7 @@ import sys
 
 
 def main() -> int:
-    """Run the command of ``sys.argv``; return the exit status: 130 if Ctrl-C comes before the run has begun."""
+    """Run the command of ``sys.argv``; return its exit status, or 130 after Ctrl-C before the start of the run."""
     try:
         from ftbench import cli
 

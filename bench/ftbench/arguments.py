@@ -99,7 +99,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def parser(program: str = PROGRAM, both: bool = False) -> argparse.ArgumentParser:
-    """Return the argument parser of a run. If `both`, `./twins` measures both twins, and --help hides --twin."""
+    """Return the argument parser of a run. `both`: `./twins` measures both twins, so --help does not show --twin."""
     result = _Parser(
         prog=program,
         description=DESCRIPTION,
@@ -207,7 +207,7 @@ def choose_scenarios(names: list[str]) -> tuple:
 
 
 def _own(target: str, collate_fn: str | None) -> Scenario:
-    """Return the scenario for --dataset FILE.py:NAME; raises UsageError if the file or the name does not exist."""
+    """Return the scenario for the user's dataset, FILE.py:NAME; raises UsageError if file or name does not exist."""
     file, _, name = target.rpartition(":")
     if not file or not name:
         raise UsageError(f"--dataset {target}: FILE.py:NAME is wanted, such as train.py:train_set")

@@ -31,7 +31,7 @@ def _read(path: Path) -> Results:
 
 
 def report_main(arguments: list[str]) -> int:
-    """Write the report of an earlier run again, from its results.json (``python -m ftbench report PATH``)."""
+    """Write an earlier run's report from its results.json (``python -m ftbench report PATH``); return status 0."""
     options = report_parser().parse_args(arguments)
     from ftbench.report import markdown, page, terminal
 
@@ -80,7 +80,7 @@ def _requirements(file: Path | None, dataset: str | None) -> list[str]:
 
 
 def _record(given: Namespace) -> Results:
-    """Return the Results of a run, still without measurements; raises UsageError if nothing can be measured."""
+    """Return a new run's Results, which have no measurements yet; raises UsageError if nothing can be measured."""
     from ftbench.rounds.twins import split_configs
 
     twins = dict(given.twin)

@@ -52,9 +52,10 @@ def default_images(progress: Progress, count: int = COUNT) -> list[Path]:
 def cached(
     name: str, suffix: str, count: int, size: int, write: Callable[[Path, int], None], progress: Progress
 ) -> list[Path]:
-    """Return the paths of a set's `count` files in the cache; if the set is missing, make each with write(path, index).
+    """Return the paths of a set's `count` files in the cache.
 
-    `size` is the approximate size of a file (bytes). Raises ImageError if files cannot be written, or some are missing.
+    If the cache lacks the set, calls write(path, index) to make each file. `size` is the approximate size of a file
+    (bytes). Raises ImageError if files cannot be written, or some are missing.
     """
     finished = cache_directory() / name
     if not finished.is_dir():
@@ -98,7 +99,7 @@ def _in_threads(work: Callable, items: Sequence, progress: Progress) -> list:
 
 
 def own_images(directory: Path) -> tuple[list[Path], int]:
-    """Return (the first LIMIT_OF_OWN image paths in `directory`, sorted; number of all images); raises ImageError."""
+    """Return (image paths in `directory`, sorted, at most LIMIT_OF_OWN; number of all images); raises ImageError."""
 
     def unreadable(error: OSError) -> None:
         raise ImageError(f"--data: cannot read {error.filename}: {error.strerror}") from error
@@ -114,7 +115,7 @@ def own_images(directory: Path) -> tuple[list[Path], int]:
 
 
 def validate(paths: list[Path], progress: Progress) -> int:
-    """Decode every image; return the number that has to be resized. Raises ImageError with a list of broken images."""
+    """Decode every image; return the number of images to resize. Raises ImageError, which lists broken images."""
 
     def check(path: Path) -> bool | str:
         """Return True if the image has to be resized, or an error message if it cannot be decoded."""

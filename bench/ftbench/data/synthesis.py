@@ -28,7 +28,7 @@ NOISE = 0.4
 
 @functools.cache
 def _fields(kind: str) -> np.ndarray:
-    """Return n random periodic fields of this kind, of variance 1 and spectra 1/f^slope: (n, HEIGHT, WIDTH) float32.
+    """Return n random periodic fields of one kind, with variance 1 and spectrum 1/f^slope: (n, HEIGHT, WIDTH) float32.
 
     All photographs share these fields, each shifted and mirrored, which saves most of the work.
     """
@@ -57,7 +57,7 @@ def _field(rng: np.random.Generator, kind: str) -> np.ndarray:
 
 
 def _leaves(rng: np.random.Generator) -> tuple[Image.Image, Image.Image]:
-    """Draw overlapping shapes; return an RGB image of the colours and a grey image of how strong the textures are."""
+    """Draw overlapping shapes; return two images: their colours (RGB), and the strength of their textures (grey)."""
     # A few related, muted colours: photographs are seldom colourful.
     grey = rng.uniform(40, 200, size=(6, 1))
     palette = grey + rng.normal(0, 22, size=(6, 3))

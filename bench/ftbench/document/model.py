@@ -1,7 +1,7 @@
 """The records of a run: what results.json holds, and what statistics and reports read.
 
-Each dataclass is a JSON object, and its fields are the object's keys (`from_` is "from"). All keys but those in
-convert.OPTIONAL are required. `Annotated` adds a field's bounds (a dict) and meaning (a string) to the schema.
+Each dataclass is a JSON object, and its fields are the object's keys (`from_` is "from"). All keys are required, except
+those in convert.OPTIONAL. `Annotated` adds a field's bounds (a dict) and meaning (a string) to the schema.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ class MeasuredCase(Load):
 
 @dataclass
 class Over:
-    """The horizontal axis of a curve: its title, and the place of each value of the curve."""
+    """The horizontal axis of a curve: the axis's title, and the x value of each point of the curve."""
 
     title: A[str, "name of the quantity: samples loaded, step"]
     values: A[Series, "one for each value, ascending"]
@@ -208,11 +208,11 @@ class Scenario(Load):
         return [trial for one in self.rounds for trial in one.trials if trial.candidate == key]
 
     def in_each_process(self, key: str, metric: str) -> list[float]:
-        """Return a candidate's values of a metric, one for each trial."""
+        """Return a candidate's values of a metric, one for each of its trials, each of which is one process."""
         return [trial.metrics[metric] for trial in self.trials_of(key)]
 
     def typical(self, key: str, metric: str) -> float:
-        """Return a metric's geometric mean over a candidate's trials. Ratios are averaged geometrically, too."""
+        """Return the geometric mean of a metric over a candidate's trials, the same kind of mean as for ratios."""
         return geometric_mean(self.in_each_process(key, metric))
 
     @property
@@ -223,7 +223,7 @@ class Scenario(Load):
 
 @dataclass(kw_only=True)
 class Change:
-    """The mean of a ratio over n rounds, with its 95% confidence interval and its verdict."""
+    """A ratio of two candidates: its mean over n rounds, its 95% confidence interval and the verdict on it."""
 
     ratio: A[Positive, "geometric mean of the rounds' ratios"]
     low: A[Positive | None, "lower end of the interval, null for one round"]
@@ -314,7 +314,7 @@ class Stress:
 
     @property
     def failed(self) -> list[StressResult]:
-        """The results of scenarios that did not pass."""
+        """The results of the suite's scenarios that did not pass."""
         return [result for result in self.results if result.outcome != "passed"]
 
 

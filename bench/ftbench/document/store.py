@@ -176,7 +176,7 @@ def load(path: Path) -> Results:
 
 
 def _writer(document: Any) -> str:
-    """Return " (commit ...)" with the commit of the benchmark that wrote the document; "" if the document has none."""
+    """Return " (commit 0123abc...)", which names the benchmark that wrote the document; "" if no commit is recorded."""
     with contextlib.suppress(KeyError, TypeError):
         return f" (commit {document['environment']['revision']['commit'][:12]})"
     return ""

@@ -62,8 +62,9 @@ def counters() -> Counters:
 def between(before: Counters, after: Counters, living: float = 0.0) -> dict:
     """Return the load between two readings, as a dict with the fields of Disturbance.
 
-    Counters.own gets a child's CPU time only when the child has been waited for. `living` corrects this. For a child
-    that still runs, it is the CPU time since `before`. For a child that has ended, it is minus the time until `before`.
+    The kernel adds a child's CPU time to Counters.own only when the child has been waited for; `living` corrects this.
+    For a child that still runs, `living` is the CPU time that the child used since `before`. For a child that has ended
+    and was waited for, `living` is minus the CPU time that the child had used until `before`.
     """
     seconds = max(after.at - before.at, TICK)
     own = max(0.0, after.own - before.own + living)
@@ -112,7 +113,7 @@ class Disturbance:
 
 @dataclass
 class State:
-    """State of the machine between rounds."""
+    """State of the machine before or after a round: load, usable CPUs and frequency settings."""
 
     load: A[
         list[A[float, {"minimum": 0}]] | None,

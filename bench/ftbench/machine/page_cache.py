@@ -36,7 +36,7 @@ def drop(path: str | Path) -> None:
 
 
 def resident(path: str | Path) -> float | None:
-    """Return the fraction of a file that is cached (0 to 1); None if the file is not writable. Raises OSError."""
+    """Return the fraction of a file that is cached (0 to 1); None (unknown) for a read-only file. Raises OSError."""
     import numpy
 
     if not os.access(path, os.W_OK):  # since Linux 5.2 mincore only tells a process that may write to the file
@@ -53,7 +53,7 @@ def resident(path: str | Path) -> float | None:
 
 
 def drop_all(paths: Iterable[str | Path]) -> float:
-    """Drop files from the page cache; return the mean fraction left. Raises NotDropped if LEFT_OVER is exceeded."""
+    """Drop files from the page cache; return the mean fraction that stays. Raises NotDropped if over LEFT_OVER."""
     paths = list(paths)
     for path in paths:
         drop(path)
