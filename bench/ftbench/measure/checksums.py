@@ -1,7 +1,8 @@
 """Checksums that show that two candidates gave the same samples: CRC-32 of batches, or of some of their rows.
 
 A loader's batch is a tensor, a dict or list of tensors, or a numpy array. BareLoop, the candidate without a loader,
-yields a list of samples (arrays), or Rows (their checked rows). Equal samples have equal checksums in all these forms.
+yields a list of samples (arrays), or Rows, which has only some rows of each sample: the checked rows. Equal samples
+have equal checksums in all these forms.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class Seen:
         self.rows: list[int] = []
 
     def arrive(self, batch: Any) -> Any:
-        """Return the batch in the memory that training would read: here unchanged; in OnGpu, as a copy on the GPU."""
+        """Move a batch to where training would read it, and return it. Here, unchanged; in OnGpu, a copy on the GPU."""
         return batch
 
     def wait(self) -> None:
@@ -56,7 +57,10 @@ class Seen:
 
 
 def by_batch(first: int | None, rows: Sequence[int], turns: int) -> dict[str, int]:
-    """Return {batch name: checksum} of a trial. Batches of the same name should be equal in every candidate's trial."""
+    """Return {batch name: checksum} of a trial, from the checksums of its first batch and of its batches' rows.
+
+    Batches of the same name should be equal in every candidate's trial. *turns*: number of turns of the trial.
+    """
     found = {} if first is None else {"first": first}
     # A trial with more workers measures more batches a turn, and each turn starts again with the same samples.
     a_turn = max(1, len(rows) // max(1, turns))
@@ -100,7 +104,7 @@ def size(batch: Any) -> int:
 
 
 def _is_of_the_loop(batch: Any) -> bool:
-    """True if *batch* is BareLoop's list: an array for each sample. A loader's list has a tensor for each field."""
+    """True if *batch* is from BareLoop: a list with one array per sample. A loader's list has one tensor per field."""
     return isinstance(batch, list) and type(batch[0]).__module__ == "numpy"
 
 

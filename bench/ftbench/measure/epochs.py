@@ -54,7 +54,8 @@ def measure(task: Task, seen: Seen | None = None, **options: object) -> Turns:
     *seen* consumes the batches, by default in this process's memory. *options* are further arguments of the loader.
     Returns the metrics:
 
-    - throughput: a turn's samples divided by the `typical` time of a turn (1/s); overhead_us: its inverse (µs);
+    - throughput: a turn's samples divided by the `typical` time of a turn (1/s); overhead_us: µs per sample, 1e6 /
+      throughput;
     - cpu_per_1000: CPU time of the process and its workers for 1,000 samples, over the timed parts (s);
     - time_to_first_batch: from the start of a new loader to its first batch, start of the workers included (s);
     - pss_mib: the largest PSS of the process tree, read during the warm-up and after the last turn.

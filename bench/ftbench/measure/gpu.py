@@ -31,7 +31,7 @@ def why_none() -> str | None:
 
 
 def where_trained(device: str) -> str:
-    """Return a note for reports: the device that the training ran on."""
+    """Return a note for reports that names the device of the training: the GPU, or one CPU core."""
     return "trained on the GPU" if device == "cuda" else "trained on one CPU core: no GPU here"
 
 

@@ -20,7 +20,7 @@ from ftrun.parent_death import worker_init
 
 
 class EpochSampler:
-    """Sampler that yields each of `numbers` modulo `length`. The consumer's thread sets `numbers` between epochs."""
+    """Sampler that yields `n % length` for each n in `numbers`. The consumer's thread sets `numbers` between epochs."""
 
     def __init__(self, length: int):
         self.length, self.numbers = length, range(0)
@@ -40,7 +40,7 @@ def _batches(dataset: Any) -> Callable[[list[int]], Any]:
 
 
 class Repeated:
-    """Loader of a candidate. Each epoch calls `start`, which returns an iterator over the sampler's batches."""
+    """Loader of a candidate. `epoch` sets the sampler's numbers and calls `start`, which returns the batch iterator."""
 
     def __init__(self, start: Callable[[], Iterator], sampler: EpochSampler):
         self._start: Callable[[], Iterator] | None = start
@@ -145,7 +145,7 @@ class BareLoop:
         self._whole = batch_size
 
     def epoch(self, samples: int) -> Iterator[list]:
-        """Yield each batch in order once loaded. BareLoop's very first is a list of samples, all others are Rows."""
+        """Yield the batches in order. The first batch ever is a list of whole samples, all others are Rows."""
         dataset, length, batch_size = self._dataset, len(self._dataset), self._batch_size
         whole, self._whole = self._whole, 0
         # The lock guards the state that threads change: the numbers to come, and the samples that each batch lacks.
@@ -202,7 +202,7 @@ class BareLoop:
 
 
 def _stacking(task: Task, dataset: Any, persistent: bool, **options: Any) -> Any:
-    """Open this project's loader with a wrapper of default_collate, so that the loader cannot copy single samples."""
+    """Open this project's loader with a wrapper of default_collate, which makes the loader stack whole batches."""
     from torch.utils.data import default_collate
 
     return _threads(task, dataset, persistent, collate_fn=lambda samples: default_collate(samples), **options)
