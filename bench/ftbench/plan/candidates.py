@@ -129,9 +129,10 @@ def worker_counts(cpus: int) -> list[int]:
 def reduce(
     ranked: Sequence[tuple[int, Candidate]], most: float, cost: Callable[[Candidate], float] = lambda candidate: 1
 ) -> tuple[list[Candidate], list[Candidate]]:
-    """Drop whole ranks of candidates, the highest rank first, until the remaining ones cost at most `most` in total.
+    """Drop candidates until the kept ones cost at most `most` in total; return (kept, dropped).
 
-    Return (kept, dropped). Without `cost`, every candidate costs 1. Rank 0 is never dropped.
+    All candidates of the highest rank are dropped together, then those of the next rank, and so on. Rank 0 is never
+    dropped. Without `cost`, every candidate costs 1.
     """
     limit = max(rank for rank, _ in ranked)
     while limit > 0 and sum(cost(c) for rank, c in ranked if rank <= limit) > most:

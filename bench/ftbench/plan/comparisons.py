@@ -29,14 +29,14 @@ class Side:
     case: str | None = None
 
     def candidate(self, workers: int, case: str) -> Candidate:
-        """Return this side's candidate. The arguments are used where the side leaves workers or case open."""
+        """Return this side's candidate; `workers` and `case` fill in those that are None in this side."""
         workers = workers if self.workers is None else self.workers
         return Candidate(self.config, self.variant, workers, case if self.case is None else self.case)
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two sides whose ratio is reported; without a denominator, a candidate that is measured but not compared."""
+    """Two sides whose ratio is reported. If `denominator` is None, the numerator is measured but not compared."""
 
     numerator: Side
     denominator: Side | None = None
@@ -76,7 +76,7 @@ class ComparisonPlan:
     """Criteria for dropping candidates, the strongest first: importance of the comparison, workers, case."""
 
     def of(self, configs: Iterable[str]) -> tuple[Comparison, ...]:
-        """Return the comparisons that need only `configs`; if there are none, each side in `configs`, not compared."""
+        """Return the comparisons that need only `configs`. If there are none, return the sides in `configs` alone."""
         configs = tuple(config for config in CONFIGS if config in set(configs))
         listed = self.comparisons(configs) if callable(self.comparisons) else self.comparisons
         possible = tuple(c for c in listed if {side.config for side in c.sides} <= set(configs))
@@ -167,7 +167,7 @@ def grid(
     """Return a plan that compares threads and processes in every configuration, number of workers and case.
 
     The kinds headline and gil (see Pair.kind) are dropped last. `first` and `more` are further comparisons, reported
-    before and after the others. `quick` is the Comparison.quick of the kinds gil, build and method.
+    before and after the others. `quick` sets Comparison.quick for the comparisons of the kinds gil, build and method.
     """
 
     def comparison(kind: str, a: Side, b: Side, importance: int, why: str = "") -> Comparison:

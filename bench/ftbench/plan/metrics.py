@@ -28,7 +28,7 @@ class Metric:
 
     @property
     def noun(self) -> str:
-        """The title with a small first letter, for use inside a sentence."""
+        """The title for use inside a sentence: its first letter is in lower case, unless it begins an acronym."""
         return self.title if self.title[:2].isupper() else self.title[0].lower() + self.title[1:]
 
     def write(self, value: float) -> str:

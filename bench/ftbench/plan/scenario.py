@@ -87,7 +87,7 @@ class Scenario:
         return "images" in (self.source, *(case.source for case in self.plan.cases))
 
     def amount(self, quick: bool, case: Case | None = None) -> Amount:
-        """Return a trial's amount of work in a full or quick run: the case's own if it has one, else the scenario's."""
+        """Return a trial's amount of work in a full or quick run: the case's amount if set, else the scenario's."""
         of_case = case and (case.quick or case.full if quick else case.full)
         return of_case or (self.quick if quick else self.full)
 

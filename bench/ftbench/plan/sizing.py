@@ -40,7 +40,7 @@ class Demand:
 
 
 def batches_under_way(prefetch_factor: int, workers: int) -> int:
-    """Return the number of batches in memory at a time: prefetched ones, and the consumer's present and next batch."""
+    """Return the number of batches in memory at a time: all prefetched ones and the consumer's current and next one."""
     # The consumer releases a batch only when it has the next one (see ftloader.iterators.prefetch).
     return prefetch_factor * workers + 2
 
@@ -56,7 +56,7 @@ def demand(
 
 
 def room(memory: Mapping[str, Mapping]) -> Demand:
-    """Return the bytes that all trials together may use, by the twin that has the least. `fit` explains `memory`."""
+    """Return the bytes that all trials together may use: of all twins, the smallest values. See `fit` for `memory`."""
     return Demand(*(int(min(has[name] for has in memory.values()) * USABLE) for name in ("available", "shm_free")))
 
 

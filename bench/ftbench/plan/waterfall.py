@@ -26,9 +26,9 @@ CHANGES = {
 
 
 def cells(configs: Iterable[str]) -> list[tuple[Side, str]]:
-    """Return [(side to measure, label), ...] in order. A label names the one change from the side before.
+    """Return [(side to measure, label), ...] in order. A label names the change from the previous side to this one.
 
-    The first label names torch's loader. *configs* has one or more of "gil", "ft-gil" and "ft".
+    The first side is torch's loader, and its label names that loader. *configs*: one or more of "gil", "ft-gil", "ft".
     """
     configs = [config for config in CONFIGS if config in configs]
     first = configs[0]
@@ -59,7 +59,7 @@ class WaterfallPlan(ComparisonPlan):
         super().__init__(comparisons, cases, quick_cases=(first,), order=(CASE, COUNT, IMPORTANCE))
 
     def pairs(self, candidates: Iterable[Candidate]) -> list[Pair]:
-        """Return each chain's pairs, last with first candidate and neighbours; then pairs of N workers with one."""
+        """Return the pairs of each chain (its last with its first candidate; its neighbours), then N workers with 1."""
         there = {c.key: c for c in candidates}
         counts = sorted({c.workers for c in there.values()}, reverse=True)
         result = []
