@@ -13,7 +13,8 @@ PYTHONS = {"gil": "ordinary Python (gil)", "ft": "free-threaded Python (ft)", "f
 def advice(run: Analysis, fall: Waterfall) -> tuple[str, str]:
     """Return (advice, line of code) for the workload of a waterfall; the code is "" if too little was measured.
 
-    Advised is the fastest candidate that is shown to beat the waterfall's start on the same samples, or else the start.
+    The advice is the fastest candidate among those shown to be faster than the waterfall's start (its first candidate)
+    on the same samples. If there is none, the advice is the start.
     """
     scenario, workload = run.scenario(fall.scenario), fall.workload
     start = scenario.candidate(fall.start.candidate)

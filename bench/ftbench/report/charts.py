@@ -56,7 +56,7 @@ def _name(*parts: object) -> str:
 
 
 def _measured(scenario: Scenario, metric: Metric, folded: str = "") -> Iterator[Chart]:
-    """Yield the charts of a metric: curves over the cases or numbers of workers if possible, otherwise bars."""
+    """Yield a metric's charts: curves over cases or workers if possible, else bars. *folded*: see Chart.folded."""
     found = tables.candidates(scenario, metric.name)
     counts = {m.candidate.workers for m in found}
     over_cases, table = bool(_places(scenario)), tables.measured(scenario, metric)
@@ -100,7 +100,7 @@ def _bars(scenario: Scenario, metric: Metric, found: Sequence[Measured]) -> Rows
 
 
 def _places(scenario: Scenario) -> dict[str, float]:
-    """Return {case: its value on the horizontal axis}; {} unless there are several cases, each with its own value."""
+    """Return {case: x value for a curve over the cases}; {} unless there are several cases with different values."""
     found = {case.name: case.value for case in scenario.cases if case.value is not None}
     return found if len(scenario.cases) == len(set(found.values())) > 1 else {}
 
@@ -130,7 +130,7 @@ def _curves(scenario: Scenario, metric: Metric, found: Sequence[Measured]) -> Cu
 
 
 def _ratios(scenario: AnalysedScenario, metric: Metric) -> Iterator[Chart]:
-    """Yield a chart of the principal ratios, with a table of all ratios in *metric*; no chart if none is principal."""
+    """Yield one chart of the principal ratios, with a table of all ratios in *metric*; no chart without such ratios."""
     every, chosen = scenario.compared(metric.name), scenario.principal
     if not chosen:
         return
@@ -172,7 +172,7 @@ def kept(scenario: Scenario) -> dict[tuple[str, bool], Kept]:
 
 
 def _kept(scenario: AnalysedScenario) -> list[Chart]:
-    """Return charts of individual values from trials, curves first; none for a metric with few values and no curve."""
+    """Return charts of values that trials recorded, curves first. Metrics with few values and no curve get no chart."""
     every = kept(scenario).items()
     found = [chart for (name, curves), of in every if curves for chart in _courses(scenario, name, of)]
     for (name, curves), of in every:
@@ -186,7 +186,7 @@ def _kept(scenario: AnalysedScenario) -> list[Chart]:
 
 
 def _curve(rounds: Sequence[Distribution]) -> tuple[Sequence[float], list[float], list[float], list[float]]:
-    """Return (x, medians, lowest, highest) over the rounds, at each x for which every round has a value."""
+    """Return (x, median, lowest, highest value of the rounds), each a list; only for x that every round has."""
     at_each = list(zip(*(each.values for each in rounds), strict=False))
     x = rounds[0].over.values[: len(at_each)] if rounds[0].over else []
     return x, [median(of) for of in at_each], [min(of) for of in at_each], [max(of) for of in at_each]
@@ -198,7 +198,7 @@ def _most_workers(candidates: Sequence[Candidate]) -> dict[str, int]:
 
 
 def _courses(scenario: Scenario, name: str, kept: Kept) -> Iterator[Chart]:
-    """Yield a chart for each case: curves over the course of a trial. If all curves are equal, yield only one chart."""
+    """Yield one chart per case, with curves over the course of a trial; a single chart if all curves are equal."""
     first, label = next(iter(kept.values()))[0], _title(name)
     unit, over = first.unit, first.over.title if first.over else ""
     candidates = [scenario.candidate(key) for key in kept]
@@ -267,7 +267,7 @@ def _pooled(scenario: Scenario, name: str, kept: Kept, folded: str) -> Chart:
 
 
 def overview(run: Analysis) -> Chart | None:
-    """Return a chart of threads without the GIL against processes with the GIL; None for fewer than two comparisons."""
+    """Return a chart of threads without the GIL compared with processes with it; None for fewer than two ratios."""
     found: dict[str, tuple[AnalysedScenario, Comparison]] = {}
     for scenario in run.others:
         for c in scenario.compared():

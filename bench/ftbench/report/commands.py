@@ -92,10 +92,10 @@ def _in_containers(results: Results) -> bool:
 
 
 def longer(run: Analysis) -> list[tuple[str, str]]:
-    """Return pairs (purpose, command line) of further runs, which would settle what this run left undecided.
+    """Return pairs (purpose, command line): further runs that would decide the ratios that this run left undecided.
 
-    One run repeats the scenarios with too few rounds. Another repeats, for longer, the scenarios with an undecided
-    waterfall. These scenarios share its time equally: each gets the most additional time that any of them needs.
+    The first run repeats the scenarios with too few rounds. The second run is longer and repeats the scenarios with an
+    undecided waterfall. Each of these scenarios gets as much additional time as the one that needs most.
     """
     given, in_containers = run.results.options, _in_containers(run.results)
     asked: list[tuple[str, dict[str, Any]]] = []

@@ -1,4 +1,4 @@
-"""Comparison of two runs, A and B, from their results.json alone: of two machines, versions or commits.
+"""Comparison of two runs, A and B, of different machines, versions or commits, from their results.json alone.
 
 Ratios within a run change with the software; candidates' values change with the machine's speed and load, too. A change
 is B's geometric mean divided by A's. Welch's t on the logarithms gives its interval (B. L. Welch, "The generalization
@@ -66,7 +66,7 @@ class RunComparison:
         return [c for c in self.changes if c.shown]
 
     def figures(self, scenario: str, is_ratio: bool) -> list[FigureChange]:
-        """Return a scenario's changes of ratios (*is_ratio*) or values: largest first, those within the noise last."""
+        """Return a scenario's changes: of ratios if *is_ratio*, else of values. The largest come first, noise last."""
         found = (c for c in self.changes if (c.scenario, c.is_ratio) == (scenario, is_ratio))
         return sorted(found, key=lambda c: -abs(math.log(c.ratio)) if c.shown else 0)
 
@@ -91,7 +91,7 @@ def compare(a: Results, b: Results) -> RunComparison:
 def _in_both(
     result: RunComparison, where: str, done: str, both: Sequence[Mapping[str, object]], titles: Mapping[str, str] = {}
 ) -> list[str]:
-    """Return the keys that both runs have. Add those of only one run, prefixed by `where`, to `result.left_out`."""
+    """Return the keys that both runs have. Add those of only one run to `result.left_out`, with `where` as a prefix."""
     a, b = both
     for run, alone in (("A", [key for key in a if key not in b]), ("B", [key for key in b if key not in a])):
         if alone:
@@ -211,7 +211,7 @@ def welch(a: Sequence[float], b: Sequence[float]) -> Ratio:
 
 
 def _described(results: Results, compared: Set[str]) -> dict[str, str]:
-    """Return {title: words} for a run's environment and options; interpreters and packages only of *compared* twins."""
+    """Return {title: words} for a run's environment and options. Only the twins in *compared* are described."""
     environment, options = results.environment, results.options
     first = next(iter(environment.twins.values()))
     system = first.os

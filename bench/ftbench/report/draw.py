@@ -1,4 +1,4 @@
-"""Charts and their pictures. A picture has either curves or rows; a row is a bar or a mark."""
+"""Charts and their pictures. A picture has either curves, or rows, which each show one value as a bar or a mark."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -55,7 +55,7 @@ class Row:
 
     @property
     def room(self) -> float:
-        """Fraction of the plot's width that the text to the right of the value leaves free."""
+        """Fraction of the plot's width that is left for the value, with its text to the right of the value."""
         return 1 - min(0.6, (10 + LETTER * len(self.text)) / PLOT)
 
     @property
@@ -94,7 +94,7 @@ class Rows:
         return self._places()[2] + style.BELOW
 
     def _places(self) -> tuple[list[tuple[float, str, dict]], list[tuple[float, float, Row]], float]:
-        """Return ([(top, text, look)], [(top, middle, Row)], height) of texts and rows, in pixels from the top."""
+        """Return (texts as (top, text, style), rows as (top, middle, Row), height of all of them), in pixels."""
         texts, rows, at = [], [], 0.0
         for title, group in self.groups:
             at += GAP if at else 0

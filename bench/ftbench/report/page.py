@@ -136,7 +136,7 @@ def svg(chart: Chart, head: Sequence[str]) -> tuple[str, str]:
 
 
 def _refined(content: bytes, chart: Chart, inline: bool) -> str:
-    """Return matplotlib's SVG with titles for hovering and without unused parts, for the page (`inline`) or a file."""
+    """Return matplotlib's SVG with tooltips and without unused parts: for the page (`inline`), or for a file."""
     root = ElementTree.fromstring(content)
     elements = list(root.iter())
     used = set(re.findall(r"#([\w-]+)", " ".join(value for element in elements for value in element.attrib.values())))

@@ -34,7 +34,7 @@ def label(config: str, variant: str) -> str:
 
 
 def title(scenario: Scenario, a: Candidate, b: Candidate, with_case: bool = False) -> str:
-    """Return a comparison's title, which names shared parts once: "ft loader threads / gil loader processes, x2"."""
+    """Return a comparison's title: "ft loader threads / gil loader processes, x2". Shared parts are named once."""
     of_a, of_b = (f"{each.config} {plural(each.variant)}" for each in (a, b))
     cases = [case_title(scenario, each.case) for each in (a, b)]
     where = f", {cases[0]}" if a.case and with_case else ""
@@ -48,7 +48,7 @@ def title(scenario: Scenario, a: Candidate, b: Candidate, with_case: bool = Fals
 
 
 def title_with_why(scenario: Scenario, c: Comparison) -> str:
-    """Return the title of a comparison, with the case and the reason for the comparison."""
+    """Return the title of a comparison, with its case, and its subject (Comparison.why) after a colon."""
     return ": ".join(filter(None, (title(scenario, c.numerator, c.denominator, with_case=True), c.why)))
 
 

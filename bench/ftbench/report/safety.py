@@ -41,7 +41,7 @@ def sentences(results: Results) -> list[str]:
 
 
 def _of(config: str, outcomes: list[StressResult]) -> str:
-    """Return a configuration's outcome in words: "ft: 47 scenarios, 6,120 rounds, no failure."."""
+    """Return a configuration's outcome as a sentence, such as "ft: 47 scenarios, 6,120 rounds, no failure."."""
     rounds = sum(each.iterations or 0 for each in outcomes)
     head = f"{config}: {len(outcomes)} scenarios, {rounds:,} rounds"
     bad = [each for each in outcomes if each.outcome != "passed"]
@@ -75,7 +75,7 @@ def _cell(result: StressResult) -> str:
 
 
 def known(part: Stress) -> list[str]:
-    """Return a sentence for each known upstream fault that a scenario avoids."""
+    """Return a sentence for each scenario that works around a known bug of Python or a library (upstream)."""
     found = {each.scenario: each.known for each in part.results if each.known}
     return [f"{scenario}, known upstream: {text}." for scenario, text in found.items()]
 

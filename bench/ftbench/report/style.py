@@ -167,5 +167,5 @@ def draw_legend(axes: Axes, entries: Legend, left: float) -> None:
 
 
 def hover(artist: Artist, text: str) -> None:
-    """Store a text in the artist's id. ftbench.report.page.svg makes it a title, which browsers show on hovering."""
+    """Store a tooltip in the artist's id. ftbench.report.page.svg moves it into a title, which browsers show."""
     artist.set_gid(json.dumps("\n".join(one_line(line) for line in text.split("\n"))[:HOVER_LETTERS]))

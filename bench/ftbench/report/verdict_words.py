@@ -45,7 +45,7 @@ def interval(comparison: Comparison) -> str:
 
 
 def change(ratio: float) -> str:
-    """Return a ratio's distance from 1, without the direction: "57%"."""
+    """Return the difference of a ratio from 1 as a percentage, without direction: "57%" for 1.57 and for 0.43."""
     part = abs(ratio - 1)
     if ratio < 0.005:
         return "more than 99%"
@@ -60,7 +60,7 @@ def directed(metric: Metric, ratio: float) -> str:
 
 
 def span(low: float, high: float) -> str:
-    """Return the distances of an interval's ends from 1, for an interval on one side of 1: "48% to 66%"."""
+    """Return the differences of both ends of an interval from 1: "48% to 66%". The ends are on the same side of 1."""
     near, far = sorted((low, high), key=lambda ratio: abs(math.log(ratio)))
     return f"{change(near)} to {change(far)}"
 
@@ -122,7 +122,7 @@ def _how_it_did(c: Comparison) -> str:
 
 
 def _tell(scenario: AnalysedScenario, found: Sequence[Comparison], ours: str, theirs: str) -> str:
-    """Return a sentence on one comparison in several cases: the count of each outcome, and the largest differences."""
+    """Return a sentence on a comparison of *ours* with *theirs* in several cases: counts of outcomes, and extremes."""
     parts = []
     for name, said in DID.items():
         those = [c for c in found if _how_it_did(c) == name]
@@ -173,7 +173,7 @@ def verdict(scenario: AnalysedScenario) -> list[str]:
 
 
 def _chosen(groups: list[list[Comparison]]) -> list[list[Comparison]]:
-    """Return at most MOST_SENTENCES groups: first two of the first kind, then one of each other kind, then the rest."""
+    """Choose at most MOST_SENTENCES groups: two of the first kind, one of each other kind, then further ones."""
     kinds: dict[str, list[list[Comparison]]] = {}
     for group in groups:
         kinds.setdefault(group[0].kind, []).append(group)
