@@ -1,6 +1,6 @@
-"""The rounds of a scenario. In each round, every candidate has a trial; the trials take turns in random order.
+"""The rounds of a scenario. In each round, every candidate has one trial; trials alternate turns, in random order.
 
-Rounds go on until the next would overrun the budget. The controller checks that all trials load the same samples.
+Rounds continue until one more would exceed the budget. The controller checks that all trials load the same samples.
 """
 
 import contextlib
@@ -150,7 +150,7 @@ class Controller:
             return None
 
     def _again(self, group: Iterable[Candidate]) -> list[Candidate]:
-        """Return the group's candidates that failed once and did not hang; move their failures to `repeated`."""
+        """Return the group's candidates to try again (one failure, no hang). Move their failures to `repeated`."""
         failed = {c: self.failed[c] for c in group if c in self.failed and c not in self.repeated}
         again = [c for c, failure in failed.items() if failure.kind != "hung"]
         for candidate in again:
@@ -160,8 +160,8 @@ class Controller:
     def warm_up(self, candidates: Sequence[Candidate]) -> Costs:
         """Run one uncounted trial in each twin, and return the times (Costs) of a trial's parts on this machine.
 
-        These trials fill the page cache, and show early that each twin works. The costs, as measured, are the mean time
-        of a turn, and the shortest times of imports and of warm-ups, since slower ones also waited for the disk.
+        These trials fill the page cache, and show early that each twin works. A turn costs the mean of the measured
+        times. Imports and warm-ups cost the shortest times, since the slower trials also waited for the disk.
         """
         found: list[Costs] = []
         hung: set[bool] = set()
@@ -200,7 +200,7 @@ class Controller:
     def plan(
         self, ranked: Ranked, costs: Costs, seconds: float, cpus: int, everybody: bool = False
     ) -> tuple[list[tuple[int, Candidate]], list[Candidate], float]:
-        """Choose candidates: all if *everybody*, else those whose rounds fit into `seconds`. Set the turns of a trial.
+        """Choose candidates: all if *everybody*, else those whose rounds fit into `seconds`. Set the turns per trial.
 
         Return ([(rank, kept candidate), ...], [dropped candidate, ...], expected seconds of a trial).
         """
@@ -225,8 +225,8 @@ class Controller:
     ) -> Iterator[Round]:
         """Run rounds of the ranked candidates (ComparisonPlan.ranked), and yield each finished round.
 
-        Exactly `most` rounds are run. If `most` is None, rounds end once `fewest` are done and either `enough()` is
-        true or the next would end after `deadline` (time.monotonic()). If `fewest` no longer fit, the highest ranks are
+        Exactly `most` rounds are run. If `most` is None, at least `fewest` rounds are run, until `enough()` is true or
+        the next round would end after `deadline` (time.monotonic()). If too little time is left, the highest ranks are
         dropped. Raises TrialFailed if no candidate is left; Interrupted, WorkDiffers, Unavailable, TwinError.
         """
         fewest = self.fewest if most is None else most
@@ -236,7 +236,7 @@ class Controller:
         number = 0
 
         def left(now: float) -> tuple[float, int]:
-            """Return the expected seconds of the next round, and the expected number of rounds to come."""
+            """Return the expected seconds of a round, and the expected number of rounds from now on."""
             expected = sum(longest[c] for _, c in ranked)
             fitting = int(max(0.0, deadline - now) // max(expected, 1e-3))
             return expected, (max(fewest - number, fitting) if most is None else most - number)
@@ -287,9 +287,10 @@ class Controller:
 def choose(
     ranked: Ranked, seconds: float, trial_seconds: float, fewest: int = FEWEST_ROUNDS
 ) -> tuple[list[Candidate], list[Candidate]]:
-    """Return (kept, dropped): drop the highest ranks until PLANNED_ROUNDS rounds fit into `seconds`.
+    """Return (kept, dropped). Drops the highest ranks until PLANNED_ROUNDS rounds fit into `seconds`.
 
-    If that would drop an essential candidate, keep only essential ones, so that `fewest` rounds fit.
+    If this would drop an essential candidate (rank up to ESSENTIAL), keeps only as many essential ones as allow
+    `fewest` rounds.
     """
     kept, given_up = reduce(ranked, int(seconds / (max(PLANNED_ROUNDS, fewest) * trial_seconds)))
     essential = [each for each in ranked if each[0] <= ESSENTIAL]

@@ -145,7 +145,7 @@ class Measurement:
             )
 
     def look(self) -> None:
-        """Load samples of the user-supplied dataset in every twin, to choose the work of a turn. Raises TrialFailed."""
+        """Time samples of the user-supplied dataset in every twin, and size the work of a turn. Raises TrialFailed."""
         parameters = self.scenario.case("").parameters
         target = parameters["target"]
         found = self._looks(Task(own.LOOK, [], "serial", 0, 1, 2, 1, PREFETCH_FACTOR, "", parameters))
@@ -256,7 +256,7 @@ class Measurement:
         return result, found
 
     def _fit(self, case: Case, candidates: Sequence[Candidate], dataset: model.Dataset) -> model.Load:
-        """Return a Load for this case, with a batch size that fits for all candidates; raises sizing.DoesNotFit."""
+        """Return a Load for this case, with a batch size that fits into memory for each. Raises DoesNotFit."""
         scenario, options = self.scenario, self.options
         amount = scenario.amount(options.quick, case)
         requested = options.batch_size if options.batch_size and scenario.batched else amount.batch_size

@@ -54,7 +54,7 @@ class Display(Progress):
         self.reset(self._task, total=None, description=title, left="")
 
     def scenario(self, name: str, number: int, of: int, later: float) -> None:
-        """Show the start of the run's scenario `number` of *of*; all scenarios after this one get `later` seconds."""
+        """Show the start of scenario `number` of *of*. `later`: seconds reserved for all the scenarios after it."""
         self._where, self._later = (f"{name} ({number} of {of})", later) if of > 1 else ("", 0.0)
         if self._where:
             # "raw-size (3 of 20); 12:30 for those after it"

@@ -1,7 +1,7 @@
 """A run of the benchmark: from the options to results on disk, also if it fails or is interrupted.
 
-The record is "incomplete" from the first finished round on, and "complete" once all rounds of all scenarios are done.
-Every finished round is written before the next one begins.
+Each finished round is written before the next round begins. The record's status is "incomplete" until all rounds of all
+scenarios are done, then "complete".
 """
 
 import contextlib
@@ -127,7 +127,7 @@ class Run:
         return self.begin + self.results.options.budget - report - time.monotonic()
 
     def _share(self, position: int, later: bool = False) -> float:
-        """Return this scenario's part of the seconds that are left; if `later`, the part of all scenarios after it."""
+        """Return the share of the remaining seconds for the scenario at `position`; if `later`, for all after it."""
         to_come = [s.share(self.results.options.quick) for s in self.scenarios[position:]]
         part = to_come[0] / sum(to_come)
         return self._left() * (1 - part if later else part)

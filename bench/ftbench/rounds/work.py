@@ -46,7 +46,7 @@ class Work:
         return any(load.turns > 1 for load in self.cases.values())
 
     def with_turns(self, turns: int) -> "Work":
-        """Return a copy in which trials have this number of turns; trials with a single turn keep it."""
+        """Return a copy in which trials have this number of turns, except those that have a single turn."""
         cases = {name: replace(load, turns=turns) if load.turns > 1 else load for name, load in self.cases.items()}
         return replace(self, cases=cases)
 
