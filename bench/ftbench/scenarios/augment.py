@@ -1,4 +1,4 @@
-"""The gain from workers: decoding and augmenting with 0, 1, ... workers, threads and processes.
+"""The gain from workers: images are decoded and augmented with 0, 1, ... worker threads or processes.
 
 Light augmentation is a random crop. Heavy augmentation adds a random affine map, blur, colours, noise and erasing. All
 random numbers come from ftloader.sample_rng, so every candidate does the same work and gives the same bits.
@@ -22,7 +22,7 @@ DESCRIPTION = "when do workers pay? light and heavy augmentation with 0, 1, ... 
 
 
 def _workers_bring(side: Side) -> Comparison:
-    """Return the comparison of *side* with loading without workers. A quick run compares only FT and GIL."""
+    """Return the comparison of *side*, with workers, to loading without workers. Quick runs compare FT and GIL only."""
     importance, quick = (0, "ends") if side in (FT, GIL) else (4 if side.config == "ft-gil" else 2, "")
     made = Comparison(side, Side(side.config, "serial", workers=0), why="what workers bring", kind="workers")
     return replace(made, importance=importance, every_count=True, quick=quick, first_only=True)

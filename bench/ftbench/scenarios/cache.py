@@ -1,8 +1,8 @@
-"""Loading from a local cache that grows: an epoch has the samples that were fetched before it (docs/cache.md).
+"""Loading from a local cache that grows: an epoch has all samples that were fetched before its start (docs/cache.md).
 
-Threads of the training process fetch from a source that gives RATE bytes a second and never ends. Workers read what
-the cache has, epoch after epoch. Each epoch starts new worker processes, since older ones do not know the samples that
-came later. The samples of an epoch depend on timing, so they are not compared.
+Threads of the training process fetch from a source that gives RATE bytes a second and never ends. Workers read the
+cached samples, epoch after epoch. Each epoch starts new worker processes, since older processes do not know the newer
+samples. The samples of an epoch depend on timing, so they are not compared.
 """
 
 from __future__ import annotations
@@ -73,10 +73,10 @@ def _remove_left() -> None:
 
 
 def measure(task: Task) -> dict:
-    """Load epochs of the samples in the cache, `task.batches` batches in all.
+    """Load epochs of the samples in the cache, until `task.batches` batches are loaded.
 
-    Returns the metrics gb_per_s (gaps between epochs included), time_to_first_batch (s, from the first fetch) and
-    pss_mib (at the end), and the curves of CURVES: one value for each epoch. A stall is the wait between two epochs.
+    Returns the metrics gb_per_s (waits between epochs included), time_to_first_batch (s, from the first fetch) and
+    pss_mib (at the end), and the curves named in CURVES, with one value per epoch. A stall is the wait between epochs.
     """
     import numpy
 

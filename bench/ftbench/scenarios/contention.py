@@ -1,10 +1,10 @@
 """Contention of threads for shared state in the interpreter: why threads can be slower than processes.
 
 Each case is one small operation, which one worker or all workers repeat. Worker processes contend only for the machine
-(memory, caches, turbo). So the time that threads lose against processes is contention for what they share. In the
-free-threaded build (PEP 703), threads other than the one that made an object count its references by atomic
-instructions, which take the cache line exclusively. Dicts are read without a lock. References to immortal objects
-(PEP 683: small integers, None, constants) are not counted.
+(memory, caches, turbo). So if threads are slower than processes, they contend for objects that threads share. In the
+free-threaded build (PEP 703), a thread that did not create an object counts the object's references by atomic
+instructions, which need exclusive access to the cache line. Dicts are read without a lock. References to immortal
+objects (PEP 683: small integers, None, constants) are not counted.
 """
 
 from __future__ import annotations
@@ -99,8 +99,9 @@ KINDS: dict[str, Kind] = {
 def started(kind: Kind, workers: int, processes: bool) -> Iterator[Callable[[int, int], Spans]]:
     """Context manager: start worker threads or forked processes for one kind of operation.
 
-    Its value is a function, run(operations, workers): 1 worker or all start together, and each does `operations`
-    operations. It returns the Spans, each worker's start and end. Threads share one state, unless the kind is private.
+    Yields a function run(operations, workers): `workers` workers (1 or all) start together, each does `operations`
+    operations, and the function returns the Spans (each worker's start and end). Threads share one state, unless the
+    kind is private.
     """
     fork = multiprocessing.get_context("fork")
     barrier = fork.Barrier if processes else threading.Barrier
@@ -156,8 +157,9 @@ def seconds(spans: Spans) -> float:
 def measure(task: Task) -> dict:
     """Time one kind of operation (the case's parameter "kind") in one worker and in all, alternately.
 
-    Returns the metrics operation_ns (in a worker while all work, median of the repetitions) and scaling (operations per
-    second of all workers over those of one), and the distributions `operation` and `operation-alone` (ns).
+    Returns the metrics operation_ns (time of an operation while all workers work, median of the repetitions) and
+    scaling (operations per second of all workers, divided by those of one worker), and the distributions `operation`
+    and `operation-alone` (ns).
     """
     kind = KINDS[task.parameters["kind"]]
     operations = max(1, task.batch_size * (task.batches // task.workers) // kind.weight // UNROLLED) * UNROLLED

@@ -30,7 +30,7 @@ RECORDS = 400
 class PythonStep:
     """Step of some milliseconds in plain Python, as between a training loop's calls of torch. Used by one thread.
 
-    It makes records, running means, counters and log lines, and never releases the GIL.
+    The step makes records, running means, counters and log lines, as training code does. It never releases the GIL.
     """
 
     def __init__(self) -> None:
@@ -53,8 +53,8 @@ def measure(task: Task) -> dict:
     """Time the steps of a loop while the loader loads at a part of its full rate (the case's "rate", 0 to 1).
 
     First the loader runs alone, for `task.batches` batches, to find its full rate. Then the steps run alone, to find
-    how many batches come during a step. Then both run. At rate 1 the loop waits for late batches. At 1/2 the loader
-    waits for room in its queue. At 0 the loader is idle. The time of a step excludes the wait for batches.
+    the number of batches per step. Then both run together. At rate 1 the loop waits for late batches; at 1/2 the loader
+    waits for room in its queue; at 0 the loader is idle. The time of a step excludes the wait for batches.
 
     Returns the metrics step_median_ms and step_p99_ms, and the distributions `step` and `step-alone` (ms), `taking` (ms
     to take a batch, waiting included), `rate` and `rate-alone` (batches/s, one value each).
@@ -147,7 +147,7 @@ CASES = (FULL, HALF, IDLE)
 
 
 def _slowed(side: Side, case: Case) -> Comparison:
-    """Return the comparison of a candidate that loads at the case's rate with the same candidate, its loader idle."""
+    """Return the comparison of a candidate in this case with the same candidate in the idle case, whose rate is 0."""
     # The idle candidate is dropped together with the loading candidate of the grid.
     always = side in (FT, GIL, THREADS["ft-gil"]) and case is FULL
     importance = 0 if always else 2 if side.config == "ft-gil" else 1

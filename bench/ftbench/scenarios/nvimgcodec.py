@@ -4,8 +4,8 @@ The scenarios repeat figures 2 and 4 of "Improved Data Loading with Threads", NV
 one CUDA context and have a decoder and a stream each. Every process has a context of its own, and hands its batches
 over through CUDA's inter-process memory. Without a GPU, nvImageCodec's CPU codecs are measured, and reports say so.
 
-With a GPU, every batch ends in the GPU's memory. Decoders of different makers agree within a few grey levels, not in
-every bit. So each checked row is compared with Pillow's row, and the checksum is that of Pillow's row.
+With a GPU, every batch ends in the GPU's memory. Different decoders agree within a few grey levels, not bit for bit. So
+each checked row must be close to Pillow's row, and the checksum is computed from Pillow's row.
 """
 
 from __future__ import annotations
@@ -142,9 +142,9 @@ class PicturesOnGpu(gpu.OnGpu):
         self.first = self.checksum(0, batch[:, :: checksums.CHECKED_ROWS].cpu().numpy())
 
     def checksum(self, number: int, rows: Any) -> int:
-        """Return the CRC-32 of the rows of batch `number` as Pillow decodes them.
+        """Return the CRC-32 of the checked rows of batch `number`, as Pillow decodes them.
 
-        Raises TrialError if `rows`, the rows that the loader gave, (n, r, width, 3), show another picture.
+        Raises TrialError if `rows`, the loader's rows as an array (n, r, width, 3), differ too much from Pillow's rows.
         """
         first = number * self._task.batch_size
         indices = [(first + place) % self._length for place in range(len(rows))]

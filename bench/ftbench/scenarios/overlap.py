@@ -55,9 +55,10 @@ class TorchStep:
 def measure(task: Task) -> dict:
     """Time ``for batch in loader: train(batch)``, loading alone and training alone, `task.batches` steps each.
 
-    Training takes the case's "ratio" times as long as loading one batch. Each measurement starts when the first batch
-    has come and no other is ready. Returns the metrics step_over_max (1 if loading and training overlap perfectly) and
-    step_over_sum (1 if they do not), and the distributions `step`, `load` and `train` (mean times of a step, ms).
+    Training a batch takes "ratio" (a parameter of the case) times as long as loading it. Each measurement starts when
+    the first batch has come and no other is ready. Returns the metrics step_over_max (1 if loading and training overlap
+    perfectly) and step_over_sum (1 if they do not), and the distributions `step`, `load` and `train` (mean times of a
+    step, ms).
     """
     train, seen = TorchStep(), checksums.Seen()
     steps = task.batches

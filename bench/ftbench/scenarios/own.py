@@ -1,4 +1,4 @@
-"""The user's dataset (--dataset FILE.py:NAME), and the look: a first trial, whose times give the work for a turn."""
+"""The user's dataset (--dataset FILE.py:NAME), and a first trial, the look, which times samples to size the turns."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PATIENCE, PATIENCE_TIMES, LOOK_PATIENCE = 60.0, 3, 180.0
 
 
 def _named(name: str, what: str) -> Any:
-    """Return the object called `name` (MODULE:OBJECT); if `what` is "load", the object's dataset. Raises TrialError."""
+    """Return the object MODULE:OBJECT by ftrun.target's function `what`, "find" or "load". Raises TrialError."""
     from ftrun import target
 
     try:
@@ -64,7 +64,7 @@ def _options(task: Task) -> dict:
 
 
 def measure(task: Task) -> Turns:
-    """Measure as ftbench.measure.epochs does, with the user's collate_fn. The length of its batches is not checked."""
+    """Measure as ftbench.measure.epochs does, with the user's collate_fn, whose batches may have any length."""
     result = yield from epochs.measure(task, **_options(task))
     return {**result, "last_batch": task.batch_size}
 
@@ -79,7 +79,7 @@ def _unsendable(batch: Any) -> str:
 
 
 def look(task: Task) -> dict:
-    """Load a few samples twice; return their time and size, True if both loads were equal, and errors of pickling."""
+    """Load a few samples twice; return their time and size, whether both loads were equal, and any pickling error."""
     from torch.utils.data import default_collate
 
     begin = time.perf_counter()

@@ -1,7 +1,8 @@
 """The group `peers`: this loader against torch's DataLoader, torchdata.nodes, spdl and a bare loop, with targets.
 
-The samples are JPEGs, and samples of several shapes that cost little, which show the loader's own cost. This loader
-either copies samples into the batch one by one or stacks all. Variant loader-stack always stacks, to test the choice.
+The samples are JPEGs, and cheap samples of several shapes, with which the loader's own cost shows. This loader chooses
+to copy samples into the batch one by one, or to stack all of them. The variant loader-stack always stacks, to test
+whether the choice is right.
 """
 
 from __future__ import annotations

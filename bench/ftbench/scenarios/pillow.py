@@ -1,7 +1,7 @@
 """JPEG decoding with Pillow: the experiment of "Improved Data Loading with Threads", NVIDIA Technical Blog, 2024.
 
-The work after the decoder decides how much memory moves, so there are three cases: the article's (the pixels become an
-array and a batch), the decoder alone, and the usual pipeline, which makes the pictures smaller.
+The work after decoding determines how many bytes are copied. So there are three cases: the article's (the pixels become
+an array, then part of a batch), the decoder alone, and the usual pipeline, which makes the pictures smaller.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class DecodedImages(PillowDataset):
 
 
 class DecodedOnly(PillowDataset):
-    """Dataset of images that are decoded into Pillow's memory. Sample i is a few of the pixels, (8, 8, 3) uint8."""
+    """Dataset of images that are only decoded. Sample i has a few pixels of image i: an (8, 8, 3) uint8 array."""
 
     def __getitem__(self, index: int):
         with self._open(self._paths[index]) as file:

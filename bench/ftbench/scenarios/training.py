@@ -84,7 +84,7 @@ def measure(task: Task) -> dict:
 
 
 def cpus_busy() -> float:
-    """Return the CPU time of this process and its workers so far, divided by the number of usable CPUs (s)."""
+    """Return the CPU time (s) of this process and its workers so far, divided by the number of usable CPUs."""
     return cpu_seconds() / cgroup.usable_cpus()
 
 
