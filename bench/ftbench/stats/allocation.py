@@ -1,6 +1,7 @@
 """Choice of the number of turns in a process: the one that gives the narrowest confidence intervals in a given time.
 
-More turns in a process are cheap. Only more processes show how processes vary, but each process takes time to start.
+More turns in a process are cheap. The variation between processes can only be measured by starting more processes, and
+each start takes time.
 This is sampling at two levels (W. G. Cochran, "Sampling Techniques", 3rd edition 1977, section 10.6), with Student's t.
 """
 
@@ -29,7 +30,7 @@ class Costs:
 
 
 def turns(seconds: float, candidates: int, costs: Costs, at_once: int) -> int:
-    """Return how many turns to take in each process, for the narrowest intervals that a run of `seconds` can give."""
+    """Return the number of turns per process that gives the narrowest confidence intervals in a run of `seconds`."""
     from scipy.special import stdtrit
 
     best, narrowest = FEWEST_TURNS, math.inf

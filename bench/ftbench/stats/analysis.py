@@ -28,7 +28,7 @@ class AnalysedScenario(Scenario):
 
     @property
     def principal(self) -> list[Comparison]:
-        """The main comparisons: all with targets; of kinds that nothing else shows, those with the most workers."""
+        """The main comparisons: all with targets, and those with the most workers, except kinds that others imply."""
         found = self.compared()
         most = {c.kind: max(each.numerator.workers for each in found if each.kind == c.kind) for c in found}
         # Charts show how a candidate scales. A headline also compares threads with processes.

@@ -35,7 +35,7 @@ class Comparison(Ratio):
 
     @property
     def advantage(self) -> tuple[float, float | None, float | None]:
-        """(ratio, low, high), inverted if lower values are better, so that above 1 always means a better numerator."""
+        """(ratio, low, high), inverted if lower values are better, so a ratio above 1 favours the numerator."""
         if METRICS[self.metric].best == "higher":
             return self.ratio, self.low, self.high
         return 1 / self.ratio, self.high and 1 / self.high, self.low and 1 / self.low
@@ -70,8 +70,8 @@ def compared(scenario: Scenario) -> list[Comparison]:
 def judge(comparisons: Iterable[Ratio]) -> None:
     """Set the adjusted p-values (q) and the verdicts of all comparisons of a run.
 
-    A comparison that the run was made for (`asked`) keeps its p-value. All other p-values are adjusted together, except
-    those from fewer than FEWEST_ROUNDS rounds, which show nothing anyway.
+    Comparisons that the run was made for (`asked`) keep their p-values. All other p-values are adjusted together for
+    their number, except those from fewer than FEWEST_ROUNDS rounds: these cannot show a difference.
     """
     from scipy.stats import false_discovery_control
 
@@ -89,8 +89,8 @@ def judge(comparisons: Iterable[Ratio]) -> None:
 def more_minutes(scenario: Scenario, c: Change) -> int | None:
     """Estimate the minutes of further rounds that would settle an undecided ratio.
 
-    Return None if the ratio is settled, 0 if too many minutes would be needed. After the minutes returned, eight of ten
-    such runs would show a difference of this size (`Change.resolution`).
+    Return None if the ratio is settled, and 0 if settling it would take too long. Of ten runs with the returned minutes
+    added, eight would show a difference as large as the one seen here.
     """
     if c.verdict != Verdict.NO_DIFFERENCE or c.low is None or c.high is None or c.resolution is None:
         return None

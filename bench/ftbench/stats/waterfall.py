@@ -26,7 +26,7 @@ Chain = list[tuple[str, Candidate]]
 
 
 def chain(scenario: Scenario, case: str) -> tuple[Chain, list[str]]:
-    """Return (the case's chain with the most workers, [missing configurations and loaders]); ([], []) if no chain."""
+    """Return (a case's chain with the most workers, names of missing configurations and loaders); ([], []) if none."""
     there = {c.key: c for c in scenario.whole if c.case == case}
     most = max((c.workers for c in there.values() if c.variant in (TODAY, PROCESSES, THREADS)), default=0)
     configs = [config for config in CONFIGS if any(c.config == config for c in there.values())]
@@ -52,9 +52,10 @@ def chain(scenario: Scenario, case: str) -> tuple[Chain, list[str]]:
 
 
 def apart(scenario: Scenario, start: Candidate) -> set[tuple[str, str]]:
-    """Return the pairs of keys, in both orders, of candidates that loaded different samples in the case of *start*.
+    """Return the pairs of candidates that loaded different samples in the case of *start*, so cannot be compared.
 
-    The result is empty if the samples of *start* differ from round to round, since no candidate can be checked then.
+    Both (a, b) and (b, a) are included, as keys. Empty if the samples of *start* differ from round to round: then no
+    candidate can be checked.
     """
     seen: dict[str, dict[str, set[int]]] = {c.key: {} for c in scenario.candidates if c.case == start.case}
     for one in scenario.rounds:
@@ -108,7 +109,7 @@ def _change(c: Comparison) -> dict:
 
 
 def precise(scenario: Scenario, precision: float) -> bool:
-    """True after enough rounds if all intervals of steps and total are within a factor 1 + *precision* of the ratio."""
+    """True if there are enough rounds, and the ends of all intervals are within 1 + *precision* times their ratio."""
     asked = [p for p in scenario.pairs if p.asked and p.kind in (STEP, TOTAL)]
     if not asked or len(scenario.rounds) < FEWEST_TO_STOP:
         return False
