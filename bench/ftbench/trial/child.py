@@ -36,9 +36,9 @@ def check_configuration(config: str) -> dict:
 
 
 def measure(task: Task) -> Turns:
-    """Measure the task; yield whenever other trials may have a turn.
+    """Measure the task. A generator: yields whenever other trials may have a turn.
 
-    Returns the fields of ftbench.document.model.Trial and "note"; {"unavailable": reason} if the scenario cannot run.
+    Its return value: the fields of ftbench.document.model.Trial and "note"; or {"unavailable": reason}.
     """
     import torch
 

@@ -16,7 +16,10 @@ from ftrun.twin import CONNECT_SECONDS, LocalTwin, RemoteTwin, TwinError
 
 
 def start(python: str, request: dict, watch: Watch, packages: str | None = None) -> Process:
-    """Start the trial (Task.request) or suite (stress.request) for this request; raises TrialFailed or OSError."""
+    """Start the trial or the thread-safety suite that `request` asks for (Task.request, stress.request).
+
+    `packages`: a folder of further packages for the trial. Raises TrialFailed or OSError.
+    """
     if "minutes" in request:
         return StressProcess(python, request, watch)
     return TrialProcess(python, request, watch, packages)
@@ -45,7 +48,7 @@ class RemoteEndpoint(RemoteTwin):
     """Endpoint whose trials run in a `ftbench.trial.server`, over the server's socket."""
 
     def start(self, request: dict) -> "RemoteProcess":
-        """See LocalEndpoint.start."""
+        """Start a trial or the thread-safety suite on the server; raises TwinError or TrialFailed."""
         return RemoteProcess(self, request)
 
 

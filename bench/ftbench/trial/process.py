@@ -99,7 +99,7 @@ class TrialProcess(Process):
         self._measures = False
 
     def _go_on(self) -> dict | None:
-        """Return the trial's result with its disturbance, or None if the trial waits for its next turn."""
+        """Let the trial run a turn; return its result with the load on the CPUs, None if it waits for its next turn."""
         before = counters()
         answer = self._ask(self._next)
         if answer is not None and "waiting" in answer:

@@ -56,7 +56,7 @@ def request(part: Stress, config: str) -> dict:
 
 
 def take(part: Stress, config: str, lines: Iterator[dict]) -> Iterator[StressResult]:
-    """Add each result in the suite's lines to `part`, and yield it. Raises TrialFailed if any is invalid or missing."""
+    """Add each result in the suite's lines to `part`, and yield it. Raises TrialFailed if one is invalid or missing."""
     done = 0
     while (line := _next(lines, part.scenarios[done:])) is not None:
         try:
