@@ -55,16 +55,16 @@ NOT_RUN = {
     ),
 }
 
-# Arguments that are added to a line, so that as little as possible is measured.
+# Arguments that are added to a line, so that as little as possible is measured: one of two workloads, for one.
 ONE_ROUND = " --rounds 1 --workers 1 --batch-size 16 --budget 1"
 ADDED = {
-    "docker compose run --rm ft-bench": " --quick" + ONE_ROUND + " --configs gil",
-    "./twins bench --quick": ONE_ROUND + " --configs ft",
+    "docker compose run --rm ft-bench": " pillow --quick" + ONE_ROUND + " --configs gil",
+    "./twins bench --quick": " pillow" + ONE_ROUND + " --configs ft",
     "./twins bench --dataset train.py:train_set --quick": ONE_ROUND + " --configs ft",
     "CODE=~/project DATA=~/photos docker compose run --rm ft-bench --dataset train.py:train_set --quick": ONE_ROUND
     + " --configs gil",
-    "./twins bench --quick --data ~/photos": ONE_ROUND + " --configs ft",
-    "DATA=~/photos docker compose run --rm ft-bench --quick --data /data": ONE_ROUND + " --configs gil",
+    "./twins bench --quick --data ~/photos": " pillow" + ONE_ROUND + " --configs ft",
+    "DATA=~/photos docker compose run --rm ft-bench --quick --data /data": " pillow" + ONE_ROUND + " --configs gil",
     # --quick also because the default wants optimised builds, which these tests do not wait for.
     "./twins bench pillow --workers 1,2 --rounds 3 --batch-size 64 --out /tmp/results": " --quick"
     + ONE_ROUND

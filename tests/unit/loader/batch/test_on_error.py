@@ -23,7 +23,7 @@ def ways(least=0, most=2, of=((0, "thread"), (1, "thread"), (2, "thread"), (1, "
     ]
 
 
-FEW = ((0, "thread"), (2, "thread"), (2, "process"))
+SLOTS = ((0, "thread"), (2, "thread"))  # processes build batches without slots
 
 left_out = pytest.mark.filterwarnings("ignore:.*on_error left them out")
 
@@ -132,7 +132,7 @@ IMAGES = {
 @left_out
 @pytest.mark.parametrize("kind", IMAGES)
 @pytest.mark.parametrize("bad", [(0,), (3,), (0, 1, 2, 3), (5, 6), (1, 2, 9, 19), (16, 17, 18, 19)])
-@pytest.mark.parametrize("workers", ways(of=FEW))
+@pytest.mark.parametrize("workers", ways(of=SLOTS))
 def test_large_samples_close_up(workers, bad, kind):
     dl = DataLoader(Failing(ValueError, at=bad, make=IMAGES[kind]), batch_size=4, **workers, on_error="skip")
     expected = [[i for i in range(start, start + 4) if i not in bad] for start in range(0, 20, 4)]
@@ -153,7 +153,7 @@ def substitute_image(error, index):
 
 
 @pytest.mark.parametrize("bad", [(0,), (2, 3), (4, 5, 6, 7)])
-@pytest.mark.parametrize("workers", ways(of=FEW))
+@pytest.mark.parametrize("workers", ways(of=SLOTS))
 def test_large_substitutes(workers, bad):
     rows = Failing(ValueError, at=bad, make=lambda index: (torch.full((3, 80, 80), float(index)), index))
     dl = DataLoader(rows, batch_size=4, **workers, on_error=substitute_image)

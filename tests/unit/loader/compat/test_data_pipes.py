@@ -40,9 +40,9 @@ def epochs(kind, pipe, count, **arguments):
 @pytest.mark.parametrize("make", [shuffled, branched])
 @pytest.mark.parametrize("arguments", [{}, {"num_workers": 2}, {"num_workers": 2, "persistent_workers": True}], ids=str)
 def test_processes_and_no_workers_are_torchs(make, arguments):
-    ours = epochs(DataLoader, make(), 3, worker_method="process", **arguments)
-    assert ours == epochs(torch.utils.data.DataLoader, make(), 3, **arguments)
-    assert ours[0] != ours[1] != ours[2]  # shuffled for each epoch
+    ours = epochs(DataLoader, make(), 2, worker_method="process", **arguments)
+    assert ours == epochs(torch.utils.data.DataLoader, make(), 2, **arguments)
+    assert ours[0] != ours[1]  # shuffled for each epoch
 
 
 @pytest.mark.parametrize("workers", [0, 2])

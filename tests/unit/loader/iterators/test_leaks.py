@@ -69,7 +69,7 @@ KINDS = {
 @pytest.mark.parametrize("kind", KINDS)
 def test_many_epochs_without_the_collector(run_program, kind, dataset):
     """Nothing waits for the garbage collector, which large training programs switch off."""
-    epochs = 60 if kind == "process" else 200  # which starts processes for each
+    epochs = 25 if kind == "process" else 200  # which starts processes for each
     code, out, err = run_program(PROGRAM % {"dataset": dataset, "arguments": KINDS[kind], "epochs": epochs})
     assert (code, err) == (0, "")
     before, after, grown = json.loads(out)

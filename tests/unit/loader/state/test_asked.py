@@ -258,10 +258,12 @@ class StubsStream(StubStream):
         return iter(StubIterator(self.returns))
 
 
-@pytest.mark.parametrize("arguments", [{}, {"snapshot_every_n_steps": 1, "persistent_workers": True}])
 @pytest.mark.parametrize(
-    ("returns", "why", "cause"),
-    [(False, "NotImplementedError: some day", NotImplementedError), (True, "TypeError: cannot pickle", TypeError)],
+    ("returns", "why", "cause", "arguments"),
+    [
+        (False, "NotImplementedError: some day", NotImplementedError, {}),
+        (True, "TypeError: cannot pickle", TypeError, {"snapshot_every_n_steps": 1, "persistent_workers": True}),
+    ],
 )
 @pytest.mark.parametrize("stub", [StubSampler, StubStream, StubDataset, StubsStream])
 @pytest.mark.parametrize("way", ["serial", "threads", "processes"])

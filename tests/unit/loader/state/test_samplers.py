@@ -184,21 +184,21 @@ class Remembering(Sampler):
     """Sampler with a state that draws as it yields, as in torchdata's documentation."""
 
     def __init__(self, seed=0):
-        self.generator = seeded(seed)
+        self.generator = np.random.default_rng(seed)
         self.given = 0
 
     def __iter__(self):
         while self.given < SIZE:
             self.given += 1
-            yield int(torch.randint(1000, (1,), generator=self.generator))
+            yield int(self.generator.integers(1000))
         self.given = 0
 
     def state_dict(self):
-        return {"given": self.given, "generator": self.generator.get_state().tolist()}
+        return {"given": self.given, "generator": self.generator.bit_generator.state}
 
     def load_state_dict(self, state):
         self.given = state["given"]
-        self.generator.set_state(torch.tensor(state["generator"], dtype=torch.uint8))
+        self.generator.bit_generator.state = state["generator"]
 
 
 @pytest.mark.parametrize("every", [1, 3, None])
@@ -210,7 +210,7 @@ def test_a_samplers_own_state_is_used(saving, loading, batch_size, every):
         sampler = Remembering(seed)
         return DataLoader(range(1000), batch_size, sampler=sampler, snapshot_every_n_steps=every, **WAYS[way])
 
-    for handed_over in (0, 1, 5, 10):
+    for handed_over in (5,) if "process" in saving + loading else (0, 1, 5, 10):
         loader = make(saving, 1)
         _, state, rest = interrupt(loader, handed_over)
         following = contents(loader)

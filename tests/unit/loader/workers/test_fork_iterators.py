@@ -50,7 +50,7 @@ loader = DataLoader(dataset, batch_size=2, **%(arguments)r)
 iterator = iter(loader)
 got = next(iterator).tolist()
 for name, method in METHODS.items():
-    for leave in (sys.exit, os._exit):
+    for leave in (sys.exit, os._exit) if name == "next" else (sys.exit,):  # os._exit runs nothing that could hang
         child = os.fork()
         if child == 0:
             if not method():
@@ -72,8 +72,9 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("iterable", [False, True], ids=["map", "iterable"])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("kind", "iterable"), [*((kind, False) for kind in KINDS), ("thread", True), ("process-persistent", True)]
+)
 def test_every_method_in_a_forked_child(run_program, kind, iterable):
     program = PROGRAM % {"iterable": iterable, "arguments": {"num_workers": 2} | KINDS[kind]}
     assert run_program(program) == (0, "True\n", "")
