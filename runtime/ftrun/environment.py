@@ -140,7 +140,7 @@ def gpu() -> dict:
 
 
 def revision(root: Path = ROOT) -> dict:
-    """Return the source's commit ("unknown" if not found), and its source: git, or the file REVISION of an image."""
+    """Return the sources' commit ("unknown" if not found), and its origin: git, an image's file REVISION, or None."""
 
     def git(*arguments: str) -> str | None:
         try:

@@ -78,5 +78,5 @@ class Interruption:
         return update
 
     def wanted(self) -> bool:
-        """True if a signal has arrived, so that the run shall stop. Used as a callback in `ftrun.loop.Watch`."""
+        """True if a signal has arrived. Used as a callback in `ftrun.loop.Watch`, where True means to stop."""
         return bool(self.signum)

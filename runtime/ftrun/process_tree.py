@@ -60,7 +60,7 @@ def resident(pid: int) -> int:
 
 
 def memory(pids: Iterable[int], enough: int) -> int:
-    """Return the processes' memory in bytes: the sum of RSS; if it exceeds `enough`, and for several, that of PSS."""
+    """Return the processes' total memory in bytes: their RSS, or the PSS of several whose RSS exceeds `enough`."""
     pids = list(pids)
     total = sum(map(resident, pids))
     # The proportional size (PSS) counts a page that N forked processes share once. It takes longer to find.

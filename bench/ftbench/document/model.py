@@ -208,7 +208,7 @@ class Scenario(Load):
         return [trial for one in self.rounds for trial in one.trials if trial.candidate == key]
 
     def in_each_process(self, key: str, metric: str) -> list[float]:
-        """Return a candidate's values of a metric, one for each of its trials, each of which is one process."""
+        """Return a candidate's values of a metric, one for each trial (a process of its own)."""
         return [trial.metrics[metric] for trial in self.trials_of(key)]
 
     def typical(self, key: str, metric: str) -> float:

@@ -53,7 +53,7 @@ def resident(path: str | Path) -> float | None:
 
 
 def drop_all(paths: Iterable[str | Path]) -> float:
-    """Drop files from the page cache; return the mean fraction that stays. Raises NotDropped if over LEFT_OVER."""
+    """Drop files from the page cache; return the mean fraction left. Raises NotDropped if that is over LEFT_OVER."""
     paths = list(paths)
     for path in paths:
         drop(path)

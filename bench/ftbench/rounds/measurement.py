@@ -256,7 +256,7 @@ class Measurement:
         return result, found
 
     def _fit(self, case: Case, candidates: Sequence[Candidate], dataset: model.Dataset) -> model.Load:
-        """Return a Load for this case, with a batch size that fits into memory for each. Raises DoesNotFit."""
+        """Return a Load for this case, whose batch size fits into memory for all candidates; raises DoesNotFit."""
         scenario, options = self.scenario, self.options
         amount = scenario.amount(options.quick, case)
         requested = options.batch_size if options.batch_size and scenario.batched else amount.batch_size

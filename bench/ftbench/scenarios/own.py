@@ -24,7 +24,7 @@ PATIENCE, PATIENCE_TIMES, LOOK_PATIENCE = 60.0, 3, 180.0
 
 
 def _named(name: str, what: str) -> Any:
-    """Return the object MODULE:OBJECT by ftrun.target's function `what`, "find" or "load". Raises TrialError."""
+    """Return the object `name` (MODULE:OBJECT) from ftrun.target.find or .load, as `what` says. Raises TrialError."""
     from ftrun import target
 
     try:

@@ -52,7 +52,7 @@ def chain(scenario: Scenario, case: str) -> tuple[Chain, list[str]]:
 
 
 def apart(scenario: Scenario, start: Candidate) -> set[tuple[str, str]]:
-    """Return the pairs of candidates that loaded different samples in the case of *start*, so cannot be compared.
+    """Return the pairs of candidates that loaded different samples in the case of *start* and cannot be compared.
 
     Both (a, b) and (b, a) are included, as keys. Empty if the samples of *start* differ from round to round: then no
     candidate can be checked.

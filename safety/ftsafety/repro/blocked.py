@@ -34,8 +34,8 @@ def settled(runs: Mapping[str, Runs]) -> dict[str, Runs]:
     """Return a copy of *runs* in which the outcomes of blocked runs have the kind BLOCKED.
 
     The runs of a configuration are blocked if all of them ended for the same reason before threads could race. There
-    are two exceptions. A thread may have deleted a missing file, so the file must be missing in all configurations.
-    And if some runs continued after a failure, the failure was in a helper thread, or in one of several tests.
+    are two exceptions. A missing file blocks only if all configurations lack the file: a thread may have deleted it.
+    A failure after which some runs continued does not block: it was in a helper thread, or in one of several tests.
     """
     blockers = {config: _common(each) for config, each in runs.items() if any(o.kind.judged for o in each.outcomes)}
     alike = len(set(blockers.values())) == 1

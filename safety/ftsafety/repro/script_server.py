@@ -1,8 +1,8 @@
 """``python -m ftsafety.repro.script_server``: run scripts for a `repro` in another container.
 
-The container has one twin, but no network, no files of the host, no other scripts and no report. With
---user, the script runs under its own user id, so that it can neither signal nor trace nor read the server. All files
-and processes of a run are then removed before the next run.
+The container has one twin, but no network, no files of the host, no other scripts and no report. With --user, the
+script runs under a user id of its own, so that it cannot signal, trace or read the server. All files and processes of
+a run are then removed before the next run.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The verdict on the runs of a script, by statistics. Its sentences are in ftsafety.repro.verdict_words.
 
-Failures are tested in groups: all failures; failures with the same kind and name; and those also at the same place.
-So a crash that occurs only without the GIL is found, even if the script raises an exception everywhere.
+Failures are tested in groups: all failures; failures of the same kind and name; failures of the same kind, name and
+place. So a crash that occurs only without the GIL is found, even if the script raises an exception everywhere.
 
 If a failure was seen in some configurations only, Fisher's exact test decides: the difference is reported if it is
 unlikely to be chance. Bonferroni's correction accounts for the number of tests.

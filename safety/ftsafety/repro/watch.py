@@ -125,7 +125,7 @@ def _limiter(child: Child, scratch: Path, limits: Limits, result: Ended) -> Call
 
 
 def _size(directory: Path, enough: int) -> int:
-    """Return the bytes that a folder takes on disk; any number over `enough` if it has more or MOST_FILES files."""
+    """Return the bytes that a folder takes on disk; any number over `enough` if larger, or over MOST_FILES files."""
     total = files = 0
     waiting = [str(directory)]
     while waiting and total <= enough:
