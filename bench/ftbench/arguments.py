@@ -77,6 +77,7 @@ HELP = {
     "each and beyond --budget (default: with all, and if no SCENARIO is named, without --quick)",
     "--stress-minutes": "minutes for the thread-safety suite in each configuration: a soak",
     "--list": "list the scenarios, what they answer and how long they take, and end",
+    "--tables": "also print the tables of all candidates and comparisons, which the page has",
     "--twin": "an interpreter to measure; once for each twin",
 }
 
@@ -129,6 +130,7 @@ def parser(program: str = PROGRAM, both: bool = False) -> argparse.ArgumentParse
     add("--stress", action=argparse.BooleanOptionalAction)
     add("--stress-minutes", type=number("a number of minutes (0.01 or more)", 0.01, 1e4), metavar="M")
     add("--list", action="store_true")
+    add("--tables", action="store_true")
     add("--twin", action="append", type=endpoint, default=[], metavar="ft|gil=ENDPOINT")
     return result
 
@@ -142,6 +144,7 @@ def report_parser(program: str = PROGRAM) -> argparse.ArgumentParser:
     result.add_argument(
         "--markdown", action="store_true", help="write nothing, print a summary in Markdown, to paste into an issue"
     )
+    result.add_argument("--tables", action="store_true", help=HELP["--tables"])
     return result
 
 

@@ -48,7 +48,7 @@ def report_main(arguments: list[str]) -> int:
                 f"cannot write {name} beside {file}: {error.strerror}. Copy results.json to a "
                 "directory that you can write to, and report that"
             ) from error
-    terminal.show(run, file.parent / "report.html")
+    terminal.show(run, file.parent / "report.html", options.tables)
     return 0
 
 
@@ -107,7 +107,7 @@ def _record(given: Namespace) -> Results:
     )
 
 
-def _report(run: Analysis, directory: RunDirectory) -> None:
+def _report(run: Analysis, directory: RunDirectory, detailed: bool) -> None:
     """Write the report's files, then print the report. If writing fails, still print it, then raise ResultsError."""
     from ftbench.report import page, terminal
 
@@ -121,7 +121,7 @@ def _report(run: Analysis, directory: RunDirectory) -> None:
     finally:
         # The reader of stdout may have gone (| head), which rich answers with SystemExit.
         with contextlib.suppress(BrokenPipeError, SystemExit):
-            terminal.show(run, written)
+            terminal.show(run, written, detailed)
 
 
 def run_main(arguments: list[str]) -> int:
@@ -162,7 +162,7 @@ def run_main(arguments: list[str]) -> int:
             nothing = f"no round was finished, so there is nothing to report{escape.terminal(why)}"
             print(f"bench: {nothing}", file=sys.stderr)
             return status or 1
-        _report(this.finish(), directory)
+        _report(this.finish(), directory, given.tables)
         return status
 
 

@@ -1,5 +1,8 @@
 """Advice that follows from a waterfall: the loader to use, and the line of code that creates the loader."""
 
+from collections.abc import Iterator
+from typing import NamedTuple
+
 from ftbench.document.model import Verdict, Waterfall
 from ftbench.plan.candidates import VARIANTS, Candidate, plural
 from ftbench.plan.metrics import METRICS
@@ -8,6 +11,24 @@ from ftbench.stats.analysis import Analysis
 from ftbench.stats.statistics import FEWEST_ROUNDS, ratio
 
 PYTHONS = {"gil": "ordinary Python (gil)", "ft": "free-threaded Python (ft)", "ft-gil": "free-threaded Python, GIL on"}
+
+
+class Opening(NamedTuple):
+    """The beginning of every report, for one waterfall."""
+
+    sentence: str
+    """The answer."""
+    advice: str
+    code: str
+    remarks: list[str]
+    """What casts doubt on the answer: disturbed rounds."""
+
+
+def openings(run: Analysis) -> Iterator[Opening]:
+    """Yield the answer, the advice and the remarks of each waterfall."""
+    for fall in run.waterfalls:
+        sentence = run_words.capital(verdict_words.sentence(run, fall))
+        yield Opening(sentence, *advice(run, fall), run_words.disturbed(run.scenario(fall.scenario)))
 
 
 def advice(run: Analysis, fall: Waterfall) -> tuple[str, str]:

@@ -16,7 +16,7 @@ import matplotlib.style
 from matplotlib.figure import Figure
 
 from ftbench.document.convert import as_json
-from ftbench.report import charts, commands, markdown, run_words, waterfalls
+from ftbench.report import advice, charts, commands, markdown, run_words, verdict_words, waterfalls
 from ftbench.report.draw import Chart
 from ftbench.report.render import render
 from ftbench.report.style import ALARM, BACK, GAP, LINE, LINE_LETTERS, PALETTE, SOFT, TEXT, WIDTH, wrapped
@@ -35,6 +35,8 @@ STYLE = {
 }
 # The font, as matplotlib writes it with every text.
 FONT = "font-size: 13px; font-family: 'DejaVu Sans', sans-serif; "
+# The most lines of a text above charts.
+MOST_LINES = 6
 # The gid of texts above charts.
 ABOVE = "above"
 
@@ -76,12 +78,14 @@ def page(run: Analysis) -> bytes:
 
 
 def heading(run: Analysis, scenario: AnalysedScenario | None = None) -> list[str]:
-    """Return the lines above the charts in a picture file: subject, note, why the run is incomplete, machine."""
+    """Return the lines above the charts in a picture file: subject, answers, note, why it is incomplete, machine."""
     about = f"{scenario.name}: {scenario.description}" if scenario else "What removing the GIL does to data loading"
     built = sorted({twin.interpreter.build for twin in run.results.environment.twins.values()})
     machine = run_words.machine(run.results).split(", Linux")[0]
     rounds = [run_words.rounds(scenario)] if scenario else []
-    lines = (about, scenario and scenario.note, run_words.state(run.results), "; ".join([machine, *built, *rounds]))
+    answers = verdict_words.verdict(scenario)[:1] if scenario else [each.sentence for each in advice.openings(run)]
+    note = scenario and scenario.note
+    lines = (about, *answers, note, run_words.state(run.results), "; ".join([machine, *built, *rounds]))
     return [line for line in lines if line]
 
 
@@ -92,7 +96,7 @@ def _link(kind: str, content: bytes) -> str:
 def _figure(shown: Sequence[Chart], head: Sequence[str], alarm: bool) -> Figure:
     """Return a figure of charts in at most two columns, each chart below its title, all below the heading *head*."""
     columns = min(2, len(shown))
-    above = [line for text in head for line in wrapped(text, LINE_LETTERS * columns)]
+    above = [line for text in head for line in wrapped(text, LINE_LETTERS * columns, MOST_LINES)]
     titles = [
         [(line, {"weight": "bold"}) for line in wrapped(chart.title, LINE_LETTERS - 4)]
         + [(line, {"color": SOFT}) for line in wrapped(chart.caption)]

@@ -165,8 +165,3 @@ def left_out(results: Results) -> list[str]:
     """Return one line for each part of the run that should have been measured and was not, with the reason."""
     found = [f"{each.what}: {each.why}" for each in results.skipped]
     return found + [f"{s.name}: {failed(s, failure)}" for s in results.scenarios for failure in s.failures]
-
-
-def warnings(results: Results) -> list[str]:
-    """Return the warnings that a reader should know before the figures, among them disturbed rounds."""
-    return [*results.warnings, *(f"{s.name}: {sentence}" for s in results.scenarios for sentence in disturbed(s))]

@@ -1,10 +1,12 @@
 """The report of a run as text, for a terminal or a pipe."""
 
+import os
 import sys
 from collections.abc import Iterable
 from pathlib import Path
 
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -15,42 +17,61 @@ from ftrun.escape import one_line
 
 # A pipe has no width; tables need this much not to break their lines.
 PLAIN_WIDTH = 120
+# Below this width, tables would cut their words: each row becomes a block of lines.
+NARROW = 80
 
 
-def show(run: Analysis, page: Path | None) -> None:
-    """Print the whole report on stdout, and the path of the HTML page if it was written."""
-    results = run.results
+def show(run: Analysis, page: Path | None, detailed: bool = False) -> None:
+    """Print the report on stdout, the answers first, and the path of the HTML page if it was written.
+
+    If `detailed`, also print the tables of all candidates and comparisons, and those of the thread-safety suite.
+    """
+    plain = not sys.stdout.isatty() and "COLUMNS" not in os.environ
     # Only plain text is shown: rich must not interpret it.
-    console = Console(highlight=False, markup=False, emoji=False, width=None if sys.stdout.isatty() else PLAIN_WIDTH)
+    console = Console(highlight=False, markup=False, emoji=False, width=PLAIN_WIDTH if plain else None)
+    with console.capture() as shown:
+        _report(console, run, page, detailed)
+    text = shown.get()
+    if not sys.stdout.isatty():
+        text = "".join(f"{line.rstrip()}\n" for line in text.splitlines())  # rich pads the cells of tables
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
+def _report(console: Console, run: Analysis, page: Path | None, detailed: bool) -> None:
+    results = run.results
     console.print()
+    _say(console, filter(None, [run_words.state(results)]), "bold red")
+    for each in advice.openings(run):
+        _say(console, [each.sentence, each.advice], "bold")
+        # soft_wrap: text that people copy must not be broken into lines.
+        if each.code:
+            console.print(f"  {one_line(each.code)}", soft_wrap=True)
+        _say(console, each.remarks)
+        console.print()
+    for scenario in run.others:
+        _answers(console, scenario)
     for fall in run.waterfalls:
         chart = waterfalls.chart(run, fall)
-        console.print(_table(chart.title, chart.table, chain=True))
+        _table(console, chart.title, chart.table, chain=True)
         _say(console, waterfalls.notes(run, fall))
         console.print()
-    _say(console, map(run_words.capital, verdict_words.sentences(run)), "bold")
-    told = {fall.scenario: len(fall.steps) + 1 for fall in run.waterfalls}
-    for scenario in run.scenarios:
-        # Skip a scenario whose candidates are all in its waterfall.
-        if len(scenario.candidates) > told.get(scenario.name, 0):
-            _scenario(console, scenario, detailed=scenario.name not in told)
-    _safety(console, results)
+    if detailed:
+        told = {fall.scenario: len(fall.steps) + 1 for fall in run.waterfalls}
+        for scenario in run.scenarios:
+            # Skip a scenario whose candidates are all in its waterfall.
+            if len(scenario.candidates) > told.get(scenario.name, 0):
+                _figures(console, scenario, ratios=scenario.name not in told)
+    _safety(console, results, detailed)
     console.print()
     _say(console, [*run_words.builds(results), run_words.machine(results), f"revision {run_words.revision(results)}"])
-    for title, lines in (("left out:", run_words.left_out(results)), ("note:", run_words.warnings(results))):
+    for title, lines in (("left out:", run_words.left_out(results)), ("note:", results.warnings)):
         for line in lines:
             console.print(Text.assemble((title, "yellow"), one_line(f" {line}")))
-    _say(console, filter(None, [run_words.state(results)]), "bold red")
-    # soft_wrap: text that people copy must not be broken into lines.
-    if page:
-        console.print(f"report: {page}", soft_wrap=True)
     for what, line in commands.longer(run):
         console.print(f"{what}: {one_line(line)}", soft_wrap=True)
-    for fall in run.waterfalls:
-        text, code = advice.advice(run, fall)
-        _say(console, [text], "bold")
-        if code:
-            console.print(f"  {one_line(code)}", soft_wrap=True)
+    if page:
+        console.print(f"report: {page}", soft_wrap=True)
 
 
 def _say(console: Console, lines: Iterable[str], style: str | None = None) -> None:
@@ -58,29 +79,32 @@ def _say(console: Console, lines: Iterable[str], style: str | None = None) -> No
         console.print(one_line(line), style=style)
 
 
-def _scenario(console: Console, scenario: AnalysedScenario, detailed: bool) -> None:
-    console.print()
-    console.print(Text.assemble((one_line(scenario.name), "bold"), one_line(f": {run_words.work(scenario)}")))
-    _say(console, filter(None, [scenario.question]), "italic")
+def _answers(console: Console, scenario: AnalysedScenario) -> None:
+    about = run_words.capital(scenario.question or scenario.description)
+    console.print(Text.assemble((one_line(scenario.name), "bold"), one_line(f": {about}")))
     _say(console, filter(None, [scenario.note]), "bold yellow")
+    _say(console, verdict_words.verdict(scenario), "bold")
+    _say(console, run_words.disturbed(scenario))
+    console.print()
+
+
+def _figures(console: Console, scenario: AnalysedScenario, ratios: bool) -> None:
+    _say(console, [f"{scenario.name}: {run_words.work(scenario)}"])
     metric = scenario.metric
-    measured = tables.measured(scenario, metric)
-    console.print(_table(f"{metric.title}: {metric.best} is better", measured))
-    if not detailed:
-        return
+    _table(console, f"{metric.title}: {metric.best} is better", tables.measured(scenario, metric))
     # If a scenario has cases, the other ratios are only in the page.
     found = scenario.principal if scenario.cases else scenario.compared(metric.name)
-    if found:
-        console.print(_table(f"Ratios of {metric.noun} within rounds", tables.outcomes(scenario, found)))
-    _say(console, [verdict_words.resolution(scenario), *run_words.disturbed(scenario)])
-    _say(console, verdict_words.verdict(scenario), "bold")
-
-
-def _safety(console: Console, results: Results) -> None:
+    if ratios and found:
+        _table(console, f"Ratios of {metric.noun} within rounds", tables.outcomes(scenario, found))
+        _say(console, [verdict_words.resolution(scenario)])
     console.print()
+
+
+def _safety(console: Console, results: Results, detailed: bool) -> None:
     if (part := results.stress) and part.results:
-        console.print(_table("Thread safety: scenarios of tests/stress", safety.table(results, part)))
-        _say(console, safety.known(part))
+        if detailed:
+            _table(console, "Thread safety: scenarios of tests/stress", safety.table(results, part))
+            _say(console, safety.known(part))
         for title, text in safety.failures(part):
             console.print(one_line(title), style="bold red", soft_wrap=True)
             console.print("\n".join(map(one_line, safety.beginning(text).splitlines())), soft_wrap=True)
@@ -88,8 +112,14 @@ def _safety(console: Console, results: Results) -> None:
     _say(console, safety.sentences(results), style)
 
 
-def _table(title: str, content: tables.Table, chain: bool = False) -> Table:
-    """Return *content* as a table for a terminal. If `chain`, it is a waterfall: no lines, and the last row in bold."""
+def _table(console: Console, title: str, content: tables.Table, chain: bool = False) -> None:
+    """Print *content* as a table, or as a block of lines for each row if the console is narrow.
+
+    If `chain`, it is a waterfall: its table has no lines, and the last row is bold.
+    """
+    if console.width < NARROW:
+        _blocks(console, title, content)
+        return
     # Many columns: without padding they fit.
     how = {"box": None, "pad_edge": False} if chain else {"padding": 0}
     table = Table(title=one_line(title), title_justify="left", **how)
@@ -99,4 +129,16 @@ def _table(title: str, content: tables.Table, chain: bool = False) -> Table:
         table.add_column(one_line(heading), justify="right" if number else "left", no_wrap=no_wrap)
     for row in content.rows:
         table.add_row(*map(one_line, row), style="bold" if chain and row is content.rows[-1] else None)
-    return table
+    console.print(table)
+
+
+def _blocks(console: Console, title: str, content: tables.Table) -> None:
+    """Print each row of a table as its first cell and, below it, a line of its figures and one for each other cell."""
+    console.print(one_line(title), style="italic")
+    for first, *cells in content.rows:
+        console.print(one_line(first), style="bold")
+        named = [(at, f"{content.head[at]}: {cell}") for at, cell in enumerate(cells, 1) if cell]
+        figures = ", ".join(text for at, text in named if at in content.numbers)
+        for text in (figures, *(text for at, text in named if at not in content.numbers)):
+            if text:
+                console.print(Padding(one_line(text), (0, 0, 0, 2)))

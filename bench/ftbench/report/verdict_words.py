@@ -25,6 +25,11 @@ DID = {
     "unknown": "had too few rounds in",
 }
 NOT_COMPARED = "gave other samples: not compared"
+# Differences up to this factor are given in percent, larger ones as factors; the far end of an interval in percent may
+# reach a little further, so that both ends are in percent.
+MOST_PERCENT, MOST_PERCENT_END = 2.0, 3.0
+# Two rounds can give intervals over many powers of ten, whose digits say nothing.
+MOST_TIMES = 1000
 TOO_FEW = "too few rounds to be sure"
 UNCERTAIN = "not certain among all these comparisons"
 
@@ -44,25 +49,34 @@ def interval(comparison: Comparison) -> str:
     return f"{figure(comparison.low)} to {figure(comparison.high)}"
 
 
-def change(ratio: float) -> str:
-    """Return the difference of a ratio from 1 as a percentage, without direction: "57%" for 1.57 and for 0.43."""
+def change(ratio: float, most: float = MOST_PERCENT) -> str:
+    """Return the difference of a ratio from 1, without direction: "57%", or "5.2 times" beyond a factor of *most*."""
+    far = max(ratio, 1 / ratio)
+    if far > most:
+        return f"{times(far)} times"
     part = abs(ratio - 1)
-    if ratio < 0.005:
-        return "more than 99%"
-    if part > 99:
-        return "more than 9,900%"
-    return f"{100 * part:.1f}%" if part < 0.0095 else f"{100 * part:,.0f}%"
+    return f"{100 * part:.1f}%" if part < 0.0095 else f"{100 * part:.0f}%"
+
+
+def times(far: float) -> str:
+    """Format a factor of 1 or more with two or three digits: "1.04", "2.31", "5.2", "92", "more than 1,000"."""
+    if far >= MOST_TIMES:
+        return f"more than {MOST_TIMES:,}"
+    return f"{far:.2f}" if far < 3 else f"{far:.1f}" if far < 9.95 else f"{far:.0f}"
 
 
 def directed(metric: Metric, ratio: float) -> str:
-    """Return a ratio's distance from 1, with the direction: "57% faster", "14% less memory"."""
+    """Return a ratio's distance from 1, with the direction: "57% faster", "14% less memory", "92 times later"."""
     return f"{change(ratio)} {metric.above if ratio > 1 else metric.below}"
 
 
-def span(low: float, high: float) -> str:
-    """Return the differences of both ends of an interval from 1: "48% to 66%". The ends are on the same side of 1."""
-    near, far = sorted((low, high), key=lambda ratio: abs(math.log(ratio)))
-    return f"{change(near)} to {change(far)}"
+def span(c: Change) -> str:
+    """Return the differences of an interval's ends from 1, in the form of the ratio's: "48% to 66%", "65 to 130"."""
+    ends = [max(end, 1 / end) for end in (c.low, c.high) if end]
+    if max(c.ratio, 1 / c.ratio) > MOST_PERCENT:
+        return " to ".join(map(times, sorted(ends)))
+    near, far = sorted((c.low or c.ratio, c.high or c.ratio), key=lambda ratio: abs(math.log(ratio)))
+    return f"{change(near)} to {change(far, MOST_PERCENT_END)}"
 
 
 def outcome(metric: Metric, c: Change) -> str:
@@ -73,12 +87,12 @@ def outcome(metric: Metric, c: Change) -> str:
         return f"{directed(metric, c.ratio)} ({TOO_FEW})"
     low, high = c.low, c.high
     if c.verdict in (Verdict.ABOVE, Verdict.BELOW):
-        return f"{directed(metric, c.ratio)} ({span(low, high)})"
+        return f"{directed(metric, c.ratio)} ({span(c)})"
     if low <= 1 <= high and not negligible(low, high):
         return f"between {change(low)} {metric.below} and {change(high)} {metric.above}"
     if negligible(c.ratio):
         return f"the same within {change(max(high, 1 / low))}"
-    return f"{directed(metric, c.ratio)} ({span(low, high)}), {UNCERTAIN}"
+    return f"{directed(metric, c.ratio)} ({span(c)}), {UNCERTAIN}"
 
 
 def short(comparison: Comparison) -> str:

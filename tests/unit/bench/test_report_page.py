@@ -98,8 +98,11 @@ def test_summary_in_markdown(many):
     assert "| ft loader threads / gil loader processes, x2, 64 KiB samples |" in text
     assert "\\`" not in text  # commands are no markup
     assert "\n# The same with Docker\nDATA=" in text  # a block says of each of its commands what it does
-    # What to use comes last.
-    assert text.rstrip().splitlines()[-2] == advice.advice(many, many.waterfalls[1])[1]
+    # Under the answers stands what to use, before all tables.
+    before = text[: text.index("\n| ")]
+    for each in advice.openings(many):
+        assert before.index(escape.markdown(each.sentence)) < before.index(escape.markdown(each.advice))
+        assert not each.code or f"\n```python\n{each.code}\n```\n" in before
     assert "./twins bench" in text and "The smallest difference that these" in text
     # Every row has as many cells as its head: five of a waterfall, two of comparisons.
     for table in re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE):
