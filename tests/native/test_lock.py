@@ -2,9 +2,13 @@
 
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from ftrun.wheels.index import Index
+from ftrun.wheels.judge import Answer, judge
+from ftrun.wheels.requirements import read
 from tests.checkout import CHECKOUT, locked
 from tests.programs import completed
 
@@ -44,3 +48,26 @@ def test_wheels_exist_for_every_pin(output_of, uv, twin, version, platform, tmp_
     how = ["--dry-run", "--no-config", "--no-deps", "--require-hashes", "--no-build", "--target", tmp_path]
     done = completed([uv, "pip", "install", *which, *how, "-r", DOCKER / "requirements.lock"], status=0)
     assert f"torch=={locked('torch')}" in done.stderr + done.stdout
+
+
+def test_no_locked_wheel_says_that_it_needs_the_gil():
+    # Of the wheels that an installer may take by the lock's hashes, their directories and extension modules are
+    # fetched. NVIDIA's other packages hold CUDA's libraries, which know nothing of Python.
+    wanted = [
+        (requirement, hashes)
+        for requirement, hashes in read([str(DOCKER / "requirements.lock")]).items()
+        if not requirement.name.startswith("nvidia-") or "nvimgcodec" in requirement.name
+    ]
+    assert len(wanted) > 40 and all(hashes for _, hashes in wanted)
+    with ThreadPoolExecutor(8) as pool:
+        reports = list(pool.map(lambda each: judge(each[0], Index(), each[1], ("3.13t", "3.14t")), wanted))
+    wrong = [
+        (report.requirement, series, finding)
+        for report in reports
+        for series, finding in report.findings.items()
+        if finding.answer not in (Answer.PURE, Answer.OFF, Answer.UNKNOWN)
+    ]
+    assert not wrong
+    assert not [report for report in reports if report.error]
+    answers = {finding.answer for report in reports for finding in report.findings.values()}
+    assert Answer.OFF in answers  # extension modules were read

@@ -21,6 +21,8 @@ TIMEOUT = 30.0
 """Seconds to wait for a connection, and for each part of an answer."""
 _LONGEST = 600.0  # seconds for a whole answer
 _PART = 1 << 16  # bytes fetched at least at once
+_GROUP = 8 << 20  # bytes of modules fetched at once: a request takes longer than its bytes
+_GAP = 1 << 18  # bytes between two modules that are fetched with them
 _MOST_AT_ONCE, _MOST_IN_MODULES, _MOST_WHOLE = 512 << 20, 1 << 30, 8 << 30
 _MOST_IN_DIRECTORY, _MOST_MEMBERS, _MOST_MODULES = 64 << 20, 200_000, 5_000
 # With the tag of an interpreter or of a stable ABI, or without: then it may also be a library.
@@ -44,6 +46,10 @@ def received(answer: requests.Response, most: int, decoded: bool = False) -> byt
         if time.monotonic() > end:
             raise HTTPError(f"the server took more than {_LONGEST:.0f} s for a part of it")
     return b"".join(parts)
+
+
+class _Failed(Exception):
+    """A request failed: its cause says why. No OSError, which zipfile takes for a damaged archive."""
 
 
 class _Ranges(io.RawIOBase):
@@ -76,7 +82,11 @@ class _Ranges(io.RawIOBase):
         length = min(length, self._size - begin)
         if not 0 < length <= _MOST_AT_ONCE:
             raise BadArchive(f"a part of it takes {length} bytes")
-        with self._session.get(self._url, headers=_range(begin, length), stream=True, timeout=TIMEOUT) as answer:
+        try:
+            answer = self._session.get(self._url, headers=_range(begin, length), stream=True, timeout=TIMEOUT)
+        except requests.RequestException as error:
+            raise _Failed from error
+        with answer:
             data = received(answer, length + 1) if answer.status_code == 206 else b""
         if len(data) != length or not answer.headers.get("Content-Range", "").startswith(f"bytes {begin}-"):
             raise BadArchive(f"the server did not send the bytes from {begin} on ({answer.status_code})")
@@ -124,6 +134,8 @@ def extensions(session: requests.Session, url: str, abi: str) -> Iterator[tuple[
             yield from _modules(archive, ranges, abi)
     except requests.RequestException:
         raise
+    except _Failed as error:
+        raise error.__cause__ or error from None
     # RuntimeError: an encryption. HTTPError: an answer that ends too early or is late, read from requests' raw answer.
     except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError, OSError, HTTPError) as error:
         raise BadArchive(str(error) or type(error).__name__) from error
@@ -147,10 +159,34 @@ def _open(session: requests.Session, url: str, stack: contextlib.ExitStack) -> t
 
 
 def _modules(archive: zipfile.ZipFile, ranges: _Ranges | None, abi: str) -> Iterator[tuple[str, bytes]]:
+    members = _members(archive, abi)
+    there = 0  # offset up to which the file is fetched
+    for number, member in enumerate(members):
+        if ranges is not None and _end(member) > there:
+            there = _end(member)
+            for further in members[number + 1 :]:
+                if further.header_offset > there + _GAP or _end(further) > member.header_offset + _GROUP:
+                    break
+                there = max(there, _end(further))
+            ranges.fetch(member.header_offset, there - member.header_offset)
+        with archive.open(member) as file:
+            data = file.read(member.file_size + 1)
+        if len(data) != member.file_size:
+            raise BadArchive(f"{member.filename} has another size than its directory says")
+        yield member.filename.split(".", 1)[0].replace("/", "."), data
+
+
+def _end(member: zipfile.ZipInfo) -> int:
+    """Return an offset after the member's end: the length of its header's last field is not in the directory."""
+    return member.header_offset + member.compress_size + len(member.filename) + 1024
+
+
+def _members(archive: zipfile.ZipFile, abi: str) -> list[zipfile.ZipInfo]:
+    """Return the members that may be extension modules for *abi*, by their places in the file."""
     members = archive.infolist()
     if len(members) > _MOST_MEMBERS:
         raise BadArchive(f"{len(members)} files")
-    left, number = _MOST_IN_MODULES, 0
+    left, found = _MOST_IN_MODULES, []
     for member in members:
         match = _EXTENSION.fullmatch(member.filename)
         if match is None or (match["cpython"] and f"cp{match['cpython']}" != abi):
@@ -161,15 +197,10 @@ def _modules(archive: zipfile.ZipFile, ranges: _Ranges | None, abi: str) -> Iter
             continue
         if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):  # others may unpack to any size
             raise BadArchive(f"{member.filename} is compressed by method {member.compress_type}")
-        left, number = left - member.file_size, number + 1
-        if number > _MOST_MODULES:
+        left -= member.file_size
+        found.append(member)
+        if len(found) > _MOST_MODULES:
             raise BadArchive(f"over {_MOST_MODULES} modules")
         if left < 0 or member.file_size > _MOST_AT_ONCE:
             raise BadArchive("its modules take over 1 GiB, or one of them over 512 MiB")
-        if ranges is not None:
-            ranges.fetch(member.header_offset, member.compress_size + len(member.filename) + 1024)
-        with archive.open(member) as file:
-            data = file.read(member.file_size + 1)
-        if len(data) != member.file_size:
-            raise BadArchive(f"{member.filename} has another size than its directory says")
-        yield member.filename.split(".", 1)[0].replace("/", "."), data
+    return sorted(found, key=lambda member: member.header_offset)

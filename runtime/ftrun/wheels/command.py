@@ -81,7 +81,7 @@ def run(arguments: list[str], as_json: bool, import_too: bool, cache: Path | Non
 
 
 def _import_all(
-    requirements: list[Requirement], reports: list[Report], cache: Path, interruption: Interruption
+    requirements: Iterable[Requirement], reports: list[Report], cache: Path, interruption: Interruption
 ) -> tuple[dict[str, list[Verdict]], dict[str, str]]:
     """Import packages that can be installed here; return (verdicts, errors), by requirement. Raise ``Interrupted``."""
     verdicts: dict[str, list[Verdict]] = {}
@@ -101,7 +101,7 @@ def _import_all(
 
 
 def judged(
-    requirements: Iterable[Requirement],
+    requirements: dict[Requirement, frozenset[str]],
     index: Callable[[], Index],
     interruption: Interruption,
     progress: Callable[[str], None],
@@ -109,16 +109,16 @@ def judged(
     """Judge the requirements in several threads; return reports in the requirements' order. Raises ``Interrupted``."""
     own = threading.local()  # each thread has its own connections
 
-    def one(requirement: Requirement) -> Report:
+    def one(requirement: Requirement, hashes: frozenset[str]) -> Report:
         if not hasattr(own, "index"):
             own.index = index()
-        return judge(requirement, own.index)
+        return judge(requirement, own.index, hashes)
 
     reader, writer = os.pipe()
     done, futures = 0, []
     pool = ThreadPoolExecutor(_AT_ONCE)
     try:
-        futures = [pool.submit(one, each) for each in requirements]
+        futures = [pool.submit(one, *each) for each in requirements.items()]
         for future in futures:
             future.add_done_callback(lambda _: os.write(writer, b"."))
         while done < len(futures):

@@ -18,6 +18,7 @@ from packaging.utils import InvalidSdistFilename, InvalidWheelFilename, parse_sd
 from packaging.version import InvalidVersion, Version
 from requests.adapters import HTTPAdapter
 from urllib3.exceptions import HTTPError
+from urllib3.util import Retry
 
 from ftrun.wheels.archive import TIMEOUT, received
 
@@ -41,13 +42,21 @@ class File:
     tags: frozenset[Tag]
     requires_python: str
     yanked: bool
+    hashes: frozenset[str] = frozenset()
+    """Hashes that the index tells, such as ``sha256:00ff``."""
 
 
 _trusted = functools.cache(ssl.create_default_context)  # it takes half a second
 
 
-class _SystemCertificates(HTTPAdapter):
-    """Adapter for requests that also trusts the certificates of the system and of SSL_CERT_FILE, as pip and uv do."""
+class _Adapter(HTTPAdapter):
+    """Adapter that tries a failed connection three times more.
+
+    It also trusts the certificates of the system and of SSL_CERT_FILE, as pip and uv do.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(max_retries=Retry(3, backoff_factor=0.5, status=0, redirect=False, raise_on_status=False))
 
     def init_poolmanager(self, *args, **kwargs):
         super().init_poolmanager(*args, ssl_context=_trusted(), **kwargs)
@@ -63,7 +72,7 @@ class Index:
         named = os.environ.get("UV_DEFAULT_INDEX") or os.environ.get("PIP_INDEX_URL") or DEFAULT
         self.url = re.sub(r"^[\w.-]+=(?=https?://)", "", named).rstrip("/")  # uv takes NAME=ADDRESS, too
         self.session = requests.Session()
-        self.session.mount("https://", _SystemCertificates())
+        self.session.mount("https://", _Adapter())
 
     @property
     def shown(self) -> str:
@@ -99,23 +108,31 @@ class Index:
         return found
 
 
-def _file(page: str, name: str, address: str, requires_python: str, yanked: bool) -> File | None:
-    address = urljoin(page, address).partition("#")[0]
+def _file(page: str, name: str, address: str, requires_python: str, yanked: bool, *hashes: str) -> File | None:
+    address = address.partition("#")[0]
+    if not address.startswith("https://"):  # joining takes longer than all else here
+        address = urljoin(page, address)
     parsed = _parsed(name)
-    if parsed and urlsplit(address).scheme in ("http", "https"):
-        return File(name, address, *parsed, requires_python, yanked)
+    if parsed and address.startswith(("http://", "https://")):
+        return File(name, address, *parsed, requires_python, yanked, frozenset(hashes))
     return None
 
 
-def _links_of_json(answer, page: bytes) -> list[tuple[str, str, str, bool]]:
+def _links_of_json(answer, page: bytes) -> list[tuple]:
     return [
-        (str(file["filename"]), str(file["url"]), str(file.get("requires-python") or ""), bool(file.get("yanked")))
+        (
+            str(file["filename"]),
+            str(file["url"]),
+            str(file.get("requires-python") or ""),
+            bool(file.get("yanked")),
+            *(f"{kind}:{value}".lower() for kind, value in dict(file.get("hashes") or {}).items()),
+        )
         for file in json.loads(page)["files"]
     ]
 
 
-def _links(page: bytes) -> list[tuple[str, str, str, bool]]:
-    """Return (file name, address, requires-python, True if yanked) for each link of an HTML page."""
+def _links(page: bytes) -> list[tuple]:
+    """Return (file name, address, requires-python, True if yanked, hash …) for each link of an HTML page."""
     links = []
 
     class Parser(html.parser.HTMLParser):
@@ -123,7 +140,10 @@ def _links(page: bytes) -> list[tuple[str, str, str, bool]]:
             found = dict(attributes)
             if tag == "a" and found.get("href"):
                 name = urlsplit(found["href"]).path.rpartition("/")[2]
-                links.append((name, found["href"], found.get("data-requires-python") or "", "data-yanked" in found))
+                hashes = re.findall(r"#(\w+)=([0-9a-fA-F]+)$", found["href"])
+                requires = found.get("data-requires-python") or ""
+                told = (f"{kind}:{value}".lower() for kind, value in hashes)
+                links.append((name, found["href"], requires, "data-yanked" in found, *told))
 
     Parser().feed(page.decode(errors="replace"))
     return links

@@ -18,7 +18,7 @@ from ftrun.wheels.gil_slot import Gil
 from ftrun.wheels.index import File, Index, IndexFailed
 
 SERIES = ("3.13t", "3.14t", "3.15t")
-_MOST_WHEELS = 6  # read in search of a version that leaves the GIL off
+_MOST_WHEELS = 3  # read in search of a version that leaves the GIL off
 
 
 class Answer(enum.Enum):
@@ -62,8 +62,13 @@ class Report:
         return self.requirement.split(";")[0]
 
 
-def judge(requirement: Requirement, index: Index, series: tuple[str, ...] = SERIES) -> Report:
-    """Return a report on a requirement's wheels, for each free-threaded CPython of *series*, such as ``3.13t``."""
+def judge(
+    requirement: Requirement, index: Index, hashes: frozenset[str] = frozenset(), series: tuple[str, ...] = SERIES
+) -> Report:
+    """Return a report on a requirement's wheels, for each free-threaded CPython of *series*, such as ``3.13t``.
+
+    *hashes*: those of the files that a lock allows, such as ``sha256:00ff``; none if any file will do.
+    """
     if requirement.url:
         return Report(str(requirement), {}, "names an address; only packages of an index can be judged")
     try:
@@ -72,7 +77,9 @@ def judge(requirement: Requirement, index: Index, series: tuple[str, ...] = SERI
         return Report(str(requirement), {}, str(error))
     wheels = _Wheels(index.session)
     try:
-        findings = {each: _finding(requirement, files, each, wheels) for each in series if _applies(requirement, each)}
+        findings = {
+            each: _finding(requirement, files, hashes, each, wheels) for each in series if _applies(requirement, each)
+        }
     except ValueError as error:  # a marker that compares what cannot be compared, or a version of over 4300 digits
         return Report(str(requirement), {}, f"is no requirement that can be judged: {error}"[:300])
     return Report(str(requirement), findings)
@@ -85,8 +92,11 @@ def _applies(requirement: Requirement, series: str) -> bool:
     )
 
 
-def _finding(requirement: Requirement, files: list[File], series: str, wheels: _Wheels) -> Finding:
-    fitting = [file for file in files if _fits_python(file, series)]
+def _finding(
+    requirement: Requirement, files: list[File], hashes: frozenset[str], series: str, wheels: _Wheels
+) -> Finding:
+    allowed = [file for file in files if not hashes or not file.hashes or file.hashes & hashes]
+    fitting = [file for file in allowed if _fits_python(file, series)]
     exact = any(each.operator in ("==", "===") and each.version[-2:] != ".*" for each in requirement.specifier)
     offered = {file.version for file in fitting if exact or not file.yanked}
     versions = sorted(requirement.specifier.filter(offered), reverse=True)
@@ -101,7 +111,7 @@ def _finding(requirement: Requirement, files: list[File], series: str, wheels: _
     else:
         finding = Finding(str(versions[0]) if versions else "", Answer.NONE)
     if finding.answer not in (Answer.PURE, Answer.OFF, Answer.UNKNOWN):
-        finding.better = _better(fitting, series, wheels)
+        finding.better = _better([file for file in files if _fits_python(file, series)], series, wheels)
     return finding
 
 

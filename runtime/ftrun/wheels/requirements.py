@@ -12,37 +12,43 @@ from packaging.requirements import InvalidRequirement, Requirement
 _LARGEST_FILE = 32 << 20
 _FILE = re.compile(r".*[/\\].*|.*\.(txt|in|toml|lock)", re.DOTALL)
 _COMMENT = re.compile(r"(^|\s)#.*$")
-_HASHES = re.compile(r"\s--(hash|config-settings|global-option)[ =].*$")
+_OPTIONS = re.compile(r"\s--(hash|config-settings|global-option)[ =].*$")
+_HASH = re.compile(r"\s--hash[ =](\w+:[0-9a-fA-F]+)")
 
 
 class BadRequirements(Exception):
     """Raised if a file cannot be read, or a line or argument is no requirement. The message says which it is."""
 
 
-def read(arguments: list[str]) -> list[Requirement]:
+def read(arguments: list[str]) -> dict[Requirement, frozenset[str]]:
     """Return the requirements that *arguments* name. An argument is a file, or a requirement such as ``numpy>=2``.
 
-    A folder stands for its pyproject.toml. Raises ``BadRequirements``.
+    Each has the hashes of the files that a lock allows, such as ``sha256:00ff``; none if any file will do. A folder
+    stands for its pyproject.toml. Raises ``BadRequirements``.
     """
-    found: dict[str, Requirement] = {}
+    found: dict[str, tuple[Requirement, frozenset[str]]] = {}
     seen: set[Path] = set()
     for argument in arguments:
         path = Path(argument)
         if path.is_dir():
             path /= "pyproject.toml"
-        texts = _of_file(path, (), seen) if path.is_file() or _FILE.fullmatch(argument) else iter([("", argument)])
-        for place, text in texts:
+        texts = _of_file(path, (), seen) if path.is_file() or _FILE.fullmatch(argument) else iter([("", argument, "")])
+        for place, text, options in texts:
             try:
                 requirement = Requirement(text)
             except (InvalidRequirement, RecursionError) as error:
                 hint = "" if place else "; a file must exist, or end with .txt, .toml or .lock"
                 raise BadRequirements(f"{place}{text[:200]!r} is no requirement (PEP 508){hint}") from error
-            found.setdefault(str(requirement), requirement)
-    return list(found.values())
+            hashes = frozenset(each.lower() for each in _HASH.findall(options))
+            found.setdefault(str(requirement), (requirement, hashes))
+    return dict(found.values())
 
 
-def _of_file(path: Path, within: tuple[Path, ...], seen: set[Path]) -> Iterator[tuple[str, str]]:
-    """Yield (place, text) of each requirement in a file. *within*: files that include this one; *seen*: files read."""
+def _of_file(path: Path, within: tuple[Path, ...], seen: set[Path]) -> Iterator[tuple[str, str, str]]:
+    """Yield (place, text, options) of each requirement in a file.
+
+    *within* are the files that include this one; *seen* are the files that have been read.
+    """
     if path.resolve() in within:
         raise BadRequirements(f"{path} includes itself")
     if path.resolve() in seen:  # files that include each the next one twice would take forever
@@ -65,15 +71,16 @@ def _of_file(path: Path, within: tuple[Path, ...], seen: set[Path]) -> Iterator[
             if path.suffix == ".toml":
                 raise BadRequirements(f"{path} is no TOML: {error}") from error
         else:
-            yield from ((f"{path}: ", each) for each in _of_toml(document, path))
+            yield from ((f"{path}: ", each, "") for each in _of_toml(document, path))
             return
     for number, line in enumerate(re.sub(r"\\\r?\n", " ", text).splitlines(), 1):
-        line = _HASHES.sub("", _COMMENT.sub("", line)).strip()
+        options = _COMMENT.sub("", line)
+        line = _OPTIONS.sub("", options).strip()
         include = re.fullmatch(r"(?:-r|--requirement)[ =]?\s*(\S+)", line)
         if include:
             yield from _of_file(path.parent / include[1], (*within, path.resolve()), seen)
         elif line and not line.startswith("-"):  # other options do not name packages of an index
-            yield f"{path}, requirement {number}: ", line
+            yield f"{path}, requirement {number}: ", line, options
 
 
 def _of_toml(document: dict, path: Path) -> list[str]:

@@ -1,5 +1,6 @@
 """The judgement of requirements by an index, and the program that prints it."""
 
+import hashlib
 import http.server
 import io
 import json
@@ -52,6 +53,10 @@ def compiled_wheel(data, tag="313t", **more):
     return wheel((f"pkg/module.cpython-{tag}-x86_64-linux-gnu.so", data), **more)
 
 
+def sha256(data):
+    return hashlib.sha256(data).hexdigest()
+
+
 class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
@@ -75,11 +80,18 @@ class Handler(http.server.BaseHTTPRequestHandler):
             elif mode == "no page":
                 self.answer(200, b"[]", content_type="application/vnd.pypi.simple.v1+json")
             elif mode == "html":
-                links = "".join(f'<a href="../../files/{name}#sha256=0">{name}</a>' for name in names)
+                links = "".join(
+                    f'<a href="../../files/{name}#sha256={sha256(files[name])}">{name}</a>' for name in names
+                )
                 self.answer(200, links.encode(), content_type="text/html")
             else:
                 at = "http://[x" if mode == "bad link" else "../../files/"
-                page = {"files": [{"filename": name, "url": f"{at}{name}"} for name in names]}
+                page = {
+                    "files": [
+                        {"filename": name, "url": f"{at}{name}", "hashes": {"sha256": sha256(files[name])}}
+                        for name in names
+                    ]
+                }
                 self.answer(200, json.dumps(page).encode(), content_type="application/vnd.pypi.simple.v1+json")
             return
         data = files[self.path.rpartition("/")[2]]
@@ -169,6 +181,23 @@ def test_only_what_an_interpreter_loads_counts(index, modules):
     assert [found[series][1] for series in found] == [Answer.OFF, Answer.ON, Answer.ON]
     index.files = {"pkg-1-py3-none-any.whl": b"never read"}
     assert {each[1] for each in answers("pkg").values()} == {Answer.PURE}
+
+
+@pytest.mark.parametrize("mode", ["", "html"])
+def test_a_lock_may_allow_one_wheel_alone(mode, index, modules):
+    index.mode = mode
+    index.files = {
+        "pkg-1-py3-none-any.whl": b"pure",
+        f"pkg-1-cp313-cp313t-{PLATFORM}.whl": compiled_wheel(modules["on"]),
+    }
+    hashes = {"pure": f"sha256:{sha256(b'pure')}", "all": "sha256:" + sha256(compiled_wheel(modules["on"]))}
+
+    def answer(*allowed):
+        return judge(Requirement("pkg==1"), Index(), frozenset(hashes[each] for each in allowed), ("3.13t",)).findings
+
+    assert answer("pure")["3.13t"].answer is Answer.PURE
+    assert answer("pure", "all")["3.13t"].answer is Answer.ON
+    assert answer("all")["3.13t"].answer is Answer.ON
 
 
 def test_ranges_fetch_less_than_the_file(index, modules):

@@ -99,6 +99,17 @@ def test_bad_files(name, text, message, tmp_path, monkeypatch):
         read([name])
 
 
+def test_a_lock_has_hashes(tmp_path):
+    (tmp_path / "requirements.lock").write_text(
+        "numpy==2 \\\n    --hash=sha256:00FF \\\n    --hash=sha256:11  # two wheels\nscipy==1  # --hash=sha256:22\n"
+    )
+    found = read([str(tmp_path / "requirements.lock")])
+    assert {each.name: hashes for each, hashes in found.items()} == {
+        "numpy": {"sha256:00ff", "sha256:11"},
+        "scipy": frozenset(),
+    }
+
+
 @pytest.mark.timeout(60)
 def test_files_that_include_the_next_one_twice_are_read_once(tmp_path):
     for number in range(40):
