@@ -27,7 +27,8 @@ def test_every_hook_finds_its_fault(tmp_path):
     for name in (".pre-commit-config.yaml", "pyproject.toml"):
         shutil.copy(CHECKOUT / name, tmp_path)
     for folder in ("native", "runtime/ftrun", "loader/ftloader", "bench/ftbench", "safety/ftsafety"):
-        shutil.copytree(CHECKOUT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
+        (tmp_path / folder).mkdir(parents=True)
+        shutil.copy(CHECKOUT / folder / "__init__.py", tmp_path / folder)  # else mypy has nothing to look at
     for name, text in FAULTS.values():
         fault = tmp_path / name
         fault.parent.mkdir(exist_ok=True)

@@ -3,11 +3,15 @@
 import gc
 import os
 import random
+import runpy
+import threading
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from ftloader import decode
+from ftloader.decode import pillow
 from tests.encoded_pictures import encoded, picture, plain
 from tests.in_threads import in_threads
 
@@ -55,6 +59,13 @@ def test_errors_and_pixels_at_once(pictures):
                     decode.read_image(data[:-30])
 
     in_threads(read, range(THREADS))
+
+
+def test_pillows_plugins_are_loaded_with_the_module_and_not_by_a_worker(monkeypatch):
+    loaded = []
+    monkeypatch.setattr(Image, "init", lambda: loaded.append(threading.current_thread()))
+    runpy.run_path(pillow.__file__)
+    assert loaded == [threading.current_thread()]
 
 
 def test_the_first_use_of_pillow_in_many_threads_at_once(run_program):
