@@ -140,7 +140,7 @@ def _ratios(scenario: AnalysedScenario, metric: Metric) -> Iterator[Chart]:
         hover = (
             f"{run_words.title_with_why(scenario, c)}\n{verdict_words.figure(c.ratio)}x ({verdict_words.interval(c)})"
         )
-        said, target = verdict_words.short(c), None
+        said, target = f"{verdict_words.figure(c.ratio)}x: {verdict_words.short(c)}", None
         if c.target:
             wanted = verdict_words.target(c)
             hover, said, target = f"{hover}\ntarget {wanted}", f"{said}; target {wanted}", c.target.value
@@ -284,7 +284,7 @@ def overview(run: Analysis) -> Chart | None:
         ratio, low, high = c.advantage
         about, factor, said = METRICS[c.metric], f"{verdict_words.figure(ratio)}x", verdict_words.short(c)
         hover = f"{where}\n{run_words.title_with_why(scenario, c)}\n{factor}"
-        rows.append(Row(f"{where}: {about.noun}", ratio, low, high, hover, detail=said, shown=c.shown))
+        rows.append(Row(f"{where}: {about.noun}", ratio, low, high, hover, detail=f"{factor}: {said}", shown=c.shown))
         cells.append((where, about.title, factor, said))
     return Chart(
         "overview",

@@ -15,8 +15,6 @@ from ftbench.report.tables import Table
 
 # The margin left of the plot, and the plot's width; the last mark needs some room on the right.
 MARGIN, PLOT = 6, WIDTH - 32
-# A box behind texts, so that no line crosses them.
-BEHIND = {"facecolor": BACK, "edgecolor": "none", "pad": 0}
 CURVE_HEIGHT = 220
 # Curves of more points have this number of marks, and bands for their ranges.
 MOST_MARKS = 12
@@ -120,11 +118,17 @@ class Rows:
         axes.set_yticks([])
         axes.set_xlabel(style.cut(self.unit))
         self._scale(axes)
-        axes.grid(axis="x", color=GRID, linewidth=0.8)
         across = axes.get_yaxis_transform()
         for at, text, how in texts:
-            axes.text(0, at, text, va="top", transform=across, bbox=BEHIND, **how)
+            axes.text(0, at, text, va="top", transform=across, **how)
         for begin, middle, row in places:
+            # Lines beside the bar or mark alone: none crosses a text.
+            ends = middle - BAR / 2 - 1, middle + BAR / 2 + 6
+            axes.vlines(axes.get_xticks(), *ends, color=GRID, linewidth=0.8, zorder=0.5)
+            if self.ratios:
+                axes.vlines(1, *ends, color=TEXT, linewidth=1, zorder=0.6)
+            if self.ideal is not None:
+                axes.vlines(self.ideal, *ends, zorder=0.6, **IDEAL)
             (_mark if self.logarithmic else _bar)(axes, middle, row)
             behind = {"xytext": (6, 0), "textcoords": "offset points", "va": "center_baseline"}
             axes.annotate(style.cut(row.text), (max(row.ends), middle), annotation_clip=False, **behind)
@@ -143,7 +147,6 @@ class Rows:
             if self.ratios:
                 marks = style.ratio_marks(low, high)
                 texts = [f"{mark:g}x" for mark in marks]
-                axes.axvline(1, color=TEXT, linewidth=1)
             else:
                 wide = max(math.log(min(max(row.ends), high) / low) / row.room for row in self.rows)
                 high = max(low * math.exp(min(wide, math.log(MOST / low))), (self.ideal or 0) * 1.05)
@@ -155,8 +158,6 @@ class Rows:
             high = max((self.ideal or 0) * 1.05, *(low + (max(row.ends) - low) / row.room for row in self.rows))
             high = min(high, MOST) if high > low else low + 1
             marks, texts = style.round_marks(low, high, 4)
-        if self.ideal is not None:
-            axes.axvline(self.ideal, **IDEAL)
         axes.set_xlim(low, high)
         axes.set_xticks(marks, texts)
 

@@ -40,6 +40,10 @@ BELOW = 46
 LETTER = 7.4
 # Characters of a line of text, of a name in a legend, of a mark on an axis, and of a text for hovering.
 LINE_LETTERS, NAME_LETTERS, MARK_LETTERS, HOVER_LETTERS = 50, 44, 10, 1000
+# With fewer marks, no ratio can be read from an axis.
+FEWEST_MARKS = 3
+# Places of marks on an axis of ratios.
+RATIOS = [digit * power for power in (0.01, 0.1, 1, 10) for digit in (1, 1.2, 1.5, 2, 3, 4, 5, 6, 7, 8, 9)]
 # Units of time, in seconds.
 SECONDS = {"s": 1.0, "ms": 1e-3, "µs": 1e-6, "ns": 1e-9}
 Legend = Sequence[tuple[str, Artist]]
@@ -132,12 +136,23 @@ def log_marks(low: float, high: float, unit: str = "", most: int = 6) -> tuple[l
 
 
 def ratio_marks(low: float, high: float) -> list[float]:
-    """Return the marks for a logarithmic axis of ratios. One mark is 1, and no mark is close to an end of the axis."""
+    """Return three or more marks for a logarithmic axis of ratios: 1, and others that are not close to its ends."""
     edge = (high / low) ** 0.05
     low, high = low * edge, high / edge
-    if high / low > 5:
+    if high / low <= 1.5:
+        found = (MaxNLocator(most, steps=[1, 2, 5, 10]).tick_values(low, high) for most in (5, 8))
+        inside = [[float(mark) for mark in each if low <= mark <= high] for each in found]
+        return max(inside, key=lambda some: min(len(some), FEWEST_MARKS))
+    if high / low > 30:
         return sorted({1.0, *log_marks(low, high)[0]})
-    return [float(mark) for mark in MaxNLocator(5, steps=[1, 2, 5, 10]).tick_values(low, high) if low <= mark <= high]
+    # From 1 outwards, each with room for its text.
+    gap = (high / low) ** (1 / 8)
+    marks = [1.0]
+    for mark in sorted(RATIOS):
+        marks += [mark] if mark <= high and mark >= marks[-1] * gap else []
+    for mark in sorted(RATIOS, reverse=True):
+        marks[:0] = [mark] if mark >= low and mark <= marks[0] / gap else []
+    return marks
 
 
 def legend_height(entries: Legend) -> float:

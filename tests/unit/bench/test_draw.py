@@ -1,5 +1,6 @@
 """Pictures of values that are awkward to draw: none, alone, equal, far apart, or long in words."""
 
+import math
 import re
 from dataclasses import replace
 from xml.etree import ElementTree
@@ -12,6 +13,7 @@ from matplotlib.figure import Figure
 from ftbench.plan.candidates import VARIANTS
 from ftbench.report import page, style
 from ftbench.report.draw import Chart, Curves, Line, Row, Rows
+from ftbench.report.style import LINE, WIDTH
 from ftbench.report.tables import Table
 from ftrun.escape import one_line
 from tests.hostile_text import HOSTILE_TEXTS
@@ -92,10 +94,33 @@ def test_values_are_where_they_belong():
     assert lines_in(axes) == [[2.5, 4.0], [2.0, 5.0]]
 
     axes = axes_of(ratios(row(1.3, 1.1, 1.6, target=1.9)))
-    assert lines_in(axes) == [[1, 1], [1.1, 1.6], [1.3], [1.9]]  # the line at 1 first
+    assert lines_in(axes) == [[1.1, 1.6], [1.3], [1.9]]
 
     axes = axes_of(Curves([line(5.0, 7.0)], "step", "nats", ideal=[(1, 1.0), (2, 2.0)]))
     assert [list(map(float, each.get_ydata())) for each in axes.lines] == [[1.0, 2.0], [5.0, 7.0], [5.0], [7.0]]
+
+
+@pytest.mark.parametrize("low, high", [(0.97, 1.04), (0.6, 1.7), (0.45, 4.8), (0.1, 2.0), (0.98, 9.0), (0.01, 300.0)])
+def test_ratios_can_be_read(low, high):
+    marks = style.ratio_marks(low, high)
+    assert len(marks) >= 3 and 1.0 in marks and all(low <= mark <= high for mark in marks) and marks == sorted(marks)
+    # Texts of marks have room.
+    places = [math.log(mark / low) / math.log(high / low) * WIDTH for mark in marks]
+    assert all(b - a > 30 for a, b in zip(places, places[1:], strict=False)), marks
+
+
+def test_no_line_crosses_a_text():
+    """Labels stand above their marks; grid and the line at 1 are drawn beside the marks alone."""
+    picture = ratios(replace(row(1.3, 0.9, 1.6), label="a / b", detail="between 10% slower and 60% faster"))
+    axes = axes_of(picture)
+    height = axes.get_ylim()[0]
+    above = [
+        text.get_position()[1] + LINE for text in axes.texts if text.get_text() in ("a / b", picture.rows[0].detail)
+    ]
+    assert len(above) == 2
+    ends = [y for lines in axes.collections for segment in lines.get_segments() for y in segment[:, 1]]
+    assert ends and max(above) <= min(ends) and max(ends) <= height + 1
+    assert not axes.xaxis.get_gridlines()[0].get_visible()
 
 
 def test_bars_far_apart_are_marks_on_a_logarithmic_axis():
