@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import resource
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,11 +34,14 @@ def cpu_seconds() -> float:
 class Usage:
     """Memory of a process tree (MiB)."""
 
-    pss: float
-    """Proportional set sizes: memory that processes share is divided among them, so that the sum counts it once.
+    total: float
+    """Memory that the machine loses to the tree: anonymous memory, pages of files, and shared memory (/dev/shm, memfd).
 
-    Pages of files (libraries, mostly) count as if only this tree had mapped them. Otherwise the figure would depend on
-    the other trials that are alive.
+    Anonymous memory that processes share is divided among them, so that the sum counts it once. Pages of files
+    (libraries, mostly) count as if only this tree had mapped them. Otherwise the figure would depend on the other
+    trials that are alive. Shared memory counts once, whether a process has mapped it or only holds its descriptor: a
+    batch that waits in the queue of a worker process is mapped by no process. Descriptors on their way through a socket
+    are missed; torch sends one at a time, when the consumer takes the batch.
     """
     uss: float
     """Unique set sizes: memory that no other process shares, and that the end of the process would free."""
@@ -48,27 +53,58 @@ def tree_usage() -> Usage:
 
     me = psutil.Process()
     own = files = unique = 0
+    shared: dict[tuple[int, int], int] = {}
     for process in (me, *me.children(recursive=True)):
         try:
-            pss, mapped, uss = _look(process)
-        except psutil.NoSuchProcess:
+            anonymous, mapped, uss = _look(process, shared)
+        except (psutil.NoSuchProcess, FileNotFoundError, ProcessLookupError):
             continue
         # Workers map the files that their parent maps, or fewer.
-        own, files, unique = own + pss, max(files, mapped), unique + uss
-    return Usage((own + files) / MIB, unique / MIB)
+        own, files, unique = own + anonymous, max(files, mapped), unique + uss
+    return Usage((own + files + sum(shared.values())) / MIB, unique / MIB)
 
 
-def _look(process) -> tuple[int, int, int]:
-    """Return (PSS not counting mapped files, size of mapped files in memory, USS) of a psutil.Process, in bytes."""
+def _look(process, shared: dict[tuple[int, int], int]) -> tuple[int, int, int]:
+    """Return a psutil.Process's (own memory, size of mapped files in memory, USS) in bytes; add to *shared*.
+
+    *shared* is {(device, inode): bytes} of the shared memory whose size is known from a descriptor or a name. Own
+    memory is the rest, as PSS.
+    """
     directory = Path(f"/proc/{process.pid}")
-    try:
+    kib: dict[str, int] = {}
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
         text = (directory / "smaps_rollup").read_text() + (directory / "status").read_text()
-    except (FileNotFoundError, ProcessLookupError):
-        text = ""
-    kib = {name: int(value) for name, value in re.findall(r"^(\w+):\s+(\d+) kB$", text, re.MULTILINE)}
-    # Before Linux 5.3 and in some sandboxes, the kernel does not report pages of files separately.
-    if not {"Pss", "Pss_File", "RssFile"} <= kib.keys():
+        kib = {name: int(value) for name, value in re.findall(r"^(\w+):\s+(\d+) kB$", text, re.MULTILINE)}
+    # Before Linux 5.3 and in some sandboxes, the kernel does not report pages by kind: shared memory counts if mapped.
+    if not {"Pss_Anon", "Pss_Shmem", "RssFile"} <= kib.keys():
         full = process.memory_full_info()
         return full.pss, 0, full.uss
+    for descriptor in (directory / "fd").iterdir():
+        _add(descriptor, shared)
+    unknown = 0
+    for line in (directory / "maps").read_text().splitlines():
+        first, end, device, inode, name = _MAPPING.match(line).groups()  # type: ignore[union-attr]
+        if name.startswith(SHARED):
+            if not name.endswith(" (deleted)"):
+                _add(Path(name), shared)
+            major, minor = (int(part, 16) for part in device.split(":"))
+            if (os.makedev(major, minor), int(inode)) not in shared:
+                unknown += int(end, 16) - int(first, 16)
     unique = sum(value for name, value in kib.items() if name.startswith("Private_"))
-    return 1024 * (kib["Pss"] - kib["Pss_File"]), 1024 * kib["RssFile"], 1024 * unique
+    # Mappings without a descriptor or a name, such as semaphores: at most their lengths.
+    return 1024 * kib["Pss_Anon"] + min(unknown, 1024 * kib["Pss_Shmem"]), 1024 * kib["RssFile"], 1024 * unique
+
+
+_MAPPING = re.compile(r"(\w+)-(\w+) \S+ \w+ (\S+) (\d+) *(.*)")
+SHARED = ("/dev/shm/", "/memfd:", "/dev/zero", "/SYSV")
+"""Beginnings of the names of shared memory in /proc/PID/fd and /proc/PID/maps."""
+_STARTED = time.time() - 1  # the times of files are those of the kernel's last tick
+
+
+def _add(path: Path, shared: dict[tuple[int, int], int]) -> None:
+    """Add the file at *path* to *shared* if it is shared memory; files from before this process count as empty."""
+    with contextlib.suppress(OSError):
+        name = os.readlink(path) if path.is_symlink() else str(path)
+        if name.startswith(SHARED[:2]):
+            found = path.stat()
+            shared[found.st_dev, found.st_ino] = 512 * found.st_blocks if found.st_ctime > _STARTED else 0

@@ -16,7 +16,7 @@ METRICS = ("throughput", "cpu_per_1000", "time_to_first_batch", "pss_mib")
 
 
 def _warm_up(task: Task, dataset: Any, seen: Seen, options: dict) -> tuple[float, float]:
-    """Load `task.warmup_batches` batches; return the time to the first batch (s) and the largest PSS (MiB)."""
+    """Load `task.warmup_batches` batches; return the time to the first batch (s) and the most memory (MiB)."""
     with open_loader(task, dataset, persistent=False, **options) as loader:
         begin = time.perf_counter()
         epoch = loader.epoch(task.warmup_batches * task.batch_size)
@@ -24,15 +24,15 @@ def _warm_up(task: Task, dataset: Any, seen: Seen, options: dict) -> tuple[float
         seen.wait()
         time_to_first_batch = time.perf_counter() - begin
         seen.take_first(batch)
-        pss = tree_usage().pss
+        memory = tree_usage().total
         # Reading the page tables of many workers takes long: do so only twice more.
         step = max(1, task.warmup_batches // 2)
         for number, batch in enumerate(epoch, 1):
             batch = seen.arrive(batch)  # hold the batch as long as a training loop would
             if number % step == 0:
-                pss = max(pss, tree_usage().pss)
+                memory = max(memory, tree_usage().total)
         del epoch
-    return time_to_first_batch, pss
+    return time_to_first_batch, memory
 
 
 def typical(seconds: Sequence[float]) -> float:
@@ -58,13 +58,13 @@ def measure(task: Task, seen: Seen | None = None, **options: object) -> Turns:
       throughput;
     - cpu_per_1000: CPU time of the process and its workers for 1,000 samples, over the timed parts (s);
     - time_to_first_batch: from the start of a new loader to its first batch, start of the workers included (s);
-    - pss_mib: the largest PSS of the process tree, read during the warm-up and after the last turn.
+    - pss_mib: the most memory of the process tree (Usage.total), read during the warm-up and after the last turn.
     """
     dataset, seen = task.dataset(), seen or Seen()
     # Batches before and after the timed ones.
     after = max(1, task.workers)
     before = max(after, task.warmup_batches)
-    time_to_first_batch, pss = _warm_up(task, dataset, seen, options)
+    time_to_first_batch, memory = _warm_up(task, dataset, seen, options)
     turn_seconds, turn_began, last, cpu = [], [], 0, 0.0
     for turn in range(task.turns):
         # Hold no batch during other trials' turns and the timed part.
@@ -86,7 +86,7 @@ def measure(task: Task, seen: Seen | None = None, **options: object) -> Turns:
                     cpu += cpu_seconds()
                     last = length(batch)
             if turn == task.turns - 1:
-                pss = max(pss, tree_usage().pss)
+                memory = max(memory, tree_usage().total)
     samples = task.batches * task.batch_size
     throughput = samples / typical(turn_seconds)
     return {
@@ -95,7 +95,7 @@ def measure(task: Task, seen: Seen | None = None, **options: object) -> Turns:
             "overhead_us": 1e6 / throughput,
             "cpu_per_1000": 1000 * cpu / (samples * task.turns),
             "time_to_first_batch": time_to_first_batch,
-            "pss_mib": pss,
+            "pss_mib": memory,
         },
         **seen.result(samples * task.turns, last),
         "batches": task.batches * len(turn_seconds),

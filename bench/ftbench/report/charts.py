@@ -30,7 +30,7 @@ TITLES = {
     "operation": "Time of an operation, all workers at it",
     "operation-alone": "Time of an operation, one worker at it",
     "epoch": "Time of each epoch",
-    "pss_mib": "Memory (PSS)",
+    "pss_mib": "Memory",
     "uss_mib": "Memory of their own (USS)",
     "samples-there": "Samples in the cache",
 }

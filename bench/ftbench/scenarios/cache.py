@@ -107,13 +107,13 @@ def measure(task: Task) -> dict:
                 curves.append((len(cache), now.samples, stall, fetched / seconds / 1e6, read / seconds / 1e6))
                 ends.append(end - begin)
                 epoch_began, before = end, now
-            seconds, pss = time.perf_counter() - begin, tree_usage().pss
+            seconds, memory = time.perf_counter() - begin, tree_usage().total
     over = {"title": "seconds", "values": ends}
     return {
         "metrics": {
             "gb_per_s": taken * task.batch_size * SAMPLE_BYTES / seconds / 1e9,
             "time_to_first_batch": first,
-            "pss_mib": pss,
+            "pss_mib": memory,
         },
         "samples": taken * task.batch_size,
         "batches": taken,

@@ -65,7 +65,7 @@ def measure(task: Task) -> dict:
             if number in looks:
                 usage.append(tree_usage())
                 done.append((number + 1) * task.batch_size)
-    found = {"pss_mib": [one.pss for one in usage], "uss_mib": [one.uss for one in usage]}
+    found = {"pss_mib": [one.total for one in usage], "uss_mib": [one.uss for one in usage]}
     over = {"title": "samples loaded", "values": done}
     return {
         "metrics": {name: max(values) for name, values in found.items()},

@@ -1,6 +1,7 @@
 """Memory of a million names: the same names however they are kept, and what worker processes make of them."""
 
 import contextlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -44,8 +45,8 @@ def test_a_series_over_the_epoch():
 
 # A file that nobody else on the machine has mapped: who shares torch's libraries is the other tests' business.
 FILE_MIB = 160
-# Has the file mapped, as libraries are, and tells for each line that it is sent its tree's PSS, its own as the kernel
-# has it, and its children's USS, MiB. Every page is looked at first: kernels take back what nobody uses.
+# Has the file mapped, as libraries are, and tells for each line that it is sent its tree's memory, its own PSS as the
+# kernel has it, and its children's USS, MiB. Every page is looked at first: kernels take back what nobody uses.
 TELLS = """
 import mmap, sys
 import psutil
@@ -56,7 +57,7 @@ for line in sys.stdin:
     sum(mapped[::mmap.PAGESIZE])
     me = psutil.Process()
     theirs = sum(child.memory_full_info().uss for child in me.children())
-    print(usage.tree_usage().pss, me.memory_full_info().pss / usage.MIB, theirs / usage.MIB, flush=True)
+    print(usage.tree_usage().total, me.memory_full_info().pss / usage.MIB, theirs / usage.MIB, flush=True)
 """
 STARTS = """
 import subprocess
@@ -119,6 +120,53 @@ def test_the_libraries_of_a_tree_count_once(library, environment):
         tree, _, theirs = ask()
     # Each of the three has its own heap, and the file of the first.
     assert 3 * 2 < theirs and tree - alone < theirs + 30
+
+
+BATCHES, BATCH_MIB = 10, 50
+# Prints what the queued batches take: memory while all wait in the queue of torch's workers, less memory before. Both
+# workers have sent a batch by then, which warms them up. They write to the pipe after a batch was moved to shared
+# memory, when they send it.
+QUEUES = f"""
+import os
+import torch
+from torch.utils.data import DataLoader, default_collate
+from ftbench.machine.usage import tree_usage
+told, tell = os.pipe()
+went, go = os.pipe()
+class Sent:
+    def __reduce__(self):
+        os.write(tell, b".")
+        return Sent, ()
+class Waiting:
+    content = torch.ones({BATCH_MIB} << 20, dtype=torch.uint8)
+    def __len__(self):
+        return 2 + {BATCHES}
+    def __getitem__(self, index):
+        if index in (2, 3):
+            os.write(tell, b".")
+            os.read(went, 1)
+        return self.content
+def wait(times):
+    for _ in range(times):
+        os.read(told, 1)
+loader = DataLoader(
+    Waiting(), num_workers=2, prefetch_factor=1 + {BATCHES // 2}, multiprocessing_context="fork",
+    collate_fn=lambda samples: (default_collate(samples), Sent()))
+batches = iter(loader)
+wait(2 + 2)
+before = tree_usage().total
+os.write(go, b"..")
+wait({BATCHES})
+print(tree_usage().total - before)
+"""
+
+
+def test_batches_that_wait_in_a_queue_and_that_no_process_has_mapped_count(environment):
+    if shutil.disk_usage("/dev/shm").free < 2 * BATCHES * BATCH_MIB * usage.MIB:
+        pytest.skip("/dev/shm is too small")
+    done = subprocess.run([sys.executable, "-c", QUEUES], env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert float(done.stdout) == pytest.approx(BATCHES * BATCH_MIB, rel=0.05)
 
 
 @pytest.mark.slow
