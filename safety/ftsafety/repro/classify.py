@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import os
 import re
 import signal
@@ -56,6 +57,11 @@ NAMED_FILE = re.compile(
     rb"\b(?:open|remove|unlink)\(['\"]([^'\"]+)['\"]\s*[,)]"
     rb"|\bPath\(['\"]([^'\"]+)['\"]\)\.(?:open|touch|unlink|mkdir|write_\w+)\("
 )
+# NAME = "file", and its uses. The line with the constant itself is left as it is.
+CONSTANT = re.compile(rb"^[ \t]*(\w+)[ \t]*=[ \t]*(['\"][^'\"\n]+['\"])[ \t]*$", re.MULTILINE)
+USED_NAME = re.compile(rb"(\b(?:open|remove|unlink|Path)\()(\w+)(?=\s*[,)])")
+# Written by a child process, whose own exception the script does not see.
+CHILD_LACKS = re.compile(r"^ModuleNotFoundError: No module named '(\w+)'", re.MULTILINE)
 # Causes for which an exit with status 0 is a blocked run, and not a success.
 GUARDS = ("gil", "version", "arguments", "tests")
 
@@ -103,7 +109,7 @@ def classify(ended: Ended, hidden: Sequence[str] = (), script: Script | None = N
         tuple(name[:LONGEST_NAME] for name in end["modules"][:MOST_MODULES]) if end else (),
         tuple(_notes(ended)),
         signatures,
-        _blocker(kind, raised, script),
+        _blocker(kind, raised, script, stderr),
         max(ended.memory, end["memory"] if end else 0),
         tuple(_noticed(kind, messages, stderr)),
     )
@@ -185,17 +191,28 @@ def _frames(stacks: str, which: str = "") -> list[str]:
     ]
 
 
-def _blocker(kind: Kind, raised: list[dict], script: Script | None) -> Blocker | None:
+def _blocker(kind: Kind, raised: list[dict], script: Script | None, stderr: str) -> Blocker | None:
+    if kind is Kind.EXCEPTION and raised[:1] and raised[0]["kind"] == "CalledProcessError":
+        lacks = [name for name in CHILD_LACKS.findall(stderr) if importlib.util.find_spec(name) is None]
+        return Blocker("module", lacks[0], "script") if lacks else None
     if not raised or not raised[0]["cause"] or kind not in (Kind.OK, Kind.WRONG, Kind.EXCEPTION):
         return None
     cause = raised[0]["cause"]
     about, ended = raised[0]["what"], "part" if raised[0]["thread"] else "script"
     if cause == "lost":  # a file that is missing once threads were started: one of them may have deleted it
         sources = [script.source, *(text for name, text in script.files if name.endswith(".py"))] if script else []
-        if any(_may_change(line, os.path.basename(about)) for source in sources for line in source.splitlines()):
+        lines = (line for source in sources for line in _with_names(source).splitlines())
+        if any(_may_change(line, os.path.basename(about)) for line in lines):
             return None
         cause = "file"
     return None if kind is Kind.OK and cause not in GUARDS else Blocker(cause, about, ended)
+
+
+def _with_names(source: bytes) -> bytes:
+    """Return *source* with the names of files in calls such as ``open(NAME)``, if NAME is a constant, set only once."""
+    every = CONSTANT.findall(source)
+    names = {name: value for name, value in every if len(re.findall(rb"\b%s\b\s*=[^=]" % name, source)) == 1}
+    return USED_NAME.sub(lambda match: match[1] + names.get(match[2], match[2]), source)
 
 
 def _may_change(line: bytes, name: str) -> bool:

@@ -22,6 +22,7 @@ from tests.unit.safety.conftest import TWIN
 
 COMMENT = "   # once the script opens it without a folder"
 GIL = "import sys, sysconfig, os\n"
+CHILD = "import subprocess, sys\nsubprocess.run([sys.executable, '-c', "
 THREAD = "import threading\nt = threading.Thread(target=int)\nt.start()\nt.join()\n"
 
 
@@ -36,6 +37,8 @@ THREAD = "import threading\nt = threading.Thread(target=int)\nt.start()\nt.join(
         (THREAD + "open('/no/such/values.csv')", "file", "/no/such/values.csv"),
         (THREAD + "open('log.txt', 'w').close()\nopen('values.csv')", "file", "values.csv"),
         (THREAD + "from pathlib import Path\nPath('x').touch()\nopen('values.csv')", "file", "values.csv"),
+        (THREAD + "NAME = 'values.csv'\nout = 'x'\nopen(out, 'w').close()\nopen(NAME)", "file", "values.csv"),
+        (CHILD + "'import no_such_package'], check=True)", "module", "no_such_package"),
         (THREAD + "import subprocess\nsubprocess.run(['no-such-program', 'x'])", "program", "no-such-program"),
         ("from .settings import LIMIT", "relative", ""),
         ("import argparse\np = argparse.ArgumentParser()\np.add_argument('n')\np.parse_args()", "arguments", ""),
@@ -79,6 +82,9 @@ def test_causes(run_script, source, cause, about):
         THREAD + "from pathlib import Path\nPath('x').unlink()",
         THREAD + "from pathlib import Path\n(Path('.') / 'x').unlink()",
         THREAD + "import os\nname = 'x'\nopen(name, 'w').close()\nos.remove(name)\nopen('x')",
+        THREAD + "name = 'y'\nopen(name, 'w').close()\nname = 'x'\nopen(name)",
+        CHILD + "'import sys.no_such_part'], check=True)",
+        CHILD + "'raise KeyError'], check=True)",
         THREAD + "import os\nopen('y', 'w').close()\nos.rename('y', 'x')\nos.remove('x')\nopen('x')",
         "import os\nopen(os.path.join(os.environ['TMPDIR'], 'x'))",
         "import sys\nif sys.version_info >= (3, 9):\n    assert 1 == 2",
