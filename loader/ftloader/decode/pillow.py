@@ -1,4 +1,4 @@
-"""Backend that decodes images to arrays with Pillow, in any number of threads. ``jpeg_fast`` decodes most JPEGs faster.
+"""Backend that decodes images to arrays in any number of threads: JPEGs with libjpeg-turbo, all others with Pillow.
 
 The pixels always equal those of ``np.array(Image.open(file).convert(mode))``.
 """
@@ -9,15 +9,15 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from PIL import Image, ImageMode, UnidentifiedImageError
 
-from ftloader.decode import jpeg_fast
-from ftloader.decode.source import Encoded, Out, array_for, put
+from ftloader.decode import turbojpeg
+from ftloader.decode.source import Encoded, Out, put
 
 # Load all plugins under Python's import lock, the usual ones first. Image.open would fill its registry, and walk it, in
 # several threads at once.
 Image.preinit()
 Image.init()
 
-_fast_jpeg = jpeg_fast.works()  # never written again
+_turbo = turbojpeg.load()  # never written again
 
 
 def read_arrays(encoded: Iterable[Encoded], mode: str | None, outs: Sequence[Out]) -> list[np.ndarray]:
@@ -27,19 +27,11 @@ def read_arrays(encoded: Iterable[Encoded], mode: str | None, outs: Sequence[Out
 
 def read_array(encoded: Encoded, mode: str | None, out: Out) -> np.ndarray:
     """Decode an image to an array of *mode*, into *out* if given. See ``ftloader.decode.read_image``."""
-    if _fast_jpeg and (mode == "RGB" or mode == "L"):
-        array = jpeg_fast.decode(encoded.data, mode, out)
+    if _turbo is not None and (mode == "RGB" or mode == "L"):
+        array, out = _turbo.decode(encoded.data, mode, out)
         if array is not None:
             return array
-    image = load(encoded, mode)
-    descriptor = ImageMode.getmode(image.mode)
-    if descriptor.typestr == "|u1":
-        bands = len(descriptor.bands)
-        plane = image.height, image.width
-        array = array_for(out, plane if bands == 1 else (*plane, bands))
-        jpeg_fast.pack_into(array, image.im, image.mode, image.size)
-        return array
-    return put(np.array(image), out)
+    return put(np.array(load(encoded, mode)), out)
 
 
 def load(encoded: Encoded, mode: str | None) -> Image.Image:
