@@ -216,7 +216,9 @@ class _Builder:
         fetch = bool(built) and cache.finished(plan.source) is None
         compile_ = [name for name in built if cache.finished(plan.interpreter(name)) is None]
         cuda = cache.finished(plan.cuda) is None
-        wanted = (SCRIPTS / "build-packages.txt").read_text().split() if compile_ else []
+        # libturbojpeg0-dev brings the library that ftloader.decode uses. Debian and Ubuntu name it differently.
+        packages = [*(SCRIPTS / "build-packages.txt").read_text().split(), "libturbojpeg0-dev"]
+        wanted = packages if compile_ else []
         if cuda and importlib.util.find_spec("ensurepip") is None:
             wanted.append("python3-venv")  # without it Debian's python3 cannot make virtual environments
         install = machine.install_command(wanted, agreed) if wanted else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import ctypes
 import json
 import subprocess
 import sys
@@ -66,6 +67,12 @@ def collect(lock: Path | None) -> dict:
     result = environment.describe()
     result["revision"] = environment.revision()
     problems, remarks, pinned = [], [], {}
+    try:
+        ctypes.CDLL("libturbojpeg.so.0")
+    except OSError:
+        remarks.append(
+            "ftloader.decode leaves JPEGs to Pillow, which is slower: install libturbojpeg0 (Ubuntu: libturbojpeg)"
+        )
     if lock is None and not imports.DEFAULT_LOCK.exists():
         # Installed with pip into another environment: there is no lock to compare with.
         remarks.append(f"no lock file at {imports.DEFAULT_LOCK}: packages are not compared")

@@ -61,11 +61,13 @@ class TurboJpeg:
             The array, and *out*. The array is None if Pillow itself must decode. Then the second element is what
             Pillow must write to: the array that *out* gave, if *out* is a function and was called.
         """
+        if data[:3] != b"\xff\xd8\xff":  # Pillow wants a marker right after the first one
+            return None, out
         handle = self._handle()
         width, height, sampling, colours = (ctypes.c_int() for _ in range(4))
         parts = (ctypes.byref(part) for part in (width, height, sampling, colours))
-        # Pillow wants a marker right after the first one.
-        if data[:3] != b"\xff\xd8\xff" or self._library.tjDecompressHeader3(handle, data, len(data), *parts):
+        if self._library.tjDecompressHeader3(handle, data, len(data), *parts):
+            del _local.decompressor  # after some errors it takes no further image
             return None, out
         stored = _COLOUR_SPACES.get(colours.value)
         # Colour to "L" is left to Pillow's convert(): libjpeg rounds differently.
@@ -80,6 +82,7 @@ class TurboJpeg:
         size = width, 0, height, _RGB if mode == "RGB" else _GRAY  # 0: lines without padding
         # Not 0 for a warning too, such as of a truncated file.
         if self._library.tjDecompress2(handle, data, len(data), dense.ctypes.data, *size, 0):
+            del _local.decompressor
             return None, None if out is None else array
         if dense is not array:
             array[...] = dense
