@@ -266,9 +266,26 @@ def test_out_may_be_a_function(backend):
         decode.read_image(JPEGS["usual"], backend=backend, out=lambda shape, dtype: np.empty((1, 2, 3), dtype))
 
 
-def test_a_function_for_out_is_not_called_for_a_damaged_file():
-    with pytest.raises(decode.DecodeError):
-        decode.read_image(JPEGS["usual"][:-50], out=pytest.fail)
+@pytest.mark.parametrize("replace", [True, False])
+def test_a_damaged_file_leaves_no_trace_in_the_batch(replace):
+    """Its first lines are in the sample's slot when its end turns out to be missing."""
+
+    def load(index):
+        data = JPEGS["usual" if index % 2 else "4:4:4"]
+        return decode.read_image(data[:-50] if index % 5 == 4 else data, out=empty_sample)
+
+    blue = np.full((30, 40, 3), 7, np.uint8)
+    on_error = (lambda error, index: blue) if replace else "skip"
+    loader = DataLoader(Rows(40, load), batch_size=8, num_workers=2, worker_method="thread", on_error=on_error)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # samples were skipped
+        found = list(torch.cat(list(loader)))
+    for index in range(40):
+        if index % 5 == 4:
+            assert not replace or np.array_equal(found.pop(0), blue)
+        else:
+            assert np.array_equal(found.pop(0), plain(JPEGS["usual" if index % 2 else "4:4:4"]))
+    assert not found
 
 
 def test_decoding_into_the_batch():
