@@ -212,7 +212,12 @@ def _with_names(source: bytes) -> bytes:
     """Return *source* with the names of files in calls such as ``open(NAME)``, if NAME is a constant, set only once."""
     every = CONSTANT.findall(source)
     names = {name: value for name, value in every if len(re.findall(rb"\b%s\b\s*=[^=]" % name, source)) == 1}
-    return USED_NAME.sub(lambda match: match[1] + names.get(match[2], match[2]), source)
+
+    def named(match: re.Match[bytes]) -> bytes:
+        name: bytes = match[2]
+        return match[1] + names.get(name, name)
+
+    return USED_NAME.sub(named, source)
 
 
 def _may_change(line: bytes, name: str) -> bool:
