@@ -1,4 +1,4 @@
-"""`./twins test`: runs pre-commit and pytest commands, three at a time. Prints a command's output once it has ended."""
+"""`./twins test`: runs pre-commit and pytest commands, four at a time. Prints a command's output once it has ended."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from . import checks
 from .build import CHECKOUT, Twin
 from .progress import clock
 
-# A third run uses what two leave idle, since many tests wait for processes or containers.
-AT_A_TIME = 3
+# More than the processors of a small machine, since many tests wait for processes or containers.
+AT_A_TIME = 4
 NOTHING_SELECTED = 5  # pytest's exit status
 
 OF_THE_LOADER = ["unit/loader", "conformance", "stress"]
@@ -89,13 +89,16 @@ def all_runs(ready: dict[str, Twin], arguments: list[str]) -> list[TestRun]:
             runs.append(TestRun("format, lint and types", hooks, checks.variables()))
     # Tests that are not about an interpreter (the images, ./twins itself, the report's page) run once.
     runs.append(_pytest("the images", first, ["images"], arguments))
+    tools = [*OF_THE_TOOLS, *WITH_THE_LOADER]
+    runs.append(_pytest(f"{first.name}, tools and programs", first, tools, arguments))
+    runs.append(_pytest("./twins and the report's page", first, ["native", "browser"], arguments))
+    for name, twin in ready.items():
+        runs.append(_pytest(f"{name}, the loader: {twin.label}", twin, OF_THE_LOADER, arguments))
     # Tests that another run makes in full: only the quick ones. With arguments, all tests that these select.
     again = arguments or ["--quick"]
     for name, twin in ready.items():
-        runs.append(_pytest(f"{name}, the loader: {twin.label}", twin, OF_THE_LOADER, arguments))
-        rest = [*OF_THE_TOOLS, *WITH_THE_LOADER]
-        runs.append(_pytest(f"{name}, tools and programs", twin, rest, arguments if twin is first else again))
-    runs.append(_pytest("./twins and the report's page", first, ["native", "browser"], arguments))
+        if twin is not first:
+            runs.append(_pytest(f"{name}, tools and programs", twin, tools, again))
     if "ft" in ready:
         ft, forced = ready["ft"], {"PYTHON_GIL": "1"}
         runs.append(_pytest("ft with the GIL forced on", ft, ["unit/loader", "conformance"], again, forced))
