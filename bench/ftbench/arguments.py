@@ -18,9 +18,10 @@ from ftbench.plan.candidates import CONFIGS
 from ftbench.plan.scenario import Scenario
 from ftbench.plan.waterfall import PRECISION
 from ftbench.scenarios import DEFAULT, GROUPS, SCENARIOS, members, own
+from ftrun import host
 from ftrun.options import configurations, endpoint, number
 
-PROGRAM = "python -m ftbench"
+PROGRAM = host.command("python -m ftbench")
 
 DESCRIPTION = """\
 Measure what removing the GIL does to data loading. From torch's DataLoader with processes on ordinary Python to

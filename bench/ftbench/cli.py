@@ -15,7 +15,7 @@ from ftbench.document.store import ResultsError, RunDirectory, find, load, write
 from ftbench.plan.sizing import DoesNotFit
 from ftbench.stats.analysis import Analysis, analyse
 from ftbench.trial.process import TrialFailed
-from ftrun import escape
+from ftrun import escape, host
 from ftrun.configurations import TWIN, this_twin
 from ftrun.inline_metadata import MetadataError, dependencies
 from ftrun.interruption import Interrupted, Interruption
@@ -36,11 +36,11 @@ def report_main(arguments: list[str]) -> int:
     from ftbench.report import markdown, page, terminal
 
     run = analyse(_read(options.path))
+    file = find(options.path).absolute()
     if options.markdown:
-        print(markdown.summary(run), end="", flush=True)
+        print(markdown.summary(run, file.parent), end="", flush=True)
         return 0
-    file = find(options.path)
-    for name, content in page.files(run):
+    for name, content in page.files(run, file.parent):
         try:
             write_atomically(file.parent / name, content)
         except OSError as error:
@@ -97,7 +97,7 @@ def _record(given: Namespace) -> Results:
         "configs": configs,
         "twins": {name: where for name, where in twins.items() if name in needed},
         "requirements": _requirements(given.requirements, given.dataset),
-        "folders": {name: os.environ[f"FT_{name}"] for name in ("CODE", "DATA") if os.environ.get(f"FT_{name}")},
+        "folders": host.folders(),
         **{name: path and str(path) for name, path in vars(given).items() if name in ("out", "data", "cache")},
     }
     return Results(
@@ -114,7 +114,7 @@ def _report(run: Analysis, directory: RunDirectory, detailed: bool) -> None:
     assert directory.directory, "made by saving"
     written = None
     try:
-        for name, content in page.files(run):
+        for name, content in page.files(run, directory.directory):
             directory.write(name, content)
         written = directory.directory / "report.html"
         directory.publish()

@@ -10,7 +10,7 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from ftrun import environment, imports
+from ftrun import environment, host, imports
 from ftrun.escape import any_locale
 
 DESCRIPTION = """\
@@ -42,7 +42,9 @@ print(json.dumps({"available": seen, "built_for": torch.version.cuda,
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     result = argparse.ArgumentParser(
-        prog="python -m ftrun.info", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog=host.command("python -m ftrun.info"),
+        description=DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     result.add_argument("--json", action="store_true", help="print one JSON object")
     result.add_argument("--verify", action="store_true", help="also exit with 1 without a lock file")

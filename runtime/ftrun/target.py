@@ -1,4 +1,4 @@
-"""Lookup of an object, usually a dataset, that a command line names as MODULE:OBJECT."""
+"""Lookup of an object, usually a dataset, that a command line names as FILE.py:NAME."""
 
 import contextlib
 import importlib
@@ -13,11 +13,11 @@ import torch.utils.data
 
 
 class TargetError(Exception):
-    """MODULE:OBJECT gives no dataset; the message says why."""
+    """FILE.py:NAME gives no dataset; the message says why."""
 
 
 def load(target: str) -> Any:
-    """Import the module of *target* (MODULE:OBJECT); return the dataset that `make` gets from the object.
+    """Import the module of *target* (FILE.py:NAME); return the dataset that `make` gets from the object.
 
     Raises TargetError. If user code failed, the message has the traceback.
     """
@@ -50,7 +50,7 @@ def make(value: Any, target: str) -> Any:
 
 
 def find(target: str) -> Any:
-    """Return the object that *target* (MODULE:OBJECT) names, after importing the module; raises TargetError."""
+    """Return the object that *target* (FILE.py:NAME) names, after importing the module; raises TargetError."""
     module_name, _, path = target.rpartition(":")
     value: Any = _guarded(f"importing {module_name}", _import, module_name)
     for name in path.split("."):

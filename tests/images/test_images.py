@@ -151,7 +151,7 @@ def test_nothing_is_imported_from_the_current_directory(run):
 
 @pytest.mark.parametrize("twin", TWINS)
 def test_audit(run, twin):
-    assert "MODULE:OBJECT" in run(twin, ["audit", "--help"])
+    assert "FILE.py:NAME" in run(twin, ["audit", "--help"])
     said = run(
         twin,
         [

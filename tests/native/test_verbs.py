@@ -145,7 +145,7 @@ def test_bench_offers_no_choice_of_twins(twins):
 
 
 @pytest.mark.parametrize(
-    ("target", "said"), [("no-colon", "is not MODULE:OBJECT"), ("no_such_file.py:x", "there is no file")]
+    ("target", "said"), [("no-colon", "is not FILE.py:NAME"), ("no_such_file.py:x", "there is no file")]
 )
 def test_audit_refuses_wrong_usage_before_it_builds_anything(twins, tmp_path, target, said):
     done = twins("audit", "gil", target, XDG_CACHE_HOME=str(tmp_path))

@@ -5,6 +5,7 @@ import os
 import re
 import shlex
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from ftbench.document.model import Options, Results
@@ -13,6 +14,7 @@ from ftbench.plan.waterfall import PRECISION
 from ftbench.stats.analysis import Analysis
 from ftbench.stats.comparisons import more_minutes
 from ftbench.stats.statistics import FEWEST_ROUNDS
+from ftrun import host
 from ftrun.escape import one_line
 
 DEFAULT_SERIES = "3.13"  # the same as in docker/python-series
@@ -43,16 +45,20 @@ def options(given: Options) -> list[str]:
     return [one_line(argument) for argument in arguments]
 
 
-def commands(run: Analysis) -> list[tuple[str, str]]:
-    """Return pairs (purpose, command line): check out the sources, measure again or longer, render the report again."""
+def commands(run: Analysis, where: Path = Path()) -> list[tuple[str, str]]:
+    """Return pairs (purpose, command line): check out the sources, measure again or longer, render the report again.
+
+    `where` is the directory of the run's results.json.
+    """
     results = run.results
+    kept = host.quoted(one_line(host.path(str(where / "results.json"))))
     commit = results.environment.revision.commit
     found = [
         ("The same sources, in a clone of the repository", f"git checkout {shlex.quote(one_line(commit))}"),
         ("The same measurement", _command(results, results.options, docker=False)),
         ("The same with Docker", _command(results, results.options, docker=True)),
         *longer(run),
-        ("This report again, from results.json alone", "./twins bench report results.json"),
+        ("This report again, from results.json alone", f"./twins bench report {kept}"),
     ]
     return found if commit != "unknown" else found[1:]
 
@@ -61,7 +67,7 @@ def _command(results: Results, given: Options, docker: bool) -> str:
     """Return the command of a run with these options: docker compose with container paths if `docker`, or ./twins."""
     folders: dict[str, str] = {}
     data, dataset = given.data, given.dataset
-    if not _in_containers(results):
+    if not in_containers(results):
         if docker and data is not None:
             folders["DATA"], data = data, "/data"
         if docker and dataset is not None:
@@ -73,21 +79,15 @@ def _command(results: Results, given: Options, docker: bool) -> str:
             data = re.sub("^/data(?=/|$)", lambda _: folders["DATA"], data)
         if not docker and dataset is not None:
             dataset = os.path.join(folders.get("CODE", ""), dataset)
-    asked = " ".join(map(_quoted, options(replace(given, data=data, dataset=dataset))))
+    asked = " ".join(map(host.quoted, options(replace(given, data=data, dataset=dataset))))
     if not docker:
         return f"{_series(results)}./twins bench {asked}"
-    # Compose treats a name without a slash as a volume.
-    paths = {name: where if where.startswith("~/") else os.path.join(".", where) for name, where in folders.items()}
-    before = "".join(f"{name}={_quoted(one_line(path))} " for name, path in sorted(paths.items()))
+    before = host.assignments({name: one_line(where) for name, where in folders.items()})
     return f"{before}{_series(results)}docker compose run --rm ft-bench {asked}"
 
 
-def _quoted(word: str) -> str:
-    """Quote a word for a shell. A leading "~/", as in paths from .env, is not quoted: the shell has to expand it."""
-    return "~/" + shlex.quote(word[2:]) if word.startswith("~/") else shlex.quote(word)
-
-
-def _in_containers(results: Results) -> bool:
+def in_containers(results: Results) -> bool:
+    """True if the run measured in containers."""
     return any(where.startswith("unix:") for where in results.options.twins.values())
 
 
@@ -97,7 +97,7 @@ def longer(run: Analysis) -> list[tuple[str, str]]:
     The first run repeats the scenarios with too few rounds. The second run is longer and repeats the scenarios with an
     undecided waterfall. Each of these scenarios gets as much additional time as the one that needs most.
     """
-    given, in_containers = run.results.options, _in_containers(run.results)
+    given, docker = run.results.options, in_containers(run.results)
     asked: list[tuple[str, dict[str, Any]]] = []
     if few := [s.name for s in run.scenarios if len(s.rounds) < FEWEST_ROUNDS]:
         asked.append(("A run of enough rounds", {"scenarios": few}))  # a run without --rounds has enough
@@ -119,15 +119,20 @@ def longer(run: Analysis) -> list[tuple[str, str]]:
         settled = {"scenarios": [*minutes], "budget": budget, "precision": precision}
         asked.append((f"A run that would settle {what}", settled))
     return [
-        (what, _command(run.results, replace(given, **{"rounds": None, **changed}), in_containers))
-        for what, changed in asked
+        (what, _command(run.results, replace(given, **{"rounds": None, **changed}), docker)) for what, changed in asked
     ]
 
 
 def stress(results: Results) -> str:
     """Return the command of a quick run with the thread-safety suite, in Docker if this run was in Docker."""
-    bench = "docker compose run --rm ft-bench" if _in_containers(results) else "./twins bench"
+    bench = "docker compose run --rm ft-bench" if in_containers(results) else "./twins bench"
     return f"{_series(results)}{bench} --quick --stress"
+
+
+def audit(results: Results) -> str:
+    """Return the command that looks for races in the run's dataset (--dataset), where it was measured."""
+    mounted = results.options.folders if in_containers(results) else None
+    return one_line(host.audit(results.options.dataset or "", mounted))
 
 
 def _series(results: Results) -> str:

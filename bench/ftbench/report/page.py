@@ -10,6 +10,7 @@ import io
 import json
 import re
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from xml.etree import ElementTree
 
 import matplotlib.style
@@ -41,8 +42,11 @@ MOST_LINES = 6
 ABOVE = "above"
 
 
-def files(run: Analysis) -> Iterator[tuple[str, bytes]]:
-    """Yield (file name, content) of each file: pictures of waterfalls and of scenarios, report.html, summary.md."""
+def files(run: Analysis, where: Path = Path()) -> Iterator[tuple[str, bytes]]:
+    """Yield (file name, content) of each file: pictures of waterfalls and of scenarios, report.html, summary.md.
+
+    `where` is the directory of the run's results.json.
+    """
     alarm = run.results.status != "complete"
     if run.waterfalls:
         falls = [waterfalls.chart(run, fall) for fall in run.waterfalls]
@@ -54,12 +58,12 @@ def files(run: Analysis) -> Iterator[tuple[str, bytes]]:
         shown = [] if scenario.name in told else [c for c in charts.charts(scenario) if not c.folded]
         if shown:
             yield f"{name}.png", _saved(shown, "png", heading(run, scenario), alarm)
-    yield "report.html", page(run)
-    yield "summary.md", markdown.summary(run).encode()
+    yield "report.html", page(run, where)
+    yield "summary.md", markdown.summary(run, where).encode()
 
 
-def page(run: Analysis) -> bytes:
-    """Return the complete HTML page, in UTF-8."""
+def page(run: Analysis, where: Path = Path()) -> bytes:
+    """Return the complete HTML page, in UTF-8; see `files`."""
     written = json.dumps(as_json(run.results), separators=(",", ":"), allow_nan=False)
     text = render(
         "report.html.jinja",
@@ -67,7 +71,7 @@ def page(run: Analysis) -> bytes:
         (*markdown.MODULES, charts),
         run=run,
         results=run.results,
-        repeat=commands.commands(run),
+        repeat=commands.commands(run, where),
         heading=heading,
         svg=svg,
         link=_link,

@@ -80,17 +80,18 @@ def known(part: Stress) -> list[str]:
     return [f"{scenario}, known upstream: {text}." for scenario, text in found.items()]
 
 
-def failures(part: Stress) -> list[tuple[str, str]]:
+def failures(results: Results, part: Stress) -> list[tuple[str, str]]:
     """Return (line, tracebacks) for each scenario that did not pass; the line has a command to repeat the scenario."""
     long = f" --minutes {part.minutes:g}" if part.minutes else ""
+    start = {"gil": "./twins exec gil", "ft-gil": "PYTHON_GIL=1 ./twins exec ft", "ft": "./twins exec ft"}
+    start = {config: f"{command} python -m pytest" for config, command in start.items()}
+    if commands.in_containers(results):
+        run = "docker compose run --rm"
+        start = {"gil": f"{run} gil-test", "ft-gil": f"{run} -e PYTHON_GIL=1 ft-test", "ft": f"{run} ft-test"}
     found = []
     for each in part.failed:
         config, name = each.configuration, each.scenario
-        twin = {"gil": "./twins exec gil", "ft-gil": "PYTHON_GIL=1 ./twins exec ft", "ft": "./twins exec ft"}[config]
-        again = (
-            f"{twin} python -m pytest tests/stress/test_scenarios.py -k {name.rpartition('.')[2]} "
-            f"--seed {each.seed}{long}"
-        )
+        again = f"{start[config]} tests/stress/test_scenarios.py -k {name.rpartition('.')[2]} --seed {each.seed}{long}"
         text = "\n".join(one_line(line) for line in "\n".join(each.failures).splitlines())
         found.append((f"{name} {each.outcome} in {config}. Again: {again}", text))
     return found

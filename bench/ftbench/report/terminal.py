@@ -13,6 +13,7 @@ from rich.text import Text
 from ftbench.document.model import Results
 from ftbench.report import advice, commands, run_words, safety, tables, verdict_words, waterfalls
 from ftbench.stats.analysis import AnalysedScenario, Analysis
+from ftrun import host
 from ftrun.escape import one_line
 
 # A pipe has no width; tables need this much not to break their lines.
@@ -71,7 +72,7 @@ def _report(console: Console, run: Analysis, page: Path | None, detailed: bool) 
     for what, line in commands.longer(run):
         console.print(f"{what}: {one_line(line)}", soft_wrap=True)
     if page:
-        console.print(f"report: {page}", soft_wrap=True)
+        console.print(f"report: {host.path(str(page))}", soft_wrap=True)
 
 
 def _say(console: Console, lines: Iterable[str], style: str | None = None) -> None:
@@ -105,7 +106,7 @@ def _safety(console: Console, results: Results, detailed: bool) -> None:
         if detailed:
             _table(console, "Thread safety: scenarios of tests/stress", safety.table(results, part))
             _say(console, safety.known(part))
-        for title, text in safety.failures(part):
+        for title, text in safety.failures(results, part):
             console.print(one_line(title), style="bold red", soft_wrap=True)
             console.print("\n".join(map(one_line, safety.beginning(text).splitlines())), soft_wrap=True)
     style = "bold" if safety.passed(results) or part is None else "bold red"

@@ -3,7 +3,7 @@
 from ftbench.document.model import Change, Verdict, Waterfall
 from ftbench.plan.metrics import METRICS
 from ftbench.plan.waterfall import THREADS
-from ftbench.report import run_words, verdict_words
+from ftbench.report import commands, run_words, verdict_words
 from ftbench.report.draw import Chart, Row, Rows
 from ftbench.report.tables import Table
 from ftbench.stats.analysis import Analysis
@@ -69,5 +69,5 @@ def notes(run: Analysis, fall: Waterfall) -> list[str]:
         failed = [(c, each) for c, each in failed if (c.workers, c.case) == (fall.workers, fall.case)]
         found += [run_words.capital(run_words.failed(scenario, each).rstrip(".")) + "." for _, each in failed]
         if run.results.options.dataset and any(c.variant == THREADS for c, _ in failed):
-            found.append(f"./twins audit {run.results.options.dataset} looks for what is not safe under threads.")
+            found.append(f"{commands.audit(run.results)} looks for what is not safe under threads.")
     return found

@@ -22,6 +22,7 @@ from ftbench.scenarios import own
 from ftbench.stats import statistics
 from ftbench.stats.waterfall import precise
 from ftbench.trial.process import TrialFailed
+from ftrun import host
 from ftrun.configurations import TWIN
 from ftrun.interruption import Interruption
 
@@ -141,7 +142,7 @@ class Measurement:
             self.display.warn(
                 f"not all candidates gave the same samples: {controller.differences[0].split('. ')[0]}. Either "
                 "the dataset draws random numbers, or it is not safe under threads: "
-                f"./twins audit {self.scenario.case('').parameters['target']} tells"
+                f"{host.audit(self.scenario.case('').parameters['target'])} tells"
             )
 
     def look(self) -> None:
@@ -153,7 +154,7 @@ class Measurement:
         if not self.repeats:
             self.display.warn(
                 f"{target} gives another sample for the same index each time (random augmentation?), so it cannot be "
-                f"checked that all candidates load the same; ./twins audit {target} looks for races"
+                f"checked that all candidates load the same; {host.audit(target)} looks for races"
             )
         unsendable = next((each["unsendable"] for each in found if each["unsendable"]), "")
         self.processes = not unsendable

@@ -24,7 +24,7 @@ PATIENCE, PATIENCE_TIMES, LOOK_PATIENCE = 60.0, 3, 180.0
 
 
 def _named(name: str, what: str) -> Any:
-    """Return the object `name` (MODULE:OBJECT) from ftrun.target.find or .load, as `what` says. Raises TrialError."""
+    """Return the object `name` (FILE.py:NAME) from ftrun.target.find or .load, as `what` says. Raises TrialError."""
     from ftrun import target
 
     try:
@@ -123,7 +123,7 @@ def amount(seconds: float, batch_size: int | None) -> Amount:
 
 
 def scenario(target: str, collate_fn: str | None = None) -> Scenario:
-    """Return the scenario of the dataset `target`, MODULE:OBJECT. Measurement.look replaces its amounts of work."""
+    """Return the scenario of the dataset `target`, FILE.py:NAME. Measurement.look replaces its amounts of work."""
     cases = (Case("", target, {"target": target, "collate_fn": collate_fn}),)
     return Scenario(
         name=OWN,

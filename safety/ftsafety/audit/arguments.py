@@ -9,9 +9,10 @@ from __future__ import annotations
 import argparse
 import os
 
+from ftrun import host
 from ftrun.options import add_all, number, whole
 
-PROGRAM = "python -m ftsafety.audit"
+PROGRAM = host.command("python -m ftsafety.audit")
 
 DESCRIPTION = """\
 Try to show that a dataset is not safe under threads. Loads samples of it serially, watches what its
@@ -19,13 +20,13 @@ own lines write, then loads them in many threads at once, in ways that provoke r
 Every finding was confirmed by a second look; it names the line and a remedy."""
 
 EPILOG = """\
-MODULE:OBJECT
-  a module that can be imported from here, or a path to a .py file, and in it a dataset, a DataLoader,
+FILE.py:NAME
+  a path to a .py file, or a module that can be imported from here, and in it a dataset, a DataLoader,
   or a function or class that gives one when called without arguments:
 
-    python -m ftsafety.audit my_package.data:train_set
-    python -m ftsafety.audit train.py:make_dataset --threads 16 --seconds 60
-    python -m ftsafety.audit data.py:Crops --indices 0,17,99 --json > audit.json
+    PROGRAM my_package.data:train_set
+    PROGRAM train.py:make_dataset --threads 16 --seconds 60
+    PROGRAM data.py:Crops --indices 0,17,99 --json > audit.json
 
 In a program:  from ftsafety.audit import audit; print(audit(dataset))
 This runs in your own process, so a crash of the dataset ends your program.
@@ -36,7 +37,7 @@ that shows once in a million calls may need --seconds 600, and some races show o
 exit status:
   0  nothing was found that is unsafe (notes at most)
   1  findings: wrong results, exceptions, hangs, crashes, or writes without a lock
-  2  wrong usage, or MODULE:OBJECT cannot be loaded
+  2  wrong usage, or FILE.py:NAME cannot be loaded
   3  the dataset cannot be audited (it fails with one thread too), or the time limit was reached
   130  interrupted by Ctrl-C
 """
@@ -48,9 +49,12 @@ _SECONDS = number("a number of seconds, more than 0", 1e-9, 1e7)
 def parser(program: str = PROGRAM) -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     result = argparse.ArgumentParser(
-        prog=program, description=DESCRIPTION, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog=program,
+        description=DESCRIPTION,
+        epilog=EPILOG.replace("PROGRAM", program),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    result.add_argument("target", metavar="MODULE:OBJECT", type=_target, help="the dataset (see below)")
+    result.add_argument("target", metavar="FILE.py:NAME", type=_target, help="the dataset (see below)")
     add_all(
         result,
         (
@@ -75,7 +79,7 @@ def check(arguments: list[str] | None, program: str = PROGRAM) -> argparse.Names
 def _target(text: str) -> str:
     module, _, name = text.rpartition(":")
     if not module or not name:
-        raise argparse.ArgumentTypeError(f"{text!r} is not MODULE:OBJECT, such as my_package.data:train_set")
+        raise argparse.ArgumentTypeError(f"{text!r} is not FILE.py:NAME, such as my_package.data:train_set")
     if module.endswith(".py") and not os.path.isfile(module):
         raise argparse.ArgumentTypeError(f"there is no file {module}")
     return text

@@ -6,6 +6,7 @@ import types
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from ftrun import host
 from ftrun.configurations import gil_enabled
 from ftrun.target import is_factory
 from ftsafety.audit import findings, gil, kinds, same_values
@@ -37,7 +38,7 @@ def audit(
 
     Restores the dataset's attributes and containers between the steps and at the end. The audit runs in your process:
     a crash of the dataset ends your program, and threads that hang stay alive. To avoid both, run
-    ``python -m ftsafety.audit MODULE:OBJECT``, which audits in a child process.
+    ``python -m ftsafety.audit FILE.py:NAME``, which audits in a child process.
 
     Args:
         dataset: map-style or iterable-style, as for ``ftloader.DataLoader``; or a function or class that makes one.
@@ -182,5 +183,5 @@ def _say_what_was_tried(report: Report, bursts: list[Burst], serial: Serial, fun
     if gil_enabled():
         cannot.append(
             "what happens without the GIL: it is on here, which hides races; audit with a free-threaded "
-            "Python (./twins audit ft MODULE:OBJECT)"
+            f"Python ({host.audit('FILE.py:NAME')})"
         )

@@ -10,9 +10,12 @@ import argparse
 import os
 from pathlib import Path
 
+from ftrun import host
 from ftrun.configurations import CONFIGURATIONS
 from ftrun.options import add_all, configurations, endpoint, number, whole
 from ftsafety.repro.inputs import UsageError, load
+
+PROGRAM = host.command("./twins repro")
 
 # Options that a report always names: they decide the outcome, and their defaults may change.
 ALWAYS_NAMED = ("threads", "repeat", "timeout")
@@ -83,7 +86,7 @@ _LIMITS = (
 )
 
 
-def parser(prog: str = "./twins repro") -> argparse.ArgumentParser:
+def parser(prog: str = PROGRAM) -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     result = argparse.ArgumentParser(
         prog=prog,
@@ -118,7 +121,7 @@ def parser(prog: str = "./twins repro") -> argparse.ArgumentParser:
     return result
 
 
-def parse(arguments: list, prog: str = "./twins repro") -> argparse.Namespace:
+def parse(arguments: list, prog: str = PROGRAM) -> argparse.Namespace:
     """Return the options, and two more attributes: `loaded`, the Script; `walled`, True if the twins are containers.
 
     Raises UsageError if the script cannot be run or an option is wrong. Raises SystemExit as argparse does: for --help

@@ -1,17 +1,23 @@
 """The commands that repeat a run, or make it longer."""
 
 import fnmatch
+import html
 import math
+import re
 import shlex
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from ftbench import arguments
 from ftbench.document.model import Verdict
+from ftbench.document.store import load
 from ftbench.report import commands
 from ftbench.stats.analysis import Analysis, analyse
 from ftbench.stats.comparisons import more_minutes
+from ftsafety.audit import arguments as audit_arguments
+from ftsafety.repro import arguments as repro_arguments
 from tests.unit.bench.reports import decided, renamed
 from tests.unit.bench.simulated import blank
 
@@ -125,3 +131,24 @@ def test_a_run_without_the_suite_is_repeated_without_it():
     for quick, stress, expected in ((False, False, True), (False, True, False), (True, False, False)):
         given = replace(options, dataset="fine:x", quick=quick, stress=stress)
         assert ("--no-stress" in commands.options(given)) is expected
+
+
+def test_every_printed_command_is_understood_where_it_was_printed(finished_run):
+    """In the terminal, the page and the summary: options are checked, and what is to be read is there."""
+    done, directory = finished_run
+    outputs = {
+        "terminal": done.stdout,
+        "page": html.unescape((directory / "report.html").read_text()),
+        "summary": (directory / "summary.md").read_text(),
+    }
+    checks = {"bench": arguments.check, "audit": audit_arguments.check, "repro": repro_arguments.check}
+    for name, text in outputs.items():
+        found = re.findall(r"(?:docker compose run --rm ft-|\./twins )(bench|audit|repro)\b([^\n<`]*)", text)
+        assert found, name
+        for verb, rest in found:
+            given = shlex.split(rest.rstrip("."))
+            given = [str(directory) if word == "/data" else word for word in given]  # the container's folder
+            if given[:1] == ["report"]:
+                assert load(Path(given[1])), name
+            checks[verb](given, f"./twins {verb}")
+    assert str(directory) in outputs["page"]

@@ -130,10 +130,10 @@ def test_targets_that_are_none(tmp_path):
 
 def test_wrong_usage(capsys):
     for line, text in [
-        (["no-colon"], "is not MODULE:OBJECT"),
+        (["no-colon"], "is not FILE.py:NAME"),
         (["no_such_file.py:x"], "there is no file no_such_file.py"),
         (["a:b", "--threads", "1"], "2 to 256"),
-        ([], "MODULE:OBJECT"),
+        ([], "FILE.py:NAME"),
         (["a:b", "--indices", "1,x"], "no whole number"),
         (["a:b", "--seconds", "0"], "more than 0"),
     ]:

@@ -1,0 +1,56 @@
+"""The commands and paths that a user types. In a container these are commands and paths of the host.
+
+compose.yaml and docker/entrypoint set the environment variables. `./twins` imports this module: standard library only,
+Python 3.9 or later.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Mapping
+
+_MOUNTED = {"/code": "FT_CODE", "/data": "FT_DATA", "/results": "FT_RESULTS"}
+"""Folders of the container, and the variables that hold their names on the host."""
+
+
+def command(default: str) -> str:
+    """Return the start of the command line that runs this program: FT_COMMAND in a container, else *default*."""
+    return os.environ.get("FT_COMMAND") or default
+
+
+def folders() -> dict[str, str]:
+    """Return the host's names of the folders for code and data: {"CODE": ..., "DATA": ...}, if mounted."""
+    return {name: os.environ[f"FT_{name}"] for name in ("CODE", "DATA") if os.environ.get(f"FT_{name}")}
+
+
+def path(inside: str) -> str:
+    """Return the host's name of a path; outside of containers and mounted folders, the path itself."""
+    for folder, variable in _MOUNTED.items():
+        if variable in os.environ and f"{inside}/".startswith(f"{folder}/"):
+            return os.path.normpath(os.path.join(os.environ[variable] or ".", inside[len(folder) :].lstrip("/")))
+    return inside
+
+
+def quoted(word: str) -> str:
+    """Quote a word for a shell. A leading "~/", as in paths from .env, is not quoted: the shell has to expand it."""
+    return "~/" + shlex.quote(word[2:]) if word.startswith("~/") else shlex.quote(word)
+
+
+def assignments(given: Mapping[str, str]) -> str:
+    """Return the start of a Compose command that mounts *given* folders: "CODE=/me DATA=./photos "; "" if none."""
+    # Compose treats a name without a slash as a volume.
+    paths = {name: where if where.startswith("~/") else os.path.join(".", where) for name, where in given.items()}
+    return "".join(f"{name}={quoted(where)} " for name, where in sorted(paths.items()))
+
+
+def audit(target: str, mounted: Mapping[str, str] | None = None) -> str:
+    """Return the command that audits the dataset *target*, as FILE.py:NAME.
+
+    Args:
+        mounted: the folders of a run in containers (see `folders`). Default: those of this process, if it is in one.
+    """
+    if mounted is None and "FT_CODE" not in os.environ:
+        return f"./twins audit {shlex.quote(target)}"
+    before = assignments(folders() if mounted is None else mounted)
+    return f"{before}docker compose run --rm ft-audit {shlex.quote(target.replace('/code/', '', 1))}"

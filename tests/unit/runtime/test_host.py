@@ -1,0 +1,54 @@
+"""What is printed in a container can be typed on the host."""
+
+import subprocess
+
+import pytest
+
+from ftrun import host
+from tests.checkout import CHECKOUT
+
+
+@pytest.fixture
+def container(monkeypatch):
+    """The variables that compose.yaml sets."""
+    monkeypatch.setenv("FT_RESULTS", "results")
+    monkeypatch.setenv("FT_CODE", "~/my code")
+    monkeypatch.setenv("FT_DATA", "")
+    monkeypatch.setenv("FT_COMMAND", "docker compose run --rm ft-bench")
+
+
+def test_paths_of_mounted_folders_are_the_hosts(container):
+    assert host.path("/results/20260101/report.html") == "results/20260101/report.html"
+    assert host.path("/code/data.py") == "~/my code/data.py"
+    assert host.path("/data") == "."
+    assert host.path("/resultsandmore") == "/resultsandmore"
+
+
+def test_commands_are_typed_on_the_host(container):
+    assert host.command("python -m ftbench") == "docker compose run --rm ft-bench"
+    assert host.audit("/code/data.py:x y") == "CODE=~/'my code' docker compose run --rm ft-audit 'data.py:x y'"
+    assert host.audit("data.py:x", {"CODE": "me", "DATA": "/photos"}) == (
+        "CODE=./me DATA=/photos docker compose run --rm ft-audit data.py:x"
+    )
+
+
+def test_natively_nothing_is_changed(monkeypatch):
+    for name in ("FT_RESULTS", "FT_CODE", "FT_DATA", "FT_COMMAND"):
+        monkeypatch.delenv(name, raising=False)
+    assert host.path("/results/a") == "/results/a" and host.command("python -m x") == "python -m x"
+    assert host.audit("/code/data.py:x") == "./twins audit /code/data.py:x"
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["-h"], ["python"]])
+def test_the_image_names_its_verbs_first(arguments, tmp_path):
+    """Also for its default command if there is nothing to read."""
+    done = subprocess.run(
+        [CHECKOUT / "docker/entrypoint", *arguments],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)},
+    )
+    assert done.stdout.startswith("usage: docker run --rm ")
+    assert all(f"\n  {verb} " in done.stdout for verb in ("info", "bench", "audit", "repro"))
