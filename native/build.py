@@ -66,7 +66,7 @@ class Twin:
 
 
 def series() -> str:
-    """Return the CPython series of the twins, such as "3.13": PYTHON_SERIES, else what docker/python-series says."""
+    """Return the series of CPython, such as "3.13": the variable PYTHON_SERIES, else the file docker/python-series."""
     wanted = os.environ.get("PYTHON_SERIES") or (SCRIPTS / "python-series").read_text().strip()
     if not re.fullmatch(r"3\.(13|14)", wanted):
         raise TwinsError(f"PYTHON_SERIES={wanted}: the twins exist for 3.13 and 3.14", 2)

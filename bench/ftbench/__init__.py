@@ -10,7 +10,7 @@ The words of this package:
 - variant: a way of loading, such as this loader's threads or torch's processes;
 - twin: one of two interpreters, free-threaded ("ft") or not ("gil"); configuration: a twin with its GIL on or off;
 - candidate: a combination that is measured: a configuration, a variant, a number of workers and a case;
-- comparison: two sides whose ratio is reported; pair: two candidates, one for each side;
+- comparison: two groups of candidates (sides) whose ratio is reported; pair: one candidate of each side;
 - waterfall: the steps from torch's DataLoader to threads without the GIL, one change each; chain: its candidates;
 - trial: a process that measures one candidate, in short turns; round: a trial of every candidate.
 

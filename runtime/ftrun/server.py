@@ -71,7 +71,7 @@ class Server:
         """Called when the client has gone. Subclasses end the processes that still run for this client."""
 
     def _refuse(self) -> bool:
-        """Tell a second client that the server is busy. Returns False: the first client's request continues."""
+        """Tell a second client that the server is busy. Return False, so that the first client's request goes on."""
         with contextlib.suppress(OSError, Disconnected):
             channel = Channel(self._listener.accept()[0])
             channel.send({"busy": "it serves another client"})

@@ -172,7 +172,7 @@ def _comparable_cases(result: RunComparison, *both: tuple[Results, Scenario]) ->
 
 
 def _work(run: Results, scenario: Scenario, case: Load) -> dict[str, Any]:
-    """Return {title: property} of a case's work. A case is compared only if these are equal in both runs."""
+    """Return what a case loads, such as {"batch size": 128}. Runs are compared only if they are equal in this."""
     data = case.dataset
     # Not the number of turns, which is planned from measured costs: each turn is measured by itself.
     found = {

@@ -53,7 +53,7 @@ class RemoteEndpoint(RemoteTwin):
 
 
 class RemoteProcess:
-    """A trial, or the thread-safety suite, in a process of a ftbench.trial.server."""
+    """Handle of a process that a server (ftbench.trial.server) runs for us: a trial, or the thread-safety suite."""
 
     def __init__(self, endpoint: RemoteEndpoint, request: dict):
         self._endpoint = endpoint

@@ -28,7 +28,10 @@ KILLED = "the run has not ended, or was killed"
 
 
 class StressProcess(Process):
-    """The process of the suite in one configuration. The constructor raises TrialFailed if tests/stress is missing."""
+    """A child process that runs the thread-safety suite in one configuration.
+
+    The constructor raises TrialFailed if tests/stress is missing.
+    """
 
     def __init__(self, python: str, request: dict, watch: Watch):
         if not (ROOT / "tests" / "stress").is_dir():

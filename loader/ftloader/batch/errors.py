@@ -107,7 +107,7 @@ class SkipLog:
         self._unreported = unreported  # since the last report: the number, and the first records
 
     def add(self, skipped: Sequence[Skipped]) -> None:
-        """Add the samples left out of a batch that is being handed over."""
+        """Count and record *skipped*, the samples that a batch lacks. Called when the batch is handed over."""
         if not skipped:
             return
         with self._lock:

@@ -64,7 +64,7 @@ class Slot(_Leaf):
     nbytes: int
 
     def flatten(self, value: Any, leaves: list) -> bool:
-        """Append *value* to *leaves*. Return True if the type, shape and strides of *value* fit the slot."""
+        """Append *value*, which is itself a leaf, to *leaves*. Return True if type, shape and strides fit this leaf."""
         leaves.append(value)
         if self.numpy_dtype is not None:
             return (

@@ -5,7 +5,10 @@ behind a mutex (python-pillow/Pillow #8692), and copies the pixels three times. 
 the array, without the GIL, the arena and Pillow's plugin registry.
 
 ``decode`` returns pixels only if they equal Pillow's, and None for an unusual or damaged file. Then the caller uses
-Pillow, and reports Pillow's errors. The library is Debian's package libturbojpeg0, Ubuntu's libturbojpeg.
+Pillow, and reports Pillow's errors. A library older than Pillow's own rarely decodes a damaged file that Pillow
+refuses: version 2.1 did so for one of 40,000 files with random damage.
+
+The library is Debian's package libturbojpeg0, Ubuntu's libturbojpeg.
 
 Source: TurboJPEG API 2, https://libjpeg-turbo.org/Documentation
 """

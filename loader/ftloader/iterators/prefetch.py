@@ -55,7 +55,7 @@ class Prefetch:
         self._arrived[result.number] = result
 
     def take(self) -> tuple[Result, int] | None:
-        """Remove the next result to hand over. Return (result, worker id; map-style: 0), or None if it is not there."""
+        """Remove and return the next result to hand over, with its worker's id (map-style: 0); None if not there."""
         number = self.handed_over if self._in_order else next(iter(self._arrived), -1)
         result = self._arrived.pop(number, None)
         if result is None:

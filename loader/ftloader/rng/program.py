@@ -1,4 +1,4 @@
-"""Guards the program's global random generators: worker threads must not seed them, and cause a warning if they draw.
+"""Guards the program's global random generators: a worker thread cannot seed them, and is warned if it draws from them.
 
 In a worker thread, torch's recipe ``numpy.random.seed(torch.initial_seed() % 2**32)`` would seed the whole program.
 """

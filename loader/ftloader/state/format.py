@@ -11,12 +11,12 @@ The workers divide an iterable-style dataset among themselves. A state describes
 - ``batches``: number of batches of this epoch that have been handed over
 - ``snapshot``: latest state of the worker's dataset and its iterator; None: start from the loader's dataset as it is
 - ``snapshot_at``: number of this epoch's batches before the snapshot; None if the state at the epoch's start is unknown
-- ``after``: if the snapshot is from the end of the previous pass over the dataset, the batches in that pass; else 0
+- ``after``: number of batches in the previous pass over the dataset, if the snapshot is from its end; else 0
 
 A resumed worker loads the snapshot, then loads and drops the batches handed over after it, without collating. Within
 an epoch, no snapshot is taken once the dataset has ended, so a resumed worker always finds the dataset's end itself.
-With ``num_workers=0`` and in persistent workers, an epoch starts with the state that the last pass left in the dataset.
-To resume from this state, ``iter(dataset)`` is called twice, as in torchdata: for that pass, and for the new one.
+With ``num_workers=0`` and in persistent workers, an epoch starts with the dataset as the previous pass left it. To
+resume such an epoch, ``iter(dataset)`` is called twice, as in torchdata: for the previous pass, and for this one.
 """
 
 import copy

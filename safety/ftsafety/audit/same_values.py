@@ -218,7 +218,10 @@ def _uses_in(function: ast.AST) -> list[tuple[str, str]]:
 
 
 def _is_atomic(write: Write, uses: dict[str, list[tuple[ast.AST, str]]], lends_values: bool) -> bool:
-    """True if *write* is a call on a container, whose uses either all add entries, or all take one and put it back."""
+    """True if *write* calls a method of a container that is only ever added to, or that serves as a pool.
+
+    From a pool, one function takes entries and puts them back. No pool if an entry is also used later (*lends_values*).
+    """
     method = write.target.rpartition(".")[2].rstrip("()")
     names = re.findall(rf"(\.\w+)\.{method}\(", linecache.getline(*write.line))
     if write.kind != "call" or len(names) != 1 or names[0] not in uses:

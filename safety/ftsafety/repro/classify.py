@@ -209,7 +209,7 @@ def _blocker(kind: Kind, raised: list[dict], script: Script | None, stderr: str)
 
 
 def _with_names(source: bytes) -> bytes:
-    """Return *source* with the names of files in calls such as ``open(NAME)``, if NAME is a constant, set only once."""
+    """Return *source* with ``open(NAME)`` replaced by ``open("file")``, if it sets ``NAME = "file"``, and only once."""
     every = CONSTANT.findall(source)
     names = {name: value for name, value in every if len(re.findall(rb"\b%s\b\s*=[^=]" % name, source)) == 1}
 
