@@ -165,6 +165,7 @@ class Trial:
     free_threaded: A[bool, "of the interpreter that measured"]
     gil_enabled: A[bool, "at the end of the trial"]
     disturbance: A[Disturbance, "other load while the trial ran"]
+    start_method: A[str | None, "of worker processes by torch's default (fork), null without them"] = None
 
 
 @dataclass

@@ -100,14 +100,15 @@ def _nodes(task: Task, dataset: Any, _persistent: bool) -> Repeated:
     return Repeated(Loader(Prefetcher(node, prefetch_factor=2 * task.workers)).__iter__, sampler)
 
 
-def _spdl(task: Task, dataset: Any, _persistent: bool, singly: bool = False) -> Repeated:
+def _spdl(task: Task, dataset: Any, _persistent: bool, singly: bool = False, decodes: bool = False) -> Repeated:
     """Open an spdl.pipeline with a thread for each worker. The pipeline's stage builds a batch from a list of indices.
 
     Settings: https://facebookresearch.github.io/spdl/0.8.0/generated/spdl.pipeline.PipelineBuilder.html, with
     use_thread_output_queue, the low-latency way to hand batches over. The source yields batches of indices, as in the
     example image_dataloading (https://facebookresearch.github.io/spdl/main/examples.html). `singly` chooses the other
     documented pipeline, which loads single samples, gathers and collates
-    (https://facebookresearch.github.io/spdl/latest/optimization_guide/setup.html).
+    (https://facebookresearch.github.io/spdl/latest/optimization_guide/setup.html). With `decodes`, the dataset's method
+    `batch` decodes a batch's images with spdl.io.
     """
     from spdl.pipeline import PipelineBuilder
     from torch.utils.data import BatchSampler, default_collate
@@ -122,7 +123,7 @@ def _spdl(task: Task, dataset: Any, _persistent: bool, singly: bool = False) -> 
             built = built.pipe(default_collate, **stage)
         else:
             batches = BatchSampler(sampler, task.batch_size, drop_last=False)
-            built = new.add_source(batches).pipe(_batches(dataset), **stage)
+            built = new.add_source(batches).pipe(dataset.batch if decodes else _batches(dataset), **stage)
         ended = built.add_sink(buffer_size=task.prefetch_factor * task.workers)
         # A failing sample ends the epoch with an error.
         pipeline = ended.build(num_threads=task.workers, max_failures=0, use_thread_output_queue=True)
@@ -221,6 +222,7 @@ OPEN: dict[str, Callable[..., Any]] = {
     "nodes-thread": _nodes,
     "spdl": _spdl,
     "spdl-samples": functools.partial(_spdl, singly=True),
+    "spdl-io": functools.partial(_spdl, decodes=True),
     "loop": lambda task, dataset, _: BareLoop(dataset, task.workers, task.batch_size),
 }
 

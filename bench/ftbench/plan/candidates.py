@@ -45,8 +45,11 @@ VARIANTS = {
         Variant("torch-process", "torch DataLoader processes", processes=True),
         # The mapper and the prefetcher each hold two batches a worker.
         Variant("nodes-thread", "torchdata.nodes threads", ("torchdata",), queued_per_worker=2),
-        Variant("spdl", "spdl threads", ("spdl-core",), queued_per_worker=2),
-        Variant("spdl-samples", "spdl threads, a sample each", ("spdl-core",), queued_per_worker=2),
+        # spdl-core's pipeline around the dataset.
+        Variant("spdl", "spdl-core threads", ("spdl-core",), queued_per_worker=2),
+        Variant("spdl-samples", "spdl-core threads, a sample each", ("spdl-core",), queued_per_worker=2),
+        # The same pipeline; spdl.io decodes a batch.
+        Variant("spdl-io", "spdl-io threads", ("spdl-core", "spdl-io"), queued_per_worker=2),
         Variant("loop", "loop threads without a loader"),
         # These load nothing (ftbench.scenarios.contention).
         Variant("bare-thread", "bare threads"),

@@ -69,7 +69,7 @@ LOOKS = {
         (Look("xx", (0, (1, 1.5)), "X"), ("torch-process", "loader-spawn")),
         (Look("/-", "-.", "D"), ("nodes-thread", "loader-forkserver")),
         (Look("\\\\\\", (0, (7, 2, 2, 2)), "^"), ("spdl",)),
-        (Look("---", (0, (3, 1)), "P"), ("spdl-samples",)),
+        (Look("---", (0, (3, 1)), "P"), ("spdl-samples", "spdl-io")),
         (Look("|||", (0, (2, 3)), "v"), ("loop", "serial")),
     )
     for variant in variants

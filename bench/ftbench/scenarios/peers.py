@@ -16,7 +16,7 @@ from ftbench.measure.loaders import open_loader
 from ftbench.plan.case import Amount
 from ftbench.plan.comparisons import FT, GIL, NODES, SPDL, THREADS, TORCH, Comparison, ComparisonPlan, at_least, at_most
 from ftbench.plan.scenario import Scenario, Task
-from ftbench.scenarios import memory, raw
+from ftbench.scenarios import memory, raw, spdl_io
 from ftbench.scenarios.pillow import DecodedImages, PillowDataset, of_images
 
 NAME = "peers"
@@ -184,6 +184,7 @@ def _cheap(
 SCENARIOS = (
     _pillow(128, 8, 3, DECODING + DECODING_ONCE, 600),
     _pillow(512, 3, 2, DECODING, 400),
+    spdl_io.SCENARIO,
     replace(
         _cheap("raw", "one 2048x1024 int16 array from a file in the page cache", 4 << 20, raw.Shards, MEMORY, 8, 30),
         dataset=lambda task: raw.Shards(task.paths, 4 << 20),

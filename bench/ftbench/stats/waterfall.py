@@ -79,6 +79,8 @@ def waterfall(scenario: Scenario, comparisons: Iterable[Comparison], case: str) 
         return None
     by_place = {(c.kind, c.numerator.key, c.metric): c for c in comparisons if c.kind in (STEP, TOTAL)}
     (name, start), *others = links
+    if start.variant in (TODAY, PROCESSES) and (method := _start_method(scenario, start)):
+        name = f"{name} ({method})"
     end = others[-1][1]
 
     def steps(metric: str) -> Steps:
@@ -102,6 +104,14 @@ def waterfall(scenario: Scenario, comparisons: Iterable[Comparison], case: str) 
         missing=missing,
         others=[c.key for c in scenario.candidates if (start.key, c.key) in different],
     )
+
+
+def _start_method(scenario: Scenario, start: Candidate) -> str:
+    """Return the method by which a candidate's processes were started; "" if its trials do not agree or say none."""
+    found = {
+        trial.start_method or "" for each in scenario.rounds for trial in each.trials if trial.candidate == start.key
+    }
+    return found.pop() if len(found) == 1 else ""
 
 
 def _change(c: Comparison) -> dict:

@@ -10,6 +10,7 @@ result is that of `measure`.
 
 import json
 import math
+import multiprocessing
 import os
 import signal
 import sys
@@ -18,6 +19,7 @@ from collections.abc import Iterator
 
 from ftbench.machine.usage import cpu_seconds
 from ftbench.plan.scenario import Task, TrialError, Turns
+from ftbench.plan.waterfall import PROCESSES, TODAY
 from ftrun.configurations import CONFIGURATIONS, gil_enabled, this_twin
 from ftrun.parent_death import die_with_parent
 
@@ -71,6 +73,10 @@ def measure(task: Task) -> Turns:
         "metrics": {name: _positive(name, result["metrics"][name]) for name in scenario.metrics},
         "distributions": {name: _checked(name, of) for name, of in result.get("distributions", {}).items()},
         "torch": torch.__version__,
+        # The scenario's first process has chosen it; it differs by Python version.
+        "start_method": multiprocessing.get_start_method(allow_none=True)
+        if task.variant in (TODAY, PROCESSES)
+        else None,
     }
 
 

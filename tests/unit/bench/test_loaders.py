@@ -40,7 +40,8 @@ def available(variant: str) -> None:
 
 # Processes that are not forked import what they unpickle, and no test's module can be imported there.
 LOADING = [name for name in VARIANTS if not name.startswith("bare")]
-FROM_HERE = [name for name in LOADING if name not in ("loader-spawn", "loader-forkserver")]
+# spdl-io takes only a dataset that decodes with it (test_spdl_io.py).
+FROM_HERE = [name for name in LOADING if name not in ("loader-spawn", "loader-forkserver", "spdl-io")]
 
 
 class Numbers:

@@ -1,5 +1,6 @@
 """Real runs: complete, reported again, interrupted, and with work that differs."""
 
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -39,6 +40,10 @@ def test_complete_run(finished_run, document, twin):
     assert all({who for _, who in began[n : n + 3]} == keys for n in range(0, len(began), 3))
     (fall,) = document.waterfalls
     assert [step.candidate for step in fall.steps] == [f"{twin}/loader-process/1", f"{twin}/loader-thread/1"]
+    # The start method is that of the trials' own processes.
+    (method,) = {t.start_method for r in scenario.rounds for t in r.trials if t.candidate == f"{twin}/torch-process/1"}
+    assert method == multiprocessing.get_start_method()
+    assert fall.start.name == f"torch DataLoader, processes ({method})"
     python = document.environment.twins[twin].interpreter
     assert python.twin == twin and python.config_args
 

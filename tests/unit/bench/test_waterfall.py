@@ -1,5 +1,7 @@
 """Waterfalls: a chain's figures as results.json has them, and when a run knows enough of them."""
 
+import copy
+import itertools
 import math
 from dataclasses import replace
 from statistics import geometric_mean, median
@@ -66,6 +68,18 @@ def test_figures_are_those_of_the_comparisons(run):
     # As planted: the build costs a fifth, removing the GIL makes 2.5 times as much.
     assert [step.ratio for step in fall.steps] == pytest.approx([1.0, 1.0, 0.8, 2.5], rel=0.03)
     assert fall.total.ratio == pytest.approx(2.0, rel=0.03) and fall.total.verdict == "above"
+
+
+def test_the_first_bar_names_the_start_method_that_all_its_trials_had(run):
+    def name(*methods):
+        scenario = copy.deepcopy(run.results.scenarios[1])
+        for one, method in zip(scenario.rounds, itertools.cycle(methods)):
+            for trial in one.trials:
+                trial.start_method = method if "process" in trial.candidate else None
+        return analyse(replace(run.results, scenarios=[scenario])).waterfalls[0].start.name
+
+    assert name("forkserver") == "torch DataLoader, processes (forkserver)"
+    assert name("fork", "spawn") == name(None) == "torch DataLoader, processes"
 
 
 def test_scenarios_without_a_chain_have_none(run):
