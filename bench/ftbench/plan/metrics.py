@@ -39,6 +39,7 @@ class Metric:
 
 
 MAX, SUM, ONE = "times max(load, train)", "times (load + train)", "times one worker"
+ALONE = "times the step alone"
 METRICS = {
     metric.name: metric
     for metric in (
@@ -55,8 +56,9 @@ METRICS = {
         # processes, since no process has mapped the batches that wait in their queues.
         Metric("pss_mib", "Peak memory", "MiB", ".0f", "more memory", "less memory"),
         Metric("uss_mib", "Peak memory of their own (USS)", "MiB", ".0f", "more own memory", "less own memory"),
-        Metric("step_median_ms", "Median step", "ms", ".2f", "slower", "faster"),
-        Metric("step_p99_ms", "99th percentile of steps", "ms", ".2f", "slower", "faster"),
+        Metric("slowdown_python", "Step in Python while loading", ALONE, ".2f", "longer", "shorter", ideal="1"),
+        Metric("slowdown_torch", "Step in torch while loading", ALONE, ".2f", "longer", "shorter", ideal="1"),
+        Metric("slowdown_half", "Step in Python, half the rate", ALONE, ".2f", "longer", "shorter", ideal="1"),
         Metric("epoch_seconds", "Time per epoch", "s", ".2f", "slower", "faster"),
         Metric("operation_ns", "Time of an operation", "ns", ",.1f", "longer", "shorter"),
         Metric("step_over_max", "Step over max(load, train)", MAX, ".2f", "worse", "better", ideal="1"),

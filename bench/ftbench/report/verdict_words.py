@@ -8,6 +8,7 @@ from ftbench.document.model import Change, Scenario, Verdict, Waterfall
 from ftbench.plan.metrics import METRICS, Metric
 from ftbench.plan.waterfall import REMOVED, TODAY
 from ftbench.report import run_words
+from ftbench.report.levels import levels
 from ftbench.stats.analysis import AnalysedScenario, Analysis
 from ftbench.stats.comparisons import Comparison, more_minutes
 from ftbench.stats.statistics import negligible
@@ -183,7 +184,8 @@ def verdict(scenario: AnalysedScenario) -> list[str]:
         who = ((each.config, each.variant, each.workers) for each in (c.numerator, c.denominator))
         groups.setdefault((c.kind, *who, c.target and c.numerator.case), []).append(c)
     wanted = [group for group in groups.values() if group[0].target]
-    return [conclusion(scenario, group) for group in wanted or _chosen(list(groups.values()))]
+    compared = [conclusion(scenario, group) for group in wanted or _chosen(list(groups.values()))]
+    return [*levels(scenario), *compared]
 
 
 def _chosen(groups: list[list[Comparison]]) -> list[list[Comparison]]:

@@ -1,30 +1,44 @@
-"""The slowdown of a training loop in plain Python while a loader loads at a given rate.
+"""The slowdown of a training loop while a loader loads: of a step in plain Python, and of a step in torch.
 
 To measure your own program, time its steps once with a loader and once without. Do not time ``next(iterator)``.
 """
 
 from __future__ import annotations
 
+import functools
 import math
+import os
 import time
 from collections import deque
-from collections.abc import Iterator
-from dataclasses import replace
-from statistics import median, quantiles
+from collections.abc import Callable, Iterator
+from statistics import fmean
 from typing import Any
 
 from ftbench.measure import checksums
+from ftbench.measure.gpu import where_trained
 from ftbench.measure.loaders import open_loader
+from ftbench.measure.neighbours import TURN_SECONDS, alternate, factor
 from ftbench.plan.case import Amount, Case
-from ftbench.plan.comparisons import FT, GIL, OURS, THREADS, Comparison, Side, grid
-from ftbench.plan.scenario import DISTRIBUTION_LIMIT, Task
+from ftbench.plan.comparisons import (
+    EFFECT_OF_THE_GIL,
+    FT,
+    GIL,
+    HEADLINE,
+    PROCESSES,
+    THREADS,
+    Comparison,
+    ComparisonPlan,
+    Side,
+)
+from ftbench.plan.scenario import Task, Turns
+from ftbench.scenarios.overlap import TorchStep
 from ftbench.scenarios.pillow import of_images
-from ftrun import cgroup
 
-# Steps for each batch per worker of the amount; a 99th percentile needs some hundreds.
-STEPS_PER_BATCH = 20
-WARM_UP_STEPS = 20
 RECORDS = 400
+# Units of a torch step: some milliseconds on a CPU.
+TORCH_UNITS = 10
+# Samples of an epoch that no run gets to the end of.
+ENDLESS = 1 << 40
 
 
 class PythonStep:
@@ -49,52 +63,112 @@ class PythonStep:
             record["line"] = f"step {record['step']} loss {record['loss']:.4f} rate {record['rate']:.5f}"
 
 
-def measure(task: Task) -> dict:
-    """Time the steps of a loop while the loader loads at a part of its full rate (the case's "rate", 0 to 1).
+def measure(task: Task) -> Turns:
+    """Compare the steps of a loop while the loader loads with steps while the loader is idle, in neighbouring turns.
 
-    First the loader runs alone, for `task.batches` batches, to find its full rate. Then the steps run alone, to find
-    the number of batches per step. Then both run together. At rate 1 the loop waits for late batches; at 1/2 the loader
-    waits for room in its queue; at 0 the loader is idle. The time of a step excludes the wait for batches.
+    First the loader runs alone, for `task.batches` batches, to find its full rate. Then each turn has the conditions
+    "idle", "half" and "full" (the part of that rate) of a step in Python, and "idle" and "full" of a torch step. At
+    full rate the loop waits for late batches. At half, the loader waits for room in its queue. The time of a step
+    excludes the wait for batches. If the case's "shared" is true, the loop and the workers share as many CPUs as there
+    are workers.
 
-    Returns the metrics step_median_ms and step_p99_ms, and the distributions `step` and `step-alone` (ms), `taking` (ms
-    to take a batch, waiting included), `rate` and `rate-alone` (batches/s, one value each).
+    Returns the metrics slowdown_python, slowdown_half and slowdown_torch. Returns as distributions:
+
+    - `python` and `torch`: ms of a step of the idle turns;
+    - `rate-alone` and `rate`: batches/s, the latter during steps at the full rate.
     """
-    rate = task.parameters["rate"]
-    steps = STEPS_PER_BATCH * (task.batches // task.workers)
-    step, seen = PythonStep(), checksums.Seen()
+    cpus = sorted(os.sched_getaffinity(0))
+    if task.parameters["shared"]:
+        os.sched_setaffinity(0, cpus[: task.workers])
+    seen, rates = checksums.Seen(), list[float]()
     with open_loader(task, task.dataset(), persistent=True) as loader:
         period, last = _full_rate(task, loader, seen)
-        # The workers wait for the next epoch.
-        _timed_steps(step, WARM_UP_STEPS)
-        alone = _timed_steps(step, steps)
-        taken: list[float] = []
-        # More batches than can be taken; the rest of the epoch is dropped.
-        most = steps * (1 + math.ceil(median(alone) / period)) + task.prefetch_factor * task.workers + 1
-        batches = loader.epoch(most * task.batch_size) if rate else iter(())
-        next(batches, None)
-        begin = time.perf_counter()
-        times = _with_batches(step, steps, batches, period / rate if rate else math.inf, median(alone), taken)
-        seconds = time.perf_counter() - begin
-        del batches
-    # Many workers give more values than are kept: keep every n-th.
-    some = taken[:: math.ceil(len(taken) / DISTRIBUTION_LIMIT) or 1]
-    rates = {"rate-alone": 1 / period, "rate": len(taken) / seconds}
+        loop = Loop(loader.epoch(ENDLESS), period, task.prefetch_factor * task.workers)
+        train = TorchStep()
+        some = torch_batch(train)
+        steps: dict[str, Callable[[], object]] = {"python": PythonStep(), "torch": lambda: train(some, TORCH_UNITS)}
+        conditions = {
+            f"{name} {rate}": functools.partial(loop.turn, steps[name], rate, rates if rate == 1 else [])
+            for name, rate in (("python", 0), ("python", 0.5), ("python", 1), ("torch", 0), ("torch", 1))
+        }
+        for condition in conditions.values():
+            condition()  # warms caches
+        rates.clear()
+        found = yield from alternate(conditions, task.turns)
+        loop.close()
+    alone = {name: [value * 1e3 for value in found[f"{name} 0"]] for name in steps}
     return {
         "metrics": {
-            "step_median_ms": median(times) * 1e3,
-            "step_p99_ms": quantiles(times, n=100, method="inclusive")[98] * 1e3,
+            "slowdown_python": factor(found["python 1"], found["python 0"]),
+            "slowdown_half": factor(found["python 0.5"], found["python 0"]),
+            "slowdown_torch": factor(found["torch 1"], found["torch 0"]),
         },
         "distributions": {
-            **{
-                name: {"unit": "ms", "values": [t * 1e3 for t in values]}
-                for name, values in (("step", times), ("step-alone", alone), ("taking", some))
-                if values
-            },
-            **{name: {"unit": "batches/s", "values": [value]} for name, value in rates.items()},
+            **{name: {"unit": "ms", "values": values} for name, values in alone.items()},
+            "rate": {"unit": "batches/s", "values": rates},
+            "rate-alone": {"unit": "batches/s", "values": [1 / period]},
         },
-        "note": note(task.workers, cgroup.usable_cpus()),
+        "note": where_trained(train.device.type),
         **seen.result(task.batches * task.batch_size, last),
+        "batches": task.batches * task.turns,
     }
+
+
+class Loop:
+    """Training loop that takes batches at a part of the loader's full rate. Used by one thread."""
+
+    def __init__(self, batches: Iterator, period: float, queued: int) -> None:
+        self._batches, self._period, self._queued = batches, period, queued
+
+    def turn(self, step: Callable[[], object], rate: float, rates: list[float]) -> float:
+        """Run steps for TURN_SECONDS; return the mean seconds of a step. Append the batches per second to *rates*."""
+        if rate:
+            # The turn starts with an empty queue, so that the workers have work from the start.
+            for _ in range(self._queued):
+                next(self._batches)
+        else:
+            # The workers fill the queue, and then wait.
+            self.run(step, 3 * (self._queued + 1) * self._period)
+        # Where loading is slow, a few batches more than the queued ones have to come.
+        length = max(TURN_SECONDS, 3 * self._period)
+        times, taken, seconds = self.run(step, length, self._period / rate if rate else math.inf)
+        if rate:
+            rates.append(taken / seconds)
+        return fmean(times)
+
+    def run(
+        self, step: Callable[[], object], seconds: float, period: float = math.inf
+    ) -> tuple[list[float], int, float]:
+        """Run steps for *seconds*, and take a batch every *period* seconds (never if infinite).
+
+        Return (seconds of each step, number of batches taken, seconds in all).
+        """
+        times, taken = list[float](), 0
+        start = now = time.perf_counter()
+        due = start + period
+        while now < start + seconds or not times:
+            while due <= now and due < start + seconds:
+                next(self._batches)
+                taken += 1
+                due += period
+            # A loop that had to wait does not catch up.
+            begin = time.perf_counter()
+            due = max(due, begin)
+            step()
+            now = time.perf_counter()
+            times.append(now - begin)
+        return times, taken, now - start
+
+    def close(self) -> None:
+        """Drop the epoch, so that the loader can end it."""
+        self._batches = iter(())
+
+
+def torch_batch(train: TorchStep) -> Any:
+    """Return a batch for the torch step, already on its device."""
+    import torch
+
+    return torch.zeros(128 * 128, dtype=torch.uint8, device=train.device)
 
 
 def _full_rate(task: Task, loader: Any, seen: checksums.Seen) -> tuple[float, int]:
@@ -108,68 +182,33 @@ def _full_rate(task: Task, loader: Any, seen: checksums.Seen) -> tuple[float, in
     return (time.perf_counter() - begin) / len(seen.rows), len(batch)
 
 
-def note(workers: int, cpus: int) -> str:
-    if workers < cpus:
-        return ""
-    return f"{workers} workers and the loop share {cpus} CPU{'s' if cpus != 1 else ''}: it is slowed by that alone"
+OWN = Case("own", "a CPU for the loop", {"shared": False})
+SHARED = Case("shared", "loop and workers share CPUs", {"shared": True})
 
 
-def _timed_steps(step: PythonStep, steps: int) -> list[float]:
-    return _with_batches(step, steps, iter(()), math.inf, 0.0, [])
-
-
-def _with_batches(
-    step: PythonStep, steps: int, batches: Iterator, period: float, step_seconds: float, taken: list[float]
-) -> list[float]:
-    """Run the steps; return the seconds of each. In between, get a batch every `period` seconds (never if infinite)."""
-    # If batches come faster than steps, take several at once.
-    at_once = max(1, math.ceil(step_seconds / period))
-    times = []
-    due = time.perf_counter() if period < math.inf else math.inf
-    for _ in range(steps):
-        if time.perf_counter() >= due:
-            for _ in range(at_once):
-                begin = time.perf_counter()
-                next(batches)
-                taken.append(time.perf_counter() - begin)
-            # A loop that had to wait does not catch up.
-            due = max(due + at_once * period, time.perf_counter())
-        begin = time.perf_counter()
-        step()
-        times.append(time.perf_counter() - begin)
-    return times
-
-
-FULL = Case("full", "full rate", {"rate": 1.0}, 1.0)
-HALF = Case("half", "half rate", {"rate": 0.5}, 0.5)
-IDLE = Case("idle", "loader idle", {"rate": 0.0}, 0.0)
-CASES = (FULL, HALF, IDLE)
-
-
-def _slowed(side: Side, case: Case) -> Comparison:
-    """Return the comparison of a candidate in this case with the same candidate in the idle case, whose rate is 0."""
-    # The idle candidate is dropped together with the loading candidate of the grid.
-    always = side in (FT, GIL, THREADS["ft-gil"]) and case is FULL
-    importance = 0 if always else 2 if side.config == "ft-gil" else 1
-    made = Comparison(replace(side, case=case.name), replace(side, case=IDLE.name), kind="interference")
-    quick = "ends" if side in (FT, GIL) else "most"
-    return replace(made, importance=importance, every_count=True, quick=quick)
+def _compared(a: Side, b: Side, kind: str, why: str, quick: str = "") -> Comparison:
+    return Comparison(a, b, why=why, kind=kind, importance=0 if quick else 1, quick=quick)
 
 
 SCENARIO = of_images(
     name="interference",
     question="does loading slow the training loop?",
-    description="steps of a Python-heavy loop in the main thread while JPEGs are loaded at a part of the full rate",
+    description="steps of a loop in the main thread, in Python and in torch, while JPEGs are loaded",
     measure=measure,
-    metrics=("step_median_ms", "step_p99_ms"),
-    # FT and GIL, the candidates of the headline, come first.
-    plan=grid(
-        CASES, first=tuple(_slowed(side, case) for case in (FULL, HALF) for side in dict.fromkeys((FT, GIL, *OURS)))
+    metrics=("slowdown_python", "slowdown_torch", "slowdown_half"),
+    plan=ComparisonPlan(
+        (
+            _compared(FT, GIL, "headline", HEADLINE.why, "most"),
+            _compared(THREADS["gil"], GIL, "method", "threads against processes, with the GIL", "most"),
+            _compared(FT, PROCESSES["ft"], "method", "threads against processes, without the GIL"),
+            _compared(FT, THREADS["ft-gil"], "gil", EFFECT_OF_THE_GIL.why),
+            _compared(THREADS["ft-gil"], PROCESSES["ft-gil"], "method", "threads against processes, GIL on"),
+        ),
+        (OWN, SHARED),
     ),
-    case_axis="loading rate",
-    case_unit="of the full rate",
-    full=Amount(batch_size=32, batches_per_worker=25, seconds=600),
-    quick=Amount(batch_size=16, batches_per_worker=15, seconds=270),
+    case_axis="CPUs",
+    full=Amount(batch_size=16, batches_per_worker=15, turns=8, seconds=900),
+    quick=Amount(batch_size=16, batches_per_worker=15, turns=6, seconds=330),
     # One CPU is left to the training loop.
     workers=lambda cpus: [max(1, cpus - 1)],
 )

@@ -67,6 +67,12 @@ def compared(scenario: Scenario) -> list[Comparison]:
     return found
 
 
+def level(scenario: Scenario, key: str, metric: str) -> Ratio:
+    """Return a candidate's value of a metric that is a ratio, with its interval over the candidate's processes."""
+    values = scenario.in_each_process(key, metric)
+    return ratio(values, [1.0] * len(values))
+
+
 def judge(comparisons: Iterable[Ratio]) -> None:
     """Set the adjusted p-values (q) and the verdicts of all comparisons of a run.
 

@@ -11,13 +11,15 @@ from statistics import median
 from ftbench.document.model import Change, Scenario, Start, Step, Steps, Waterfall
 from ftbench.measure.checksums import by_batch
 from ftbench.plan.candidates import CONFIGS, Candidate, plural
+from ftbench.plan.metrics import METRICS
 from ftbench.plan.waterfall import PROCESSES, STEP, THREADS, TODAY, TOTAL, cells
-from ftbench.stats.comparisons import CPU, Comparison
+from ftbench.stats.comparisons import CPU, Comparison, level
 from ftbench.stats.statistics import ratio
 from ftrun.configurations import CONFIGURATIONS
 
 # With fewer rounds, the width of an interval is too random to stop a run by it.
 FEWEST_TO_STOP = 5
+WIDEST = 1.3
 # Metrics that are given for both ends of the chain.
 ENDS = ("time_to_first_batch", "pss_mib")
 
@@ -119,11 +121,18 @@ def _change(c: Comparison) -> dict:
 
 
 def precise(scenario: Scenario, precision: float) -> bool:
-    """True if there are enough rounds, and the ends of all intervals are within 1 + *precision* times their ratio."""
-    asked = [p for p in scenario.pairs if p.asked and p.kind in (STEP, TOTAL)]
-    if not asked or len(scenario.rounds) < FEWEST_TO_STOP:
+    """True if there are enough rounds, and all intervals that the scenario is about are narrow.
+
+    In a waterfall, the ends of an interval are within 1 + *precision* times its ratio. If the main metric is a ratio by
+    itself, no candidate's interval is wider than the factor WIDEST.
+    """
+    main = scenario.metrics[0]
+    if METRICS[main].ideal == "1":
+        found, widest = [level(scenario, c.key, main) for c in scenario.whole], math.log(WIDEST) / 2
+    else:
+        asked = [p for p in scenario.pairs if p.asked and p.kind in (STEP, TOTAL)]
+        both = [[scenario.in_each_process(key, "throughput") for key in (p.numerator, p.denominator)] for p in asked]
+        found, widest = [ratio(*each) for each in both], math.log1p(precision)
+    if not found or len(scenario.rounds) < FEWEST_TO_STOP:
         return False
-    found = [
-        ratio(*(scenario.in_each_process(key, "throughput") for key in (p.numerator, p.denominator))) for p in asked
-    ]
-    return max(math.log((r.high or 0) / (r.low or 1)) / 2 for r in found) <= math.log1p(precision)
+    return max(math.log((r.high or 0) / (r.low or 1)) / 2 for r in found) <= widest

@@ -87,7 +87,7 @@ def special_plans(twin: str) -> dict[str, list[str]]:
     return {
         "overlap": ["loader-thread/2@1", "serial/1@1"],
         "contention": ["bare-thread/2@pages", "bare-process/2@pages"],
-        "interference": ["loader-thread/2@full", "loader-thread/2@idle"],
+        "interference": ["loader-thread/2@own", "loader-thread/2@shared"],
         "cache": ["loader-thread/2"],
         "training": [workers, "serial/1"],
         "augment-heavy": [workers, "serial/0"],

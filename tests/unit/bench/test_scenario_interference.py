@@ -1,83 +1,99 @@
-"""`interference`: the rates are what they say, and a step's time is the step's alone."""
+"""`interference`: batches come when they are due, a step's time is its own, and a planted slowdown is found."""
 
 import itertools
-from statistics import median
+import os
 
 import pytest
 
 from ftbench.plan.candidates import CONFIGS
-from ftbench.rounds.controller import choose
+from ftbench.plan.metrics import METRICS
 from ftbench.scenarios import SCENARIOS
-from ftbench.scenarios.interference import IDLE, STEPS_PER_BATCH, _with_batches, note
+from ftbench.scenarios.interference import Loop
 
 SCENARIO = SCENARIOS["interference"]
 
 
 def test_who_is_compared():
-    ranked = SCENARIO.plan.ranked(CONFIGS, SCENARIO.workers(4), quick=True)
-    candidates = [c for _, c in ranked]
-    assert {c.workers for c in candidates} == {3}  # the loop has the fourth CPU
-    assert {c.case for c in candidates} == {"idle", "half", "full"}
-    pairs = SCENARIO.plan.pairs(candidates)
-    # What the question is about comes first: a rate against idle, of the same candidate.
-    slowed = [p for p in pairs if p.kind == "interference"]
-    assert pairs[: len(slowed)] == slowed and len(slowed) == 2 * 6
-    for pair in slowed:
-        assert pair.numerator.replace("@full", "@idle").replace("@half", "@idle") == pair.denominator
-    assert {p.kind for p in pairs} >= {"headline", "gil", "build", "method"}
+    def of(quick: bool):
+        candidates = [c for _, c in SCENARIO.plan.ranked(CONFIGS, SCENARIO.workers(4), quick)]
+        assert {c.workers for c in candidates} == {3}  # the loop has the fourth CPU
+        assert {c.case for c in candidates} == {"own", "shared"}
+        return {(c.config, c.variant) for c in candidates}, SCENARIO.plan.pairs(candidates)
 
-
-def test_the_idle_loader_stays_as_long_as_the_full_rate():
-    ranked = SCENARIO.plan.ranked(CONFIGS, SCENARIO.workers(2), quick=True)
-    kept, _ = choose(ranked, seconds=4 * 7.5, trial_seconds=1.0)
-    kinds = [p.kind for p in SCENARIO.plan.pairs(kept)]
-    assert kinds.index("headline") >= 3 and set(kinds[: kinds.index("headline")]) == {"interference"}
+    few, pairs = of(quick=True)
+    assert few == {("ft", "loader-thread"), ("gil", "loader-thread"), ("gil", "loader-process")}
+    assert pairs[0].kind == "headline"
+    every, _ = of(quick=False)
+    assert every == set(itertools.product(CONFIGS, ("loader-thread", "loader-process")))
 
 
 class Clock:
     """Time that passes only by steps and by waiting for batches."""
 
-    def __init__(self, monkeypatch):
-        self.now = 100.0
+    def __init__(self, monkeypatch, step: float = 0.010):
+        self.now, self.step_seconds, self.taken = 100.0, step, 0
         monkeypatch.setattr("ftbench.scenarios.interference.time.perf_counter", lambda: self.now)
 
     def every(self, seconds: float):
         """Batches, each of which has to be waited for so long."""
         for number in itertools.count():
             self.now += seconds
+            self.taken += 1
             yield number
 
     def step(self) -> None:
-        self.now += 0.010
+        self.now += self.step_seconds
 
 
 @pytest.mark.parametrize("period, batches", [(0.020, 50), (0.040, 25), (0.0025, 400)])
 def test_batches_are_taken_when_they_are_due(monkeypatch, period, batches):
-    clock, taken = Clock(monkeypatch), []
-    times = _with_batches(clock.step, 100, clock.every(0.0), period, 0.010, taken)
-    assert times == pytest.approx([0.010] * 100) and len(taken) == pytest.approx(batches, abs=4)
+    clock = Clock(monkeypatch)
+    times, taken, seconds = Loop(clock.every(0.0), period, 0).run(clock.step, 1.0, period)
+    assert times == pytest.approx([0.010] * len(times)) and len(times) == pytest.approx(100, abs=1)
+    assert taken == pytest.approx(batches, abs=4) and seconds == pytest.approx(1.0, abs=0.02)
 
 
 def test_waiting_is_no_part_of_a_step_and_is_not_made_up_for(monkeypatch):
-    clock, taken = Clock(monkeypatch), []
-    times = _with_batches(clock.step, 100, clock.every(0.500), 0.020, 0.010, taken)
-    assert times == pytest.approx([0.010] * 100)
-    assert taken == pytest.approx([0.500] * len(taken)) and 50 <= len(taken) <= 100
+    clock = Clock(monkeypatch)
+    times, taken, _ = Loop(clock.every(0.500), 0.020, 0).run(clock.step, 5.0, 0.020)
+    assert times == pytest.approx([0.010] * len(times))
+    assert 5 <= taken <= 11  # those that did not come in time are not taken all at once
 
 
-def test_as_many_workers_as_cpus_are_told():
-    assert note(1, 2) == "" and "2 workers and the loop share 2 CPUs" in note(2, 2)
+def test_an_idle_turn_takes_no_batch_and_a_loading_turn_empties_the_queue_first(monkeypatch):
+    clock = Clock(monkeypatch)
+    loop, rates = Loop(clock.every(0.0), 0.050, queued=4), []
+    assert loop.turn(clock.step, 0, rates) == pytest.approx(0.010) and clock.taken == 0 and rates == []
+    assert loop.turn(clock.step, 1, rates) == pytest.approx(0.010)
+    assert clock.taken == pytest.approx(4 + 6, abs=1) and rates == [pytest.approx(20, rel=0.2)]
+
+
+def test_a_step_that_loading_makes_twice_as_long_is_found(monkeypatch):
+    clock = Clock(monkeypatch)
+
+    def batches():
+        for number in itertools.count():
+            clock.step_seconds = 0.020
+            yield number
+
+    loop = Loop(batches(), 0.050, queued=2)
+    assert loop.turn(clock.step, 1, []) / Clock(monkeypatch).step_seconds == pytest.approx(2)
 
 
 @pytest.mark.slow
-def test_a_run(special, special_run):
+def test_a_run(special):
     entry = special("interference")
-    assert SCENARIO.plan.cases[0].title in special_run.printed and entry.case_axis == "loading rate"
-    steps = STEPS_PER_BATCH * entry.batches_per_worker
+    assert entry.case_axis == "CPUs" and entry.metrics == list(SCENARIO.metrics)
+    assert all(METRICS[name].ideal == "1" for name in entry.metrics)
     for trial in entry.rounds[0].trials:
         found = {name: of.values for name, of in trial.distributions.items()}
-        assert len(found["step"]) == len(found["step-alone"]) == steps
-        assert trial.metrics["step_median_ms"] == pytest.approx(median(found["step"]), rel=1e-4)
-        assert min(found["step"]) <= trial.metrics["step_median_ms"] <= trial.metrics["step_p99_ms"]
-        (rate,), case = found["rate"], trial.candidate.partition("@")[2]
-        assert (rate > 0) == ("taking" in found) == (case != IDLE.name)
+        assert len(found["python"]) == len(found["torch"]) > 0 and min(found["python"]) > 0
+        assert found["rate-alone"][0] > 0 and max(found["rate"]) > 0
+
+
+@pytest.mark.slow
+def test_loop_and_workers_share_as_many_cpus_as_there_are_workers(run_trial, paths):
+    before = os.sched_getaffinity(0)
+    result = run_trial("interference", "loader-thread", "shared", paths=paths, batch_size=2, batches=4, turns=1)
+    assert result["metrics"]["slowdown_python"] > 0 and result["disturbance"]["own_cpus"] < 1.2
+    assert os.sched_getaffinity(0) == before

@@ -160,3 +160,15 @@ def test_stopping_looks_at_widths_alone():
     for half, expected in ((0.04, True), (0.06, False)):
         for at in (0.1, 0.95, 1.0, 1.001, 7.0):
             assert precise(known(half, half, half, at=at), 0.05) is expected
+
+
+def test_a_metric_that_is_a_ratio_is_known_once_no_candidate_varies_by_more():
+    def measured(low: float, high: float, n: int) -> Scenario:
+        like = known(*[0.01] * 2, n=n)
+        for number, one in enumerate(like.rounds):
+            for trial in one.trials:
+                trial.metrics["slowdown_python"] = high if number % 2 else low
+        return replace(like, metrics=["slowdown_python"], pairs=[])
+
+    assert precise(measured(1.5, 1.55, 6), 0.05) and not precise(measured(1.5, 1.55, 4), 0.05)
+    assert not precise(measured(1.2, 2.0, 6), 0.05)

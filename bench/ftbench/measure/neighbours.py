@@ -1,0 +1,35 @@
+"""Conditions that change inside a process, in neighbouring turns: other load on the machine meets them alike."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Generator, Mapping, Sequence
+from statistics import fmean
+
+TURN_SECONDS = 0.3
+
+
+def alternate(
+    conditions: Mapping[str, Callable[[], float]], turns: int
+) -> Generator[None, None, dict[str, list[float]]]:
+    """Measure every condition once in each turn; yield before each turn (plan.scenario.Turns).
+
+    Return {condition: [its value in each turn]}. Every other turn has the reverse order, so that a drift of the
+    machine's speed cancels.
+    """
+    found: dict[str, list[float]] = {name: [] for name in conditions}
+    for turn in range(turns):
+        yield
+        for name in list(conditions)[:: -1 if turn % 2 else 1]:
+            found[name].append(conditions[name]())
+    return found
+
+
+def factor(values: Sequence[float], neighbours: Sequence[float]) -> float:
+    """Return the geometric mean of values[i] / neighbours[i], over the middle half of these ratios.
+
+    A turn that was disturbed alone makes one ratio extreme. Raises ValueError for unequal lengths or values <= 0.
+    """
+    logs = sorted(math.log(a / b) for a, b in zip(values, neighbours, strict=True))
+    outer = len(logs) // 4
+    return math.exp(fmean(logs[outer : len(logs) - outer]))

@@ -1,0 +1,42 @@
+"""Conditions in neighbouring turns: each in every turn, and what disturbs both alike cancels."""
+
+import pytest
+
+from ftbench.measure.neighbours import alternate, factor
+from tests.unit.bench.turns import without_pause
+
+
+def test_every_condition_has_every_turn_and_the_order_is_reversed_in_between():
+    order: list[str] = []
+
+    def taking(name: str, seconds: float):
+        def condition() -> float:
+            order.append(name)
+            return seconds * len(order)
+
+        return condition
+
+    found = without_pause(alternate({"alone": taking("alone", 1), "both": taking("both", 2)}, turns=3))
+    assert order == ["alone", "both", "both", "alone", "alone", "both"]
+    assert found == {"alone": [1, 4, 5], "both": [4, 6, 12]}
+
+
+def test_other_trials_may_measure_before_each_turn():
+    turns = alternate({"only": lambda: 1.0}, turns=2)
+    assert [next(turns), next(turns)] == [None, None]
+    with pytest.raises(StopIteration):
+        next(turns)
+
+
+def test_a_drift_cancels_and_one_disturbed_turn_does_not_count():
+    speeds = [1.0, 1.1, 1.3, 1.8, 2.5, 3.0, 3.1, 3.2]
+    alone, both = speeds, [1.5 * speed for speed in speeds]
+    assert factor(both, alone) == pytest.approx(1.5)
+    assert factor([*both[:-1], 50.0], alone) == pytest.approx(1.5)
+    assert factor(alone, both) == pytest.approx(1 / 1.5)
+    assert factor([2.0], [1.0]) == 2
+
+
+def test_turns_that_are_not_neighbours_are_refused():
+    with pytest.raises(ValueError):
+        factor([1.0, 2.0], [1.0])
