@@ -87,7 +87,7 @@ def starts_programs(item):
 
 def quick(item):
     """True if --quick may run a test: it starts no programs, nor processes except to test their failures."""
-    processes = re.search("process|spawn|fork", item.name) and "failures" not in item.path.name
+    processes = re.search("(?<!multi)process|spawn|fork", item.name) and "failures" not in item.path.name
     return not (item.get_closest_marker("long") or processes or starts_programs(item))
 
 

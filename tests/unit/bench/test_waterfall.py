@@ -110,6 +110,7 @@ def test_scenarios_without_a_chain_have_none(run):
         ),
         ("gil/torch-process", "loader processes, GIL build", {"the GIL removed": 2.5}, ["torch DataLoader processes"]),
     ],
+    ids=["end", "ft-gil", "second", "start"],  # without the word that --quick takes for worker processes
 )
 def test_failed_candidates_are_left_out_of_the_chain(run, failed, start, steps, missing):
     scenario = run.results.scenarios[1]

@@ -27,6 +27,7 @@ CASES = (Case("", "the first"), Case("other", "another"))
         (("gil",), ["gil"] * 3, "threads instead of processes, GIL on"),
         (("ft",), ["ft"] * 3, "threads instead of processes"),
     ],
+    ids=range(7),
 )
 def test_the_places_of_every_configuration(configs, expected, last):
     chain = [side for side, _ in cells(configs)]
