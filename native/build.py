@@ -66,10 +66,21 @@ class Twin:
 
 
 def series() -> str:
-    """Return the series of CPython, such as "3.13": the variable PYTHON_SERIES, else the file docker/python-series."""
-    wanted = os.environ.get("PYTHON_SERIES") or (SCRIPTS / "python-series").read_text().strip()
-    if not re.fullmatch(r"3\.(13|14)", wanted):
-        raise TwinsError(f"PYTHON_SERIES={wanted}: the twins exist for 3.13 and 3.14", 2)
+    """Return the series of CPython, such as "3.13".
+
+    It is that of the variable PYTHON_SERIES, else of FT_PYTHON or GIL_PYTHON, else of the file docker/python-series.
+    """
+    named, own = os.environ.get("PYTHON_SERIES"), interpreters.brought_series()
+    if own not in (*interpreters.SERIES, "3.15"):
+        own = None  # brought() refuses it
+    wanted = named or own or (SCRIPTS / "python-series").read_text().strip()
+    if wanted not in interpreters.SERIES:
+        raise TwinsError(
+            f"{'PYTHON_SERIES=' if named else 'your interpreter is of CPython '}{wanted}: the twins exist for "
+            f"{' and '.join(interpreters.SERIES)}. `./twins info --requirements docker/requirements.lock` shows which "
+            "of the locked packages lack wheels for 3.15t",
+            2,
+        )
     return wanted
 
 

@@ -32,7 +32,7 @@ first steps:
 environment:
   PYTHON_SERIES=3.14               the 3.14 twins (default: docker/python-series)
   PYTHON_SUITE=forky               another Debian suite as the source of CPython
-  FT_PYTHON=... GIL_PYTHON=...     your own interpreters instead of built ones
+  FT_PYTHON=... GIL_PYTHON=...     your own interpreters, of 3.13 or 3.14, instead of built ones
   CI=true                          as root at a terminal, install missing system packages without asking
   DEBIAN_MIRROR, UV_DEFAULT_INDEX, PIP_INDEX_URL, SSL_CERT_FILE   for closed networks
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import os
@@ -12,6 +13,8 @@ from . import TwinsError
 
 VARIABLE = {"ft": "FT_PYTHON", "gil": "GIL_PYTHON"}
 KIND = {"ft": "free-threaded", "gil": "with-GIL"}
+SERIES = ("3.13", "3.14")
+"""CPython series for which the locked packages have wheels."""
 
 _ASK = """
 import json, platform, sys, sysconfig
@@ -24,6 +27,31 @@ print(json.dumps({
     "build": sys.version,
 }))
 """
+
+
+@functools.cache
+def _facts(executable: str) -> dict:
+    """Return what an interpreter says about itself. Raises OSError, subprocess.SubprocessError or ValueError."""
+    # -I -S: environment variables and site-packages must not change the answer.
+    answer = subprocess.run(
+        [executable, "-I", "-S", "-c", _ASK], capture_output=True, text=True, timeout=30, check=True
+    )
+    found = json.loads(answer.stdout)
+    if not isinstance(found, dict):
+        raise ValueError("it answers something else")
+    return found
+
+
+def brought_series() -> str | None:
+    """Return the CPython series of the first interpreter that FT_PYTHON or GIL_PYTHON names; None if none tells it."""
+    for variable in VARIABLE.values():
+        executable = shutil.which(os.environ.get(variable) or "")
+        if executable:
+            try:
+                return str(_facts(executable)["series"])
+            except (OSError, subprocess.SubprocessError, ValueError, KeyError):
+                continue  # brought() says what is wrong
+    return None
 
 
 def brought(twin: str, series: str) -> dict | None:
@@ -43,22 +71,15 @@ def brought(twin: str, series: str) -> dict | None:
     if executable is None:
         raise TwinsError(f"{variable}={named}: there is no such program; it must be {wanted}", 2)
     try:
-        # -I -S: environment variables and site-packages must not change the answer.
-        answer = subprocess.run(
-            [executable, "-I", "-S", "-c", _ASK], capture_output=True, text=True, timeout=30, check=True
-        )
-        found = json.loads(answer.stdout)
+        found = _facts(executable)
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         detail = (getattr(error, "stderr", None) or str(error)).strip()
         last = detail.splitlines()[-1] if detail else "no output"
         raise TwinsError(f"{variable}={named} does not run as a Python ({last}); it must be {wanted}", 2) from error
     is_now = f"{found['implementation']} {found['version']}, {KIND['ft' if found['free_threaded'] else 'gil']} build"
     if found["implementation"] != "CPython" or found["series"] != series:
-        raise TwinsError(
-            f"{variable}={named} is {is_now}; it must be {wanted} (PYTHON_SERIES={found['series']} "
-            "chooses another series)",
-            2,
-        )
+        other = f" (PYTHON_SERIES={found['series']} chooses another series)" if found["series"] in SERIES else ""
+        raise TwinsError(f"{variable}={named} is {is_now}; it must be {wanted}{other}", 2)
     if found["free_threaded"] != (twin == "ft"):
         raise TwinsError(f"{variable}={named} is {is_now}; it must be {wanted}", 2)
     real = os.path.realpath(executable)

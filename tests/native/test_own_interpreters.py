@@ -1,5 +1,6 @@
 """FT_PYTHON and GIL_PYTHON: accepted, checked, used."""
 
+import json
 import shutil
 
 import pytest
@@ -18,6 +19,41 @@ def test_wrong_build_is_refused(twins, built):
     assert "FT_PYTHON" in done.stderr and "with-GIL build" in done.stderr and "a free-threaded CPython" in done.stderr
     done = twins("exec", "gil", "true", GIL_PYTHON=built("ft"), status=2)
     assert "GIL_PYTHON" in done.stderr and "a with-GIL CPython" in done.stderr
+
+
+@pytest.fixture
+def claims(tmp_path):
+    """A program that answers as CPython of a series would, since no interpreter of other series can be had here."""
+
+    def make(series, free_threaded=True):
+        facts = {
+            "implementation": "CPython",
+            "series": series,
+            "version": f"{series}.0",
+            "free_threaded": free_threaded,
+            "pgo": True,
+            "build": "",
+        }
+        program = tmp_path / f"python{series}"
+        program.write_text(f"#!/bin/sh\necho '{json.dumps(facts)}'\n")
+        program.chmod(0o755)
+        return str(program)
+
+    return make
+
+
+def test_the_series_is_that_of_the_own_interpreter(twins, built, claims):
+    # The other twin has to be of the same series, without PYTHON_SERIES.
+    done = twins("exec", "ft", "true", FT_PYTHON=claims("3.14"), GIL_PYTHON=built("gil"), status=2)
+    assert "GIL_PYTHON=" in done.stderr and "a with-GIL CPython 3.14" in done.stderr
+    done = twins("exec", "ft", "true", FT_PYTHON=claims("3.14"), PYTHON_SERIES="3.13", status=2)
+    assert "it must be a free-threaded CPython 3.13 (PYTHON_SERIES=3.14" in done.stderr
+
+
+def test_a_series_without_wheels_is_refused_with_what_shows_them(twins, claims):
+    for variables in ({"FT_PYTHON": claims("3.15")}, {"PYTHON_SERIES": "3.15"}):
+        done = twins("exec", "ft", "true", **variables, status=2)
+        assert "3.15" in done.stderr and "info --requirements docker/requirements.lock" in done.stderr
 
 
 def test_wrong_version_is_refused(twins, built):

@@ -8,6 +8,8 @@ import pytest
 
 from ftbench.report import commands
 from native import build
+from native.cli import VERBS
+from native.interpreters import SERIES
 from tests.checkout import CHECKOUT
 from tests.programs import completed
 
@@ -126,3 +128,14 @@ def test_revision_of_a_checkout(shell_environment, tmp_path):
     (git / "refs" / "heads").mkdir(parents=True)
     (git / "refs" / "heads" / "main").write_text("4567def\n")
     assert run(shell_environment, "docker/revision", str(tmp_path)).stdout == "4567def\n"
+
+
+def test_ci_runs_every_series_from_a_suite_that_has_it():
+    workflow = (CHECKOUT / ".github" / "workflows" / "ci.yml").read_text()
+    named = re.findall(r'\{series: "([\d.]+)", suite: (\w+)\}', workflow)
+    assert [series for series, _ in named] == list(SERIES)
+    for series, suite in named:
+        done = completed([CHECKOUT / "docker" / "fetch-cpython", "--default-suite", series], status=0)
+        assert done.stdout.strip() == suite
+    for command in re.findall(r"\./twins (\w+)", workflow):
+        assert command in VERBS
