@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import difflib
 import importlib
 import json
@@ -10,6 +11,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 
 from . import TwinsError, build, cache, machine, testing
 from .build import CHECKOUT, SOURCES, TWINS, Twin
@@ -26,6 +28,7 @@ EPILOG = """\
 first steps:
   ./twins bench --quick            a first comparison of threads and processes in both twins
   ./twins exec ft python           a Python without the GIL, with torch, numpy, Pillow and nvImageCodec
+  ./twins audit data.py:train_set  is this dataset safe under threads?
   ./twins repro bug.py             does this script fail, and only without the GIL?
   ./twins info --requirements requirements.txt      which of my packages turn the GIL on?
 
@@ -135,18 +138,35 @@ def _info(options, _) -> int:
         command = [str(twin.python), "-P", "-m", "ftrun.info", "--cache", str(cache.root())]
         command += ["--json"] * options.json + ["--import"] * options.import_too
         os.execve(command[0], [*command, "--requirements", *options.requirements], twin.environment())
-    ready = build.twins()
-    answers, code = {}, 0
-    for name, twin in ready.items():
-        command = [str(twin.python), "-P", "-m", "ftrun.info"]
-        if options.json:
-            answer = subprocess.run(command + ["--json"], env=twin.environment(), stdout=subprocess.PIPE, check=False)
-            code = code or answer.returncode
-            answers[name] = json.loads(answer.stdout) if answer.stdout else None
-        else:
-            print(f"== {name}: {twin.directory}", flush=True)
-            code = subprocess.run(command, env=twin.environment(), check=False).returncode or code
-    if options.json:
+    return _describe(build.twins(), options.json)
+
+
+def _describe(ready: dict[str, Twin], as_json: bool) -> int:
+    """Print the descriptions of all twins, which describe themselves at the same time; return the first bad status."""
+    answers, code, streams = {}, 0, {}
+    variables = {"COLUMNS": str(shutil.get_terminal_size().columns)} if sys.stdout.isatty() else {}
+    with contextlib.ExitStack() as stack:
+        for number, (name, twin) in enumerate(ready.items()):
+            # The first twin's lines are shown as they come, those of the others when it has ended.
+            kept = [stack.enter_context(tempfile.TemporaryFile("w+")) for _ in range(2)] if number or as_json else None
+            command = [str(twin.python), "-P", "-m", "ftrun.info", *["--json"] * as_json]
+            if not kept:
+                print(f"== {name}: {twin.directory}", flush=True)
+            process = subprocess.Popen(
+                command, env={**twin.environment(), **variables}, stdout=kept and kept[0], stderr=kept and kept[1]
+            )
+            streams[name] = process, kept
+            stack.callback(process.wait)
+            stack.callback(process.terminate)
+        for name, (process, kept) in streams.items():
+            code = process.wait() or code
+            out, err = ("", "") if kept is None else (stream.seek(0) or stream.read() for stream in kept)
+            if as_json:
+                answers[name] = json.loads(out) if out else None
+            elif kept:
+                print(f"== {name}: {ready[name].directory}\n{out}", end="", flush=True)
+            print(err, end="", file=sys.stderr, flush=True)
+    if as_json:
         print(json.dumps(answers, indent=1))
     return code
 

@@ -8,6 +8,7 @@ distribution's top-level packages and modules, then its extension modules, since
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.metadata
 import json
@@ -16,6 +17,7 @@ import os
 import subprocess
 import sys
 import sysconfig
+import threading
 import time
 import warnings
 from collections.abc import Iterable, Iterator
@@ -122,22 +124,40 @@ def judge_modules(
     """
     deadline = None if timeout is None else time.monotonic() + timeout
     while waiting:
-        done = subprocess.run(
+        verdicts = 0
+        child = subprocess.Popen(
             command(sys.executable, "ftrun.imports"),
             # Without PYTHON_GIL, which would keep an import from turning the GIL on.
             env=child_environment(paths=folders),
             text=True,
-            input=json.dumps(waiting),
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            timeout=deadline and max(0.0, deadline - time.monotonic()),
         )
-        verdicts = [Verdict(**json.loads(line)) for line in done.stdout.splitlines()]
-        yield from verdicts
-        waiting = waiting[len(verdicts) :]
-        if waiting and (done.returncode or not verdicts):  # an import may end the interpreter with any status
+        overdue = threading.Event()
+        left = threading.TIMEOUT_MAX if deadline is None else max(0.0, deadline - time.monotonic())
+        timer = threading.Timer(left, lambda child=child, overdue=overdue: (overdue.set(), child.kill()))
+        timer.daemon = True
+        timer.start()
+        try:
+            assert child.stdin and child.stdout
+            with contextlib.suppress(BrokenPipeError), child.stdin:
+                json.dump(waiting, child.stdin)
+            with child.stdout:
+                for line in child.stdout:
+                    verdicts += 1
+                    yield Verdict(**json.loads(line))
+            status = child.wait()
+        finally:
+            timer.cancel()
+            child.kill()
+            child.wait()
+        if overdue.is_set():
+            raise subprocess.TimeoutExpired(child.args, timeout or 0.0)
+        waiting = waiting[verdicts:]
+        if waiting and (status or not verdicts):  # an import may end the interpreter with any status
             name, version, *_ = waiting.pop(0)
-            yield Verdict(name, version, errors=[f"importing it ended the interpreter (status {done.returncode})"])
+            yield Verdict(name, version, errors=[f"importing it ended the interpreter (status {status})"])
 
 
 def _import_one(name: str) -> tuple[str | None, list[str]]:

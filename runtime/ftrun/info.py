@@ -61,8 +61,72 @@ def parser() -> argparse.ArgumentParser:
     return result
 
 
-def collect(lock: Path | None) -> dict:
-    """Return facts about this environment and the problems found; raises imports.LockError if `lock` is unusable."""
+class Shown:
+    """Output of a description on stdout, line by line."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+
+        self._console = Console(highlight=False, markup=False, soft_wrap=True)
+        self._free_threaded = self._headed = False
+
+    def facts(self, info: dict) -> None:
+        """Print what `collect` knows at once: interpreter, processor, memory, system, GPU, revision."""
+        python, cpu, memory, os_ = info["interpreter"], info["cpu"], info["memory"], info["os"]
+        gpu, revision, gib = info["gpu"], info["revision"], 1024**3
+        self._free_threaded = python["free_threaded"]
+        gil = "on" if python["gil_enabled"] else "off"
+        kind = "free-threaded" if python["free_threaded"] else "with the GIL"
+        quota = "no quota" if cpu["quota"] is None else f"quota {cpu['quota']:g}"
+        limit = "no limit" if memory["limit"] is None else f"limit {memory['limit'] / gib:.1f} GiB"
+        sizes = f"{memory['total'] / gib:.1f} GiB, {limit}, {memory['available'] / gib:.1f} GiB free"
+        usable = f"{cpu['usable']} usable of {cpu['count']} (affinity {cpu['affinity']}, {quota})"
+        self._line("Python", f"{python['version']} {kind}, GIL {gil} at start, {python['build']}")
+        self._line("", python["executable"])
+        self._line("configured with", python["config_args"] or "unknown")
+        self._line("compiler", f"{python['compiler']}  {python['cflags']}")
+        self._line("processor", f"{cpu['model']}: {usable}")
+        self._line("memory", f"{sizes}; /dev/shm {memory['shm_total'] / gib:.2f} GiB")
+        self._line("system", f"{os_['name']}, Linux {os_['kernel']}, {os_['container'] or 'no container'}")
+        seen = ", ".join(gpu["devices"]) + f", driver {gpu['driver']}" if gpu["devices"] else gpu["reason"]
+        self._line("GPU", seen)
+        self._line("revision", revision["commit"] + (" + changes" if revision["dirty"] else ""))
+
+    def package(self, package: dict) -> None:
+        """Print the verdict on one package."""
+        if not self._headed:
+            self._headed = True
+            self._print("Locked packages", "italic")
+            self._print(f"{'package':<30} {'version':<14} {'extensions':>10}  GIL after import", "bold")
+        on = package["gil_enabled_after_import"]
+        wrong = bool(package["errors"]) or (on and self._free_threaded)
+        state = "on: turned on by this import" if on and self._free_threaded else "on" if on else "off"
+        state = package["errors"][0] if package["errors"] else state
+        row = f"{package['name']:<30} {package['installed']:<14} {package['extensions'] or '':>10}  {state}"
+        self._print(row, "red" if wrong else "")
+
+    def end(self, info: dict) -> None:
+        """Print what was known last: what torch sees, and remarks."""
+        cuda = "cannot be imported"
+        if (torch := info["gpu"]["torch"]) is not None:
+            cuda = f"built for CUDA {torch['built_for']}, sees {', '.join(torch['devices']) or 'no GPU'}"
+        self._line("torch", cuda)
+        for remark in info["remarks"]:
+            self._line("note", remark)
+
+    def _line(self, name: str, text: str) -> None:
+        self._print(f"{name:<16} {text}")
+
+    def _print(self, text: str, style: str = "") -> None:
+        self._console.print(text.rstrip(), style=style)
+        sys.stdout.flush()
+
+
+def collect(lock: Path | None, shown: Shown | None = None) -> dict:
+    """Return facts about this environment and the problems found; raises imports.LockError if `lock` is unusable.
+
+    `shown` is told each fact as soon as it is known: importing all packages takes up to a minute.
+    """
     cuda = subprocess.Popen(
         [sys.executable, "-P", "-c", TORCH_CUDA], text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     )
@@ -81,6 +145,8 @@ def collect(lock: Path | None) -> dict:
     else:
         lock = lock or imports.DEFAULT_LOCK
         pinned = imports.read_lock(lock)
+    if shown:
+        shown.facts(result)
     for name, version in pinned.items():
         found = result["packages"].get(name)
         if found is None:
@@ -90,12 +156,16 @@ def collect(lock: Path | None) -> dict:
     judged = []
     for verdict in imports.judge(name for name in pinned if name in result["packages"]):
         judged.append({"locked": pinned[verdict.name], **asdict(verdict)})
+        if shown:
+            shown.package(judged[-1])
         problems += [f"{verdict.name}: {error}" for error in verdict.errors]
         if result["interpreter"]["free_threaded"] and verdict.turned_gil_on:
             problems.append(f"importing {verdict.name} {verdict.installed} turns the GIL on")
     result |= {"lock": lock and str(lock), "problems": problems, "remarks": remarks, "imports": judged}
     output = cuda.communicate()[0]
     result["gpu"]["torch"] = json.loads(output) if cuda.returncode == 0 else None
+    if shown:
+        shown.end(result)
     return result
 
 
@@ -112,61 +182,6 @@ def check_twin(info: dict, expect: str | None) -> list[str]:
     return []
 
 
-def show(info: dict) -> None:
-    """Print the description that `collect` returned, as tables."""
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.table import Table
-
-    console = Console(highlight=False)
-    python, cpu, memory, os_ = info["interpreter"], info["cpu"], info["memory"], info["os"]
-    gpu, revision = info["gpu"], info["revision"]
-    facts = Table.grid(padding=(0, 2))
-    facts.add_column(style="bold", no_wrap=True)
-    facts.add_column(overflow="fold")
-    gib = 1024**3
-    gil = "on" if python["gil_enabled"] else "off"
-    kind = "free-threaded" if python["free_threaded"] else "with the GIL"
-    quota = "no quota" if cpu["quota"] is None else f"quota {cpu['quota']:g}"
-    limit = "no limit" if memory["limit"] is None else f"limit {memory['limit'] / gib:.1f} GiB"
-    sizes = f"{memory['total'] / gib:.1f} GiB, {limit}, {memory['available'] / gib:.1f} GiB free"
-    torch_cuda, cuda = gpu["torch"], "torch cannot be imported"
-    if torch_cuda is not None:
-        cuda = f"torch (CUDA {torch_cuda['built_for']}) sees {', '.join(torch_cuda['devices']) or 'none'}"
-    rows = [
-        ("Python", f"{python['version']} {kind}, GIL {gil} at start, {python['build']}"),
-        ("", python["executable"]),
-        ("configured with", python["config_args"] or "unknown"),
-        ("compiler", f"{python['compiler']}  {python['cflags']}"),
-        (
-            "processor",
-            f"{cpu['model']}: {cpu['usable']} usable of {cpu['count']} (affinity {cpu['affinity']}, {quota})",
-        ),
-        ("memory", f"{sizes}; /dev/shm {memory['shm_total'] / gib:.2f} GiB"),
-        ("system", f"{os_['name']}, Linux {os_['kernel']}, {os_['container'] or 'no container'}"),
-        ("GPU", ", ".join(gpu["devices"]) + f", driver {gpu['driver']}" if gpu["devices"] else gpu["reason"]),
-        ("", cuda),
-        ("revision", revision["commit"] + (" + changes" if revision["dirty"] else "")),
-    ]
-    for name, value in rows:
-        facts.add_row(name, escape(value))
-    console.print(facts)
-    if info["imports"]:
-        table = Table(title="Locked packages", title_justify="left", box=None, padding=(0, 2, 0, 0))
-        for heading in ("package", "version", "extensions", "GIL after import"):
-            table.add_column(heading, justify="right" if heading == "extensions" else "left", overflow="fold")
-        for package in info["imports"]:
-            state = "on" if package["gil_enabled_after_import"] else "off"
-            if python["free_threaded"] and state == "on":
-                state = "[red]on: turned on by this import[/red]"
-            if package["errors"]:
-                state = f"[red]{escape(package['errors'][0])}[/red]"
-            table.add_row(package["name"], package["installed"], str(package["extensions"] or ""), state)
-        console.print(table)
-    for remark in info["remarks"]:
-        console.print(f"[yellow]note:[/yellow] {escape(remark)}")
-
-
 def main(arguments: list[str] | None = None) -> int:
     """Run the command; return its exit status."""
     options = parser().parse_args(arguments)
@@ -180,7 +195,7 @@ def main(arguments: list[str] | None = None) -> int:
 
         return command.run(options.requirements, options.json, options.import_too, options.cache)
     try:
-        info = collect(options.lock)
+        info = collect(options.lock, None if options.json else Shown())
     except imports.LockError as error:
         print(f"ftrun.info: {error}", file=sys.stderr)
         return 2
@@ -192,8 +207,6 @@ def main(arguments: list[str] | None = None) -> int:
     if options.json:
         json.dump(info, sys.stdout, indent=2)
         print()
-    else:
-        show(info)
     if info["problems"]:
         print("ftrun.info: this environment is not what it should be:", file=sys.stderr)
         for problem in info["problems"]:

@@ -91,6 +91,20 @@ def test_second_use_starts_at_once(twins):
     assert cpu_seconds(lambda: twins("exec", "ft", "true")) < 15 * python
 
 
+def test_info_shows_lines_as_they_are_known(start_twins):
+    """Those of the first twin come before any package is imported, and both twins are described at once."""
+    process = start_twins("info")
+    lines = iter(process.stdout.readline, "")
+    assert next(lines).startswith("== ft: ") and next(lines).startswith("Python ")
+    assert process.poll() is None
+    rest = list(lines)
+    assert process.wait() == 0
+    second = next(at for at, line in enumerate(rest) if line.startswith("== gil: "))
+    for part, gil in ((rest[:second], "off"), (rest[second:], "on")):
+        assert [line for line in part if line.startswith("numpy ") and line.endswith(f" {gil}\n")]
+    assert all(line == line.rstrip() + "\n" for line in rest)
+
+
 def test_info_tells_what_the_twins_are(twins):
     done = twins("info", "--json", status=0)
     info = json.loads(done.stdout)
