@@ -22,6 +22,8 @@ from ftbench.stats.statistics import CONFIDENCE, FEWEST_ROUNDS, Ratio, logarithm
 from ftrun.escape import one_line
 
 PYTHON = "version", "build", "compiler"
+# The project itself, which a checkout uses as it is and an image installs. Its sources are compared.
+OURS = "ftloader", "ft-env"
 USUAL_COLLATE = "torch's"
 # Numbers of turns that differ by this factor deserve a caution: `typical` of 40 turns was up to 3% above that of 5.
 MANY_TIMES = 2
@@ -236,7 +238,9 @@ def _described(results: Results, compared: Set[str]) -> dict[str, str]:
         if name not in compared:
             continue
         found |= {f"{name}: Python's {what}": getattr(twin.interpreter, what) for what in PYTHON}
-        found |= {f"{name}: {package}": version for package, version in sorted(twin.packages.items())}
+        found |= {
+            f"{name}: {package}": version for package, version in sorted(twin.packages.items()) if package not in OURS
+        }
     return found
 
 

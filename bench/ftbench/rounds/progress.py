@@ -1,7 +1,7 @@
 """The output of a run on stderr: progress, notes and warnings.
 
-On a terminal, progress is one line that is kept up to date. Elsewhere, each finished step prints a plain line, without
-control codes.
+On a terminal, progress is one line that is kept up to date. Elsewhere, plain lines without control
+codes are printed: one for each finished step, and one about every ten seconds.
 """
 
 import itertools
@@ -14,6 +14,9 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from ftbench.document.model import Results, Skipped
 from ftbench.plan.candidates import Candidate
 from ftrun.escape import terminal
+
+# Off a terminal, a line is printed about this often.
+SECONDS = 10.0
 
 
 def clock(seconds: float) -> str:
@@ -35,9 +38,11 @@ class Display(Progress):
         super().__init__(*columns, console=console, transient=True, disable=self._plain)
         self._task = self.add_task("", total=None, left="")
         self._where, self._later = "", 0.0
+        self._noted = time.monotonic()
 
     def note(self, text: str) -> None:
         """Print a permanent line, which is not kept in results.json."""
+        self._noted = time.monotonic()
         self.console.print(terminal(text), soft_wrap=True)
 
     def skip(self, what: str, why: str) -> None:
@@ -49,6 +54,11 @@ class Display(Progress):
         """Show and record a warning about the figures."""
         self._results.warnings.append(text)
         self.note(f"warning: {text}")
+
+    def _still(self, text: str) -> None:
+        """Off a terminal, print how far the run is, unless a line was printed just before."""
+        if self._plain and time.monotonic() - self._noted >= SECONDS:
+            self.note(text)
 
     def _begin(self, title: str) -> None:
         self.reset(self._task, total=None, description=title, left="")
@@ -68,6 +78,7 @@ class Display(Progress):
             self.update(self._task, total=total, completed=done, left=f"{done}/{total}")
             if self._plain and done == total:
                 self.note(f"{title}: {total} done")
+            self._still(f"{title}: {done} of {total}")
 
         return update
 
@@ -91,6 +102,7 @@ class Display(Progress):
             return  # its start was shown
         steps = sum(1 + turns if turns > 1 else 1 for turns in self._turns.values())
         where = self._where, f"round {self._number} of {self._rounds}", candidate.title, f"turn {turn}" if turn else ""
+        self._still(", ".join(filter(None, (*where[1:], self._left(self._remaining())))))
         self.update(
             self._task,
             total=self._rounds,
