@@ -78,7 +78,8 @@ class Display(Progress):
             self.update(self._task, total=total, completed=done, left=f"{done}/{total}")
             if self._plain and done == total:
                 self.note(f"{title}: {total} done")
-            self._still(f"{title}: {done} of {total}")
+            else:
+                self._still(f"{title}: {done} of {total}")
 
         return update
 
