@@ -125,7 +125,7 @@ class Shown:
 def collect(lock: Path | None, shown: Shown | None = None) -> dict:
     """Return facts about this environment and the problems found; raises imports.LockError if `lock` is unusable.
 
-    `shown` is told each fact as soon as it is known: importing all packages takes up to a minute.
+    Each fact is also given to `shown` as soon as it is known: importing all packages takes up to a minute.
     """
     cuda = subprocess.Popen(
         [sys.executable, "-P", "-c", TORCH_CUDA], text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
