@@ -102,16 +102,26 @@ def test_a_question_that_nobody_would_see_is_not_asked(monkeypatch, capsys):
     assert "gcc" in capsys.readouterr().err
 
 
-def test_a_notebook_is_not_asked(monkeypatch, bare):
-    # IPython runs `!./twins ...` in a pseudo-terminal whose other end nobody types at.
-    monkeypatch.setenv("JPY_PARENT_PID", "1")
+@pytest.fixture
+def notebook():
+    """A pseudo-terminal as that in which IPython runs `!./twins ...`. A question would be answered with no."""
     ours, theirs = pty.openpty()
-    with open(ours, "wb", buffering=0), open(theirs, "w+b", buffering=0) as terminal:
-        monkeypatch.setattr("sys.stdin", terminal)
-        monkeypatch.setattr("sys.stderr", open(os.dup(theirs), "w"))
+    with open(ours, "wb", buffering=0) as person, open(theirs, "w+b", buffering=0) as terminal:
+        person.write(b"n\n")
+        yield terminal
+
+
+def test_a_notebook_is_not_asked(monkeypatch, notebook):
+    monkeypatch.setenv("JPY_PARENT_PID", "1")
+    monkeypatch.setattr("sys.stdin", notebook)
+    with open(os.dup(notebook.fileno()), "w") as screen:
+        monkeypatch.setattr("sys.stderr", screen)
         assert machine._agrees(["gcc"]) is True
-        environment = {**bare(0), "JPY_PARENT_PID": "1"}
-        start_without_python(environment, 0, stdin=terminal, stderr=terminal, stdout=subprocess.PIPE)
+
+
+def test_a_notebook_without_python_is_not_asked(bare, notebook):
+    environment = {**bare(0), "JPY_PARENT_PID": "1"}
+    start_without_python(environment, 0, stdin=notebook, stderr=notebook, stdout=subprocess.PIPE)
 
 
 @pytest.fixture

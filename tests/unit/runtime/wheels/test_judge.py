@@ -81,14 +81,21 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 self.answer(200, b"[]", content_type="application/vnd.pypi.simple.v1+json")
             elif mode == "html":
                 links = "".join(
-                    f'<a href="../../files/{name}#sha256={sha256(files[name])}">{name}</a>' for name in names
+                    f'<a href="../../files/{name}#sha256={sha256(files[name])}"'
+                    f"{' data-yanked' * (name in self.server.yanked)}>{name}</a>"
+                    for name in names
                 )
                 self.answer(200, links.encode(), content_type="text/html")
             else:
                 at = "http://[x" if mode == "bad link" else "../../files/"
                 page = {
                     "files": [
-                        {"filename": name, "url": f"{at}{name}", "hashes": {"sha256": sha256(files[name])}}
+                        {
+                            "filename": name,
+                            "url": f"{at}{name}",
+                            "hashes": {"sha256": sha256(files[name])},
+                            "yanked": name in self.server.yanked and "broken",
+                        }
                         for name in names
                     ]
                 }
@@ -126,9 +133,9 @@ class Server(http.server.ThreadingHTTPServer):
 
 @pytest.fixture
 def index(monkeypatch):
-    """A package index on this machine: ``files`` by name, and a ``mode`` of answering."""
+    """A package index on this machine: ``files`` by name, the ``yanked`` ones of them, and a ``mode`` of answering."""
     server = Server(("127.0.0.1", 0), Handler)
-    server.files, server.mode, server.sent = {}, "", []
+    server.files, server.yanked, server.mode, server.sent = {}, set(), "", []
     threading.Thread(target=server.serve_forever, args=[0.01], daemon=True).start()
     monkeypatch.setenv("UV_DEFAULT_INDEX", f"http://127.0.0.1:{server.server_port}/simple")
     yield server
@@ -181,6 +188,14 @@ def test_only_what_an_interpreter_loads_counts(index, modules):
     assert [found[series][1] for series in found] == [Answer.OFF, Answer.ON, Answer.ON]
     index.files = {"pkg-1-py3-none-any.whl": b"never read"}
     assert {each[1] for each in answers("pkg").values()} == {Answer.PURE}
+
+
+@pytest.mark.parametrize("mode", ["", "html"])
+def test_a_yanked_version_is_for_those_who_name_it(mode, index):
+    index.mode, index.yanked = mode, {"pkg-1.1-py3-none-any.whl"}
+    index.files = dict.fromkeys(("pkg-1.0-py3-none-any.whl", *index.yanked), b"never read")
+    found = [answers(f"pkg{wanted}")["3.13t"] for wanted in ("", "==1.*", "==1.1")]
+    assert found == [("1.0", Answer.PURE, ""), ("1.0", Answer.PURE, ""), ("1.1", Answer.PURE, "")]
 
 
 @pytest.mark.parametrize("mode", ["", "html"])
