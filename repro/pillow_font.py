@@ -6,7 +6,7 @@
 # Fixed: 12.2.0
 # Expected gil: ok
 # Expected ft-gil: ok
-# Expected ft: fails (signal, exception, wrong result)
+# Expected ft: fails (signal, exception, wrong result, hang)
 # Timeout: 60
 import os
 import threading

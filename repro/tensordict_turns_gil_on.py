@@ -7,7 +7,7 @@
 # Expected gil: ok
 # Expected ft-gil: ok
 # Expected ft: GIL enabled
-# Timeout: 60
+# Timeout: 180
 import tensordict
 
 print(tensordict.__name__)
