@@ -108,7 +108,7 @@ def all_runs(ready: dict[str, Twin], arguments: list[str]) -> list[TestRun]:
 
 
 # Two runs that take about as long, for two processors.
-QUICK = {"quick: the loader": ["unit/loader"], "quick: all else": [*OF_THE_TOOLS, "conformance", "native"]}
+QUICK = {"quick: the loader": ["unit/loader", "conformance"], "quick: all else": [*OF_THE_TOOLS, "native"]}
 
 
 def quick_runs(twin: Twin, arguments: list[str]) -> list[TestRun]:

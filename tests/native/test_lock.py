@@ -50,6 +50,7 @@ def test_wheels_exist_for_every_pin(output_of, uv, twin, version, platform, tmp_
     assert f"torch=={locked('torch')}" in done.stderr + done.stdout
 
 
+@pytest.mark.slow
 def test_no_locked_wheel_says_that_it_needs_the_gil():
     # Of the wheels that an installer may take by the lock's hashes, their directories and extension modules are
     # fetched. NVIDIA's other packages hold CUDA's libraries, which know nothing of Python.

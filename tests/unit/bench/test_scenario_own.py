@@ -166,6 +166,7 @@ def test_a_dataset_that_raises_in_threads_is_told_once_and_the_rest_stands(run_o
     assert "bad_data.py:unsafe looks for what is not safe under threads" in said
 
 
+@pytest.mark.slow
 def test_sys_exit_of_a_dataset_is_told(files, twin):
     parameters = {"target": f"{files['bad_data']}:ends"}
     task = Task(own.LOOK, [], "serial", 0, 1, 2, 1, 2, parameters=parameters, config=twin)
