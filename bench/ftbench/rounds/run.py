@@ -18,7 +18,7 @@ from ftbench.document import model
 from ftbench.document.convert import from_json
 from ftbench.document.environment import Environment
 from ftbench.document.store import RunDirectory
-from ftbench.machine import disturbance
+from ftbench.machine import alone, disturbance
 from ftbench.plan import sizing
 from ftbench.plan.scenario import Scenario
 from ftbench.rounds.controller import Unavailable, WorkDiffers
@@ -57,7 +57,11 @@ class Run:
     def measure(self) -> None:
         """Measure all scenarios, then run the thread-safety suite. If this raises, finished rounds are on disk."""
         options = self.results.options
-        with contextlib.closing(Twins()) as twins, tempfile.TemporaryDirectory(prefix="ft-bench-") as work:
+        with contextlib.ExitStack() as stack:
+            if not stack.enter_context(alone.claimed()):
+                self.display.note(f"note: {alone.OTHER}")
+            twins = stack.enter_context(contextlib.closing(Twins()))
+            work = stack.enter_context(tempfile.TemporaryDirectory(prefix="ft-bench-"))
             for name, where in options.twins.items():
                 twins.add(name, where, self.interruption)
             twins.check_source(environment.source_hash())
