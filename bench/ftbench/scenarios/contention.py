@@ -14,20 +14,19 @@ import functools
 import multiprocessing
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
+from ftbench.measure.neighbours import alternate, factor
 from ftbench.plan.candidates import worker_counts
 from ftbench.plan.case import Amount, Case
 from ftbench.plan.comparisons import CASE, COUNT, IMPORTANCE, Comparison, ComparisonPlan, Side
-from ftbench.plan.scenario import Scenario, Task
+from ftbench.plan.scenario import Scenario, Task, Turns
 from ftrun.parent_death import die_with_parent
 
-# One worker and all workers take turns, so that both see the same machine.
-REPETITIONS = 5
 # Longest wait of a worker for the others at the start (s).
 GONE_SECONDS = 120.0
 # Operations in one pass of a loop, so that the loop itself takes little of the time.
@@ -154,31 +153,34 @@ def seconds(spans: Spans) -> float:
     return max(end for _, end in spans) - min(begin for begin, _ in spans)
 
 
-def measure(task: Task) -> dict:
-    """Time one kind of operation (the case's parameter "kind") in one worker and in all, alternately.
+def measure(task: Task) -> Turns:
+    """Time one kind of operation (the case's parameter "kind") in one worker and in all, in neighbouring turns.
 
-    Returns the metrics operation_ns (time of an operation while all workers work, median of the repetitions) and
-    scaling (operations per second of all workers, divided by those of one worker), and the distributions `operation`
-    and `operation-alone` (ns).
+    Returns the metrics operation_ns (in a worker while all work, median of the turns) and scaling (operations/s of all
+    workers over those of one), and the distributions `operation` and `operation-alone` (ns).
     """
     kind = KINDS[task.parameters["kind"]]
     operations = max(1, task.batch_size * (task.batches // task.workers) // kind.weight // UNROLLED) * UNROLLED
+    values: dict[str, list[float]] = {"operation-alone": [], "operation": []}
+
+    def work(name: str, workers: int) -> float:
+        spans = run(operations, workers)
+        values[name] += [(end - begin) / operations * 1e9 for begin, end in spans]
+        return seconds(spans)
+
     with started(kind, task.workers, processes=task.variant == "bare-process") as run:
-        runs = [(run(operations, 1), run(operations, task.workers)) for _ in range(REPETITIONS + 1)]
-    # The first run warms caches and lets the interpreter specialise its bytecode.
-    alone, together = zip(*runs[1:], strict=True)
-    took = median(map(seconds, together))
-
-    def distribution(runs: Iterable[Spans]) -> dict:
-        return {"unit": "ns", "values": [(end - begin) / operations * 1e9 for spans in runs for begin, end in spans]}
-
+        # The first run warms caches and lets the interpreter specialise its bytecode.
+        run(operations, 1)
+        run(operations, task.workers)
+        conditions = {"alone": lambda: work("operation-alone", 1), "together": lambda: work("operation", task.workers)}
+        found = yield from alternate(conditions, task.turns)
     return {
         "metrics": {
-            "operation_ns": took / operations * 1e9,
-            "scaling": task.workers * median(map(seconds, alone)) / took,
+            "operation_ns": median(found["together"]) / operations * 1e9,
+            "scaling": task.workers * factor(found["alone"], found["together"]),
         },
-        "distributions": {"operation": distribution(together), "operation-alone": distribution(alone)},
-        "samples": operations * task.workers * REPETITIONS,
+        "distributions": {name: {"unit": "ns", "values": of} for name, of in values.items()},
+        "samples": operations * task.workers * task.turns,
     }
 
 
@@ -209,8 +211,8 @@ SCENARIO = Scenario(
     metrics=("scaling", "operation_ns"),
     plan=ComparisonPlan(comparisons, CASES, order=(COUNT, IMPORTANCE, CASE)),
     case_axis="operation",
-    full=Amount(batch_size=100_000, batches_per_worker=10, seconds=600),
-    quick=Amount(batch_size=100_000, batches_per_worker=3, seconds=240),
+    full=Amount(batch_size=100_000, batches_per_worker=10, turns=5, seconds=600),
+    quick=Amount(batch_size=100_000, batches_per_worker=3, turns=6, seconds=240),
     # Every trial measures one worker too, so this begins with two.
     workers=lambda cpus: worker_counts(cpus)[1:] or [1],
     batched=False,

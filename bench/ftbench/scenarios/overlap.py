@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import repeat
-from statistics import median
 from typing import Any
 
 from ftbench.measure import checksums
 from ftbench.measure.gpu import where_trained
 from ftbench.measure.loaders import open_loader
+from ftbench.measure.neighbours import alternate, factor
 from ftbench.plan.case import Amount, Case
 from ftbench.plan.comparisons import Comparison, Side, grid
-from ftbench.plan.scenario import Task
+from ftbench.plan.scenario import Task, Turns
 from ftbench.scenarios.pillow import of_images
 from ftrun import cgroup
 
-# Loading alone, training alone and both take turns, so that all see the same machine.
-REPETITIONS = 3
 CALIBRATION_UNITS = 20
 
 
@@ -52,13 +50,13 @@ class TorchStep:
         return loss.item()  # waits for the accelerator
 
 
-def measure(task: Task) -> dict:
+def measure(task: Task) -> Turns:
     """Time ``for batch in loader: train(batch)``, loading alone and training alone, `task.batches` steps each.
 
     Training a batch takes "ratio" (a parameter of the case) times as long as loading it. Each measurement starts when
     the first batch has come and no other is ready. Returns the metrics step_over_max (1 if loading and training overlap
     perfectly) and step_over_sum (1 if they do not), and the distributions `step`, `load` and `train` (mean times of a
-    step, ms).
+    step in each turn, ms).
     """
     train, seen = TorchStep(), checksums.Seen()
     steps = task.batches
@@ -70,23 +68,22 @@ def measure(task: Task) -> dict:
         train(batch, CALIBRATION_UNITS)  # the first call takes longer
         unit = _mean_step(repeat(batch, 2), 1, train, CALIBRATION_UNITS) / CALIBRATION_UNITS
         units = max(1, round(task.parameters["ratio"] * loading / unit))
-        load, alone, both = [], [], []
-        for _ in range(REPETITIONS):
-            load.append(_mean_step(loader.epoch(epoch), steps))
-            alone.append(_mean_step(repeat(batch, 1 + steps), steps, train, units))
-            both.append(_mean_step(loader.epoch(epoch), steps, train, units))
-    parts = list(zip(both, load, alone, strict=True))
+        conditions: dict[str, Callable[[], float]] = {
+            "load": lambda: _mean_step(loader.epoch(epoch), steps),
+            "train": lambda: _mean_step(repeat(batch, 1 + steps), steps, train, units),
+            "step": lambda: _mean_step(loader.epoch(epoch), steps, train, units),
+        }
+        found = yield from alternate(conditions, task.turns)
+    parts = list(zip(found["load"], found["train"], strict=True))
     return {
         "metrics": {
-            "step_over_max": median(step / max(a, b) for step, a, b in parts),
-            "step_over_sum": median(step / (a + b) for step, a, b in parts),
+            "step_over_max": factor(found["step"], list(map(max, parts))),
+            "step_over_sum": factor(found["step"], list(map(sum, parts))),
         },
-        "distributions": {
-            name: {"unit": "ms", "values": [t * 1e3 for t in times]}
-            for name, times in (("step", both), ("load", load), ("train", alone))
-        },
+        "distributions": {name: {"unit": "ms", "values": [t * 1e3 for t in times]} for name, times in found.items()},
         "note": note(train.device.type, task.workers, cgroup.usable_cpus()),
         **seen.result(steps * task.batch_size, len(batch)),
+        "batches": steps * task.turns,
     }
 
 
@@ -130,8 +127,8 @@ SCENARIO = of_images(
     metrics=("step_over_max", "step_over_sum"),
     plan=grid(CASES, more=SERIAL),
     case_axis="time of training / of loading",
-    full=Amount(batch_size=32, batches_per_worker=10, seconds=600),
-    quick=Amount(batch_size=32, batches_per_worker=4, seconds=460),
+    full=Amount(batch_size=32, batches_per_worker=10, turns=4, seconds=600),
+    quick=Amount(batch_size=32, batches_per_worker=4, turns=6, seconds=460),
     # One CPU is left to the training loop.
     workers=lambda cpus: [max(1, cpus - 1)],
 )
