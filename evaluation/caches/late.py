@@ -5,7 +5,7 @@
 
 A web server in its own process sends samples of 100 kB after --delay seconds. "cache" is the fetchers of a
 GrowingCache, which also writes them. "fsspec" is torch's DataLoader, whose processes call fsspec, as in the
-benchmark's scenario `latency`. "own" is the same with the client of the cache. CPU times leave the server out.
+benchmark's scenario `latency-fsspec`. "own" is the same with the client of the cache. CPU times leave the server out.
 """
 
 import argparse

@@ -92,7 +92,7 @@ def special_plans(twin: str) -> dict[str, list[str]]:
         "training": [workers, "serial/1"],
         "augment-heavy": [workers, "serial/0"],
         "nvimgcodec-decode": ["loader-thread/2", "loader-process/2"],
-        "latency": ["loader-thread/2@5-ms", "loader-process/2@5-ms"],
+        "latency-requests": ["loader-thread/2@5-ms", "loader-process/2@5-ms"],
         "raw-cache": ["loader-thread/2@cold", "loader-process/2@cold"],
         "peers-pillow-128": [workers, "nodes-thread/2", *others],
     }

@@ -1,4 +1,4 @@
-"""Remote storage: samples through fsspec from a server that is late."""
+"""Remote storage: samples from a server that is late, through each client."""
 
 import pickle
 import time
@@ -6,30 +6,45 @@ import time
 import numpy
 import pytest
 
+from ftbench.data.clients import READ
 from ftbench.data.slow_server import content, slow_server
 from ftbench.plan.scenario import Task
-from ftbench.scenarios import SCENARIOS
+from ftbench.scenarios import SCENARIOS, members
 from ftbench.scenarios.latency import SAMPLE_BYTES, RemoteSamples
 from tests.unit.bench.turns import without_pause
 
-pytest.importorskip("fsspec", reason="fsspec is not installed here; it is in docker/requirements.lock")
-pytest.importorskip("aiohttp", reason="aiohttp is not installed here; it is in docker/requirements.lock")
-SCENARIO = SCENARIOS["latency"]
+LIBRARIES = {"requests": ("requests",), "obstore": ("obstore",), "fsspec": ("fsspec", "aiohttp")}
+CLIENTS = pytest.mark.parametrize("client", LIBRARIES)
 
 
-def test_samples_are_what_the_server_has():
+def need(client: str) -> None:
+    for library in LIBRARIES[client]:
+        pytest.importorskip(library, reason=f"{library} is not installed here; it is in docker/requirements.lock")
+
+
+def test_a_scenario_for_each_client():
+    assert [each.name for each in members("latency")] == [f"latency-{client}" for client in LIBRARIES]
+    assert set(READ) == set(LIBRARIES)
+
+
+@CLIENTS
+def test_samples_are_what_the_server_has(client):
+    need(client)
     with slow_server(0.0, SAMPLE_BYTES) as server:
-        dataset = pickle.loads(pickle.dumps(RemoteSamples(server)))
+        dataset = pickle.loads(pickle.dumps(RemoteSamples(server, client)))
         for index in (0, 17):
             sample = dataset[index]
             assert sample.dtype == numpy.uint8 and sample.flags.writeable
             assert sample.tobytes() == content(index, SAMPLE_BYTES)
 
 
-def test_threads_and_processes_give_the_same_and_no_sample_comes_early():
-    found = []
+@pytest.mark.parametrize("client", ["requests", "fsspec"])
+def test_threads_and_processes_give_the_same_and_no_sample_comes_early(client):
+    need(client)
+    scenario, found = SCENARIOS[f"latency-{client}"], []
     for variant in ("loader-thread", "loader-process"):
-        turn = SCENARIO.measure(Task(SCENARIO, [], variant, 4, 2, 4, 40, 2, "20-ms", {"delay": 0.02}))
+        parameters = scenario.case("20-ms").parameters
+        turn = scenario.measure(Task(scenario, [], variant, 4, 2, 4, 40, 2, "20-ms", parameters))
         next(turn)  # up to its start
         begin = time.monotonic()
         result = without_pause(turn)
@@ -42,14 +57,24 @@ def test_threads_and_processes_give_the_same_and_no_sample_comes_early():
     assert found[0] == found[1]
 
 
+def test_threads_and_processes_give_the_same_with_obstore(run_trial):
+    """A process for each, as in a run: one that has read with obstore may not fork workers that do."""
+    need("obstore")
+    work = {"workers": 4, "batch_size": 2, "warmup_batches": 4, "batches": 20}
+    found = [run_trial("latency-obstore", variant, "20-ms", **work) for variant in ("loader-thread", "loader-process")]
+    assert found[0]["rows"] == found[1]["rows"] and found[0]["first_batch"] == found[1]["first_batch"]
+    assert all(each["metrics"]["time_to_first_batch"] >= 0.019 for each in found)
+
+
 def test_many_more_workers_than_cores():
-    assert set(SCENARIO.workers(2)) == {2, 4, 8, 16, 32, 64}
-    assert set(SCENARIO.workers(12)) == {2, 4, 8, 12, 16, 32, 64}
-    assert set(SCENARIO.workers(96)) == {2, 4, 8, 16, 32, 64, 96}
+    scenario = SCENARIOS["latency-requests"]
+    assert set(scenario.workers(2)) == {2, 4, 8, 16, 32, 64}
+    assert set(scenario.workers(12)) == {2, 4, 8, 12, 16, 32, 64}
+    assert set(scenario.workers(96)) == {2, 4, 8, 16, 32, 64, 96}
 
 
 def test_a_run(special, special_run):
-    assert special("latency").cases[0].title in special_run.printed
+    assert special("latency-requests").cases[0].title in special_run.printed
 
 
 def test_a_run_of_files_that_are_not_in_memory(special, special_run):
