@@ -188,7 +188,7 @@ def test_an_edit_is_noticed(measured, change, message):
 def outputs(document: Results, directory, capsys) -> list[str]:
     """The report in all its forms, on one line each."""
     run = analyse(document)
-    terminal.show(run, directory / "report.html")
+    terminal.show(run, directory / "report.html", detailed=True)
     return [
         " ".join(text.split())
         for text in (capsys.readouterr().out, page.page(run).decode(), markdown.summary(run).replace("\\", ""))
