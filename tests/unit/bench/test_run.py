@@ -50,10 +50,11 @@ def test_complete_run(finished_run, document, twin):
 
 def test_what_a_person_reads(finished_run, document):
     done, directory = finished_run
-    # The answer first, and in the end what to do.
+    # The answer first, and what to do; in the end the report's place.
     said = " ".join(done.stdout.split())
     assert said.index("what changes factor samples/s") < said.index(" in all x ") < said.index("revision ")
-    assert said.index("Too little was measured to advise for pillow") > said.index("report: ")
+    assert said.index("Too little was measured to advise for pillow") < said.index("what changes factor")
+    assert said.index("report: ") > said.index("revision ")
     assert f"report: {directory / 'report.html'}" in done.stdout
     build = next(iter(document.environment.twins.values())).interpreter.build
     assert build in done.stdout and build in (directory / "report.html").read_text()
