@@ -148,24 +148,25 @@ def _describe(ready: dict[str, Twin], as_json: bool) -> int:
     with contextlib.ExitStack() as stack:
         for number, (name, twin) in enumerate(ready.items()):
             # The first twin's lines are shown as they come, those of the others when it has ended.
-            kept = [stack.enter_context(tempfile.TemporaryFile("w+")) for _ in range(2)] if number or as_json else None
+            kept = [stack.enter_context(tempfile.TemporaryFile("w+")) for _ in range(2 * bool(number or as_json))]
             command = [str(twin.python), "-P", "-m", "ftrun.info", *["--json"] * as_json]
             if not kept:
                 print(f"== {name}: {twin.directory}", flush=True)
-            process = subprocess.Popen(
-                command, env={**twin.environment(), **variables}, stdout=kept and kept[0], stderr=kept and kept[1]
-            )
+            out, err = kept or (None, None)
+            process = subprocess.Popen(command, env={**twin.environment(), **variables}, stdout=out, stderr=err)
             streams[name] = process, kept
             stack.callback(process.wait)
             stack.callback(process.terminate)
         for name, (process, kept) in streams.items():
             code = process.wait() or code
-            out, err = ("", "") if kept is None else (stream.seek(0) or stream.read() for stream in kept)
+            for stream in kept:
+                stream.seek(0)
+            texts = [stream.read() for stream in kept] or ["", ""]
             if as_json:
-                answers[name] = json.loads(out) if out else None
+                answers[name] = json.loads(texts[0]) if texts[0] else None
             elif kept:
-                print(f"== {name}: {ready[name].directory}\n{out}", end="", flush=True)
-            print(err, end="", file=sys.stderr, flush=True)
+                print(f"== {name}: {ready[name].directory}\n{texts[0]}", end="", flush=True)
+            print(texts[1], end="", file=sys.stderr, flush=True)
     if as_json:
         print(json.dumps(answers, indent=1))
     return code
