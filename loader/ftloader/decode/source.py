@@ -67,7 +67,7 @@ def _read_stream(stream: Any) -> Encoded:
         raise DecodeError.of(name, path, error) from error
     if not isinstance(data, bytes):
         raise TypeError(f"{name} must be opened in binary mode ('rb'): it gave {type(data)}")
-    return Encoded(data, path, name)
+    return Encoded(bytes(data), path, name)
 
 
 def check_type(out: Any) -> None:

@@ -4,9 +4,10 @@
 behind a mutex (python-pillow/Pillow #8692), and copies the pixels three times. Here ``tjDecompress2`` writes them into
 the array, without the GIL, the arena and Pillow's plugin registry.
 
-``decode`` returns pixels only if they equal Pillow's, and None for an unusual or damaged file. Then the caller uses
-Pillow, and reports Pillow's errors. A library older than Pillow's own rarely decodes a damaged file that Pillow
-refuses: version 2.1 did so for one of 40,000 files with random damage.
+``decode`` returns pixels only if they equal Pillow's, and None for other files. Then the caller uses Pillow, and
+reports Pillow's errors. Damaged files are left to Pillow, and progressive ones, whose missing scans versions of
+libjpeg-turbo fill in differently. A few damaged headers that Pillow refuses are decoded, such as a JFIF segment that is
+cut short.
 
 The library is Debian's package libturbojpeg0, Ubuntu's libturbojpeg.
 
@@ -15,8 +16,6 @@ Source: TurboJPEG API 2, https://libjpeg-turbo.org/Documentation
 
 import ctypes
 import io
-import threading
-from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -25,22 +24,6 @@ from ftloader.decode.source import Out, array_for
 
 _RGB, _GRAY = 0, 6  # TJPF_RGB, TJPF_GRAY
 _COLOUR_SPACES = {0: "RGB", 1: "RGB", 2: "L"}  # TJCS_RGB, TJCS_YCbCr, TJCS_GRAY; others are Pillow's
-
-_local = threading.local()  # has the thread's decompressor, which only one thread may use at a time
-
-
-class _Decompressor:
-    """A handle of the library, freed together with its thread."""
-
-    def __init__(self, library: Any) -> None:
-        self._library = library
-        self.handle = library.tjInitDecompress()
-        if not self.handle:
-            raise MemoryError("libturbojpeg could not make a decompressor")
-
-    def __del__(self) -> None:
-        if getattr(self, "handle", None):
-            self._library.tjDestroy(self.handle)
 
 
 class TurboJpeg:
@@ -64,13 +47,21 @@ class TurboJpeg:
             The array, and *out*. The array is None if Pillow itself must decode. Then the second element is what
             Pillow must write to: the array that *out* gave, if *out* is a function and was called.
         """
-        if data[:3] != b"\xff\xd8\xff":  # Pillow wants a marker right after the first one
+        if not _is_plain(data):
             return None, out
-        handle = self._handle()
+        # For this image alone: a handle keeps the tables of one image for the next, which may lack its own.
+        handle = self._library.tjInitDecompress()
+        if not handle:
+            raise MemoryError("libturbojpeg could not make a decompressor")
+        try:
+            return self._decode(handle, data, mode, out)
+        finally:
+            self._library.tjDestroy(handle)
+
+    def _decode(self, handle: int, data: bytes, mode: str, out: Out) -> tuple[np.ndarray | None, Out]:
         width, height, sampling, colours = (ctypes.c_int() for _ in range(4))
         parts = (ctypes.byref(part) for part in (width, height, sampling, colours))
         if self._library.tjDecompressHeader3(handle, data, len(data), *parts):
-            del _local.decompressor  # after some errors it takes no further image
             return None, out
         stored = _COLOUR_SPACES.get(colours.value)
         # Colour to "L" is left to Pillow's convert(): libjpeg rounds differently.
@@ -85,30 +76,41 @@ class TurboJpeg:
         size = width, 0, height, _RGB if mode == "RGB" else _GRAY  # 0: lines without padding
         # Not 0 for a warning too, such as of a truncated file.
         if self._library.tjDecompress2(handle, data, len(data), dense.ctypes.data, *size, 0):
-            del _local.decompressor
             return None, None if out is None else array
         if dense is not array:
             array[...] = dense
         return array, out
 
-    def _handle(self) -> Any:
-        made = getattr(_local, "decompressor", None)
-        if made is None:
-            made = _local.decompressor = _Decompressor(self._library)
-        return made.handle
+
+def _is_plain(data: bytes) -> bool:
+    """True if *data* begins like a sequential JPEG with Huffman coding. Source: ITU-T T.81, annex B."""
+    # Literals, not names of the module: threads without the GIL contend for the reference count of a global object.
+    if data[:2] != b"\xff\xd8":  # SOI
+        return False
+    at, end = 2, len(data)
+    while at + 4 <= end and data[at] == 0xFF:
+        marker = data[at + 1]
+        if marker == 0xC0 or marker == 0xC1:  # a sequential frame
+            return True
+        # APPn, Huffman and quantization tables, restart interval, comment; then the length without the marker.
+        if not (0xE0 <= marker <= 0xEF or marker in (0xC4, 0xDB, 0xDD, 0xFE)):
+            return False
+        at += 2 + (data[at + 2] << 8 | data[at + 3])
+    return False
 
 
 def load() -> TurboJpeg | None:
-    """Return the library; None if it is not installed, or if its pixels of two test JPEGs are not Pillow's."""
+    """Return the library; None if it is not installed, or if its pixels of test JPEGs are not Pillow's."""
     pixels = np.arange(19 * 23 * 3, dtype=np.uint8).reshape(19, 23, 3)
+    colour, gray = Image.fromarray(pixels), Image.fromarray(pixels[:, :, 0].copy())
     try:
         library = TurboJpeg()
-        for picture in (Image.fromarray(pixels), Image.fromarray(pixels[:, :, 0].copy())):
+        for picture, sampling in ((colour, 0), (colour, 1), (colour, 2), (gray, 0)):
             file = io.BytesIO()
-            picture.save(file, "JPEG")
+            picture.save(file, "JPEG", subsampling=sampling)
             decoded, _ = library.decode(file.getvalue(), "RGB", None)
             if decoded is None or not np.array_equal(decoded, np.array(Image.open(file).convert("RGB"))):
                 return None
-    except (OSError, AttributeError):
+    except Exception:  # no library, or a Pillow without JPEG
         return None
     return library
