@@ -217,6 +217,11 @@ class Scenario(Load):
         return geometric_mean(self.in_each_process(key, metric))
 
     @property
+    def counts_queued_memory(self) -> bool:
+        """False if `pss_mib` lacks batches in queues of worker processes, as in runs that recorded no start method."""
+        return any(trial.start_method for one in self.rounds for trial in one.trials)
+
+    @property
     def whole(self) -> list[Candidate]:
         """The candidates that took part in every round."""
         return [c for c in self.candidates if len(self.trials_of(c.key)) == len(self.rounds)]
