@@ -23,15 +23,15 @@ class Fetchers(ThreadGroup):
     If no sample is missing, the threads wait for an eviction or ``look_again``. Each has at most one sample in memory.
     The last thread to end closes the store: if the program drops a cache without ``close()``, no other code does.
 
-    The store's lock ``changed`` guards the counts and the state of the listing. ``_listing`` guards the iterator of
-    keys. A thread acquires ``_listing`` before ``changed``, and holds ``_listing`` while the source finds the next key.
+    The store's lock ``guard`` guards the counts and the state of the listing. ``_listing`` guards the iterator of
+    keys. A thread acquires ``_listing`` before ``guard``, and holds ``_listing`` while the source finds the next key.
     """
 
     consequence = "It ends when that call returns; its sample is thrown away."
 
     def __init__(self, source: Any, store: Store, count: int, retries: int) -> None:
         self._source, self._store, self._retries = source, store, retries
-        self._changed = store.changed
+        self._changed, self._guard = store.changed, store.guard
         self._listing = threading.Lock()
         self._keys = self._claimed()
         self._evictions = -1  # the store's count when the listing started
@@ -55,14 +55,14 @@ class Fetchers(ThreadGroup):
 
     def look_again(self) -> None:
         """Make the threads list the source again: it may have new keys by now, or work again after an error."""
-        with self._changed:
+        with self._guard:
             self._asked += 1
             self._changed.notify_all()
 
     @property
     def complete(self) -> bool:
         """True if the latest listing of the source has ended and the store has all samples that were listed."""
-        with self._changed:
+        with self._guard:
             return self._is_idle() and not self._failed_here
 
     @property
@@ -73,7 +73,7 @@ class Fetchers(ThreadGroup):
     @property
     def idle(self) -> bool:
         """True if no sample will be added before ``look_again``: all keys were tried, or all threads have ended."""
-        with self._changed:
+        with self._guard:
             return self._is_idle() or not self._running
 
     def _is_idle(self) -> bool:
@@ -92,13 +92,13 @@ class Fetchers(ThreadGroup):
                 try:
                     done = self._fetch(key)
                 finally:
-                    with self._changed:
+                    with self._guard:
                         if not done:
                             self._store.give_up(key)
                         self._busy -= 1
                         self._changed.notify_all()
         finally:
-            with self._changed:
+            with self._guard:
                 self._running -= 1
                 last = not self._running
                 self._changed.notify_all()
@@ -120,7 +120,7 @@ class Fetchers(ThreadGroup):
                     if not isinstance(key, str):
                         raise TypeError(f"keys() gave {key!r}; a key must be a string")
                     if self._store.claim(key):
-                        with self._changed:
+                        with self._guard:
                             self._busy += 1
                             self.unlisted, self._listings_failed = None, 0  # the source gives new keys again
                         yield key
@@ -128,7 +128,7 @@ class Fetchers(ThreadGroup):
             except GeneratorExit:
                 raise
             except BaseException as error:  # not only Exception: a SystemExit would end all threads unseen
-                with self._changed:
+                with self._guard:
                     self.failed_listings += 1
                     if partly := isinstance(error, PartlyListedError):
                         self._ended = True
@@ -136,12 +136,12 @@ class Fetchers(ThreadGroup):
                 if not partly:
                     self._pause(next(pauses))
             else:
-                with self._changed:
+                with self._guard:
                     self._ended = True
                     self._note_listing(None)
 
     def _note_listing(self, error: BaseException | None) -> None:
-        """Record how the latest listing of the source ended: its error, or None. The caller must hold ``changed``."""
+        """Record how the latest listing of the source ended: its error, or None. The caller must hold ``guard``."""
         if error is None or isinstance(error, PartlyListedError):
             if self.trouble is self._listing_error:
                 self.trouble, self.failures_in_a_row = None, 0
@@ -157,7 +157,7 @@ class Fetchers(ThreadGroup):
     def _wait_to_list(self) -> bool:
         """Wait until the source has to be listed (again) and return True; return False if the store is stopped."""
         store = self._store
-        with self._changed:
+        with self._guard:
             self._changed.wait_for(
                 lambda: (
                     store.stopped
@@ -180,7 +180,7 @@ class Fetchers(ThreadGroup):
             except BaseException as error:
                 if attempt >= self._retries or isinstance(error, TypeError) or not self._pause(pause):
                     return self._fail(error, key)
-                with self._changed:
+                with self._guard:
                     self.retried += 1
         for pause in _pauses():
             try:
@@ -192,7 +192,7 @@ class Fetchers(ThreadGroup):
                 self._report(error, f"sample {key!r:.200}")
                 if not self._pause(pause):
                     return False
-        with self._changed:
+        with self._guard:
             if added:
                 self.fetched += 1
                 self.fetched_bytes += len(data)
@@ -208,7 +208,7 @@ class Fetchers(ThreadGroup):
 
     def _fail(self, error: BaseException, key: str) -> bool:
         """Count and report that *key* could not be fetched or added, unless the store is stopped. Return False."""
-        with self._changed:
+        with self._guard:
             if self._store.stopped:
                 return False
             self.failed += 1
@@ -218,7 +218,7 @@ class Fetchers(ThreadGroup):
 
     def _report(self, error: BaseException, what: str) -> None:
         """Record *error* for the statistics and ``set_epoch``. At the first error, warn that *what* failed."""
-        with self._changed:
+        with self._guard:
             self.trouble = error
             self.failures_in_a_row += 1
             first, self._warned = not self._warned, True
@@ -236,7 +236,7 @@ class Fetchers(ThreadGroup):
 
     def _pause(self, seconds: float) -> bool:
         """Wait *seconds* seconds and return True. If the store is stopped, return False without waiting further."""
-        with self._changed:
+        with self._guard:
             return not self._changed.wait_for(lambda: self._store.stopped, seconds)
 
 

@@ -194,7 +194,7 @@ class GrowingCache(Dataset):
             store.drop(name)
         self._shared[1:] = 0
         self._check_listing(store, fetchers)
-        with store.changed:
+        with store.guard:
             if store.contents()[0] < self._min_samples:
                 fetchers.look_again()
             while (there := store.contents()[0]) < self._min_samples:

@@ -82,7 +82,7 @@ class Snapshot:
 class Store:
     """Writer of the samples in *directory*, which it locks until ``close()``.
 
-    ``changed``, a condition variable, guards all attributes that change, and is notified of every change. Its lock is
+    ``guard`` guards all attributes that change; its condition ``changed`` is notified of every change. The lock is
     reentrant, since a finalizer may call ``stop`` in the middle of any other call.
 
     Raises ``CacheError`` if another process writes to *directory*, ``OSError`` if the directory cannot be written.
@@ -90,7 +90,10 @@ class Store:
 
     def __init__(self, directory: str, max_bytes: int, evict: str, version: int = 1) -> None:
         self.directory, self.max_bytes, self.evict, self._version = directory, max_bytes, evict, version
-        self.changed = threading.Condition(fork.rlock())
+        # Entered itself: Ctrl-C can come between Condition.__enter__'s acquiring and its return, and nothing would
+        # release the lock. __enter__ of a lock is C.
+        self.guard = fork.rlock()
+        self.changed = threading.Condition(self.guard)
         self.full = False  # true if a thread waits for room, and no snapshot was made since
         self.waited = 0.0  # seconds for which threads waited for room, summed over the threads
         self.evictions = 0
@@ -114,7 +117,7 @@ class Store:
         segment.check_own(directory)
         self._lock = sharing.WriterLock(directory)
         try:
-            with self.changed:
+            with self.guard:
                 self._recover()
         except BaseException:
             self._lock.release()
@@ -129,7 +132,7 @@ class Store:
 
     def claim(self, key: str) -> bool:
         """Claim *key*; return False if it is stored or claimed already. The claimer must ``add`` or ``give_up`` it."""
-        with self.changed:
+        with self.guard:
             if key in self._keys:
                 return False
             self._keys.add(key)
@@ -137,7 +140,7 @@ class Store:
 
     def give_up(self, key: str) -> None:
         """End the claim of *key*, so that any thread can claim the key again."""
-        with self.changed:
+        with self.guard:
             self._keys.discard(key)
 
     def add(self, key: str, data: bytes | memoryview) -> bool:
@@ -150,7 +153,7 @@ class Store:
                 f"sample {key!r:.200} of {length} bytes is larger than a quarter of the budget, "
                 f"max_bytes={self.max_bytes}"
             )
-        with self.changed:
+        with self.guard:
             while not self.stopped:
                 if self._open is not None and not self._open.fits(name, length):
                     self._retire()
@@ -169,10 +172,10 @@ class Store:
         try:
             writer.write(row, data)
         except BaseException:
-            with self.changed:
+            with self.guard:
                 self._leave(writer)
             raise
-        with self.changed:
+        with self.guard:
             writer.complete(row, key)
             try:
                 self._leave(writer)
@@ -183,7 +186,7 @@ class Store:
     def sync(self) -> None:
         """Sync all sealed segments to the disk and wait for that. The next writer has to check unsynced segments."""
         while True:
-            with self.changed:
+            with self.guard:
                 if not self._unsynced:
                     return
                 name = self._unsynced.popleft()
@@ -191,7 +194,7 @@ class Store:
             try:
                 segment.sync(self.directory, name)
             finally:
-                with self.changed:
+                with self.guard:
                     self._syncing -= 1
                     self.changed.notify_all()
 
@@ -266,7 +269,7 @@ class Store:
 
     def newest(self, most_bytes: int) -> list[Segment]:
         """Seal the open segment. Return the newest segments, at most *most_bytes* in total, sorted from old to new."""
-        with self.changed:
+        with self.guard:
             writer = self._open
             self._retire()
             self.changed.wait_for(lambda: writer is None or not writer.users)
@@ -280,7 +283,7 @@ class Store:
 
     def named(self, names: list[str]) -> list[Segment]:
         """Return the segments with these names. Raise ``CacheError`` if one is missing."""
-        with self.changed:
+        with self.guard:
             missing = [name for name in names if name not in self._sealed]
             if missing:
                 raise CacheError(
@@ -291,7 +294,7 @@ class Store:
 
     def publish(self, snapshot: Snapshot) -> None:
         """Make *snapshot* current, and pin its segments. From now on, all other existing segments may be evicted."""
-        with self.changed:
+        with self.guard:
             self._lock.publish(snapshot.state())
             self._pinned, self._earlier = snapshot.names | self._earlier, frozenset()
             self._seen = max((self._seen, *(s.number for s in self._sealed.values())))
@@ -300,13 +303,13 @@ class Store:
 
     def drop(self, name: str) -> None:
         """Remove a damaged segment. Its samples have to be fetched again."""
-        with self.changed:
+        with self.guard:
             if name in self._sealed:
                 self._evict(self._sealed[name])
 
     def contents(self) -> tuple[int, int]:
         """Return (number of complete samples, bytes of the budget in use)."""
-        with self.changed:
+        with self.guard:
             return sum(map(len, self._sealed.values())) + (len(self._open) if self._open else 0), self._used
 
     # Start and end
@@ -345,7 +348,7 @@ class Store:
 
     def stop(self) -> None:
         """Accept no more samples, and wake the threads that wait for room."""
-        with self.changed:
+        with self.guard:
             self.stopped = True
             self.changed.notify_all()
 
@@ -354,23 +357,23 @@ class Store:
         # If another thread is closing the store, wait for that. A signal handler of the closing thread returns at once:
         # its thread cannot continue before the handler returns.
         this_thread = threading.get_ident()
-        with self.changed:
+        with self.guard:
             if self._closer not in (None, this_thread):
                 self.changed.wait_for(lambda: not self._lock.held)
             if self._closer == this_thread or not self._lock.held:
                 return
             self._closer = this_thread
         try:
-            with self.changed:
+            with self.guard:
                 self.stop()
                 self._retire()
                 self.changed.wait_for(lambda: not any(writer.users for writer in self._unsealed))
                 for writer in list(self._unsealed):
                     self._end(writer)
             self.sync()
-            with self.changed:
+            with self.guard:
                 self.changed.wait_for(lambda: not self._syncing)
         finally:  # the next writer recovers unsealed segments
-            with self.changed:
+            with self.guard:
                 self._lock.release()
                 self.changed.notify_all()

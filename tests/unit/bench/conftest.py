@@ -103,7 +103,7 @@ def special_run(special_plans, command, environment, photos: Path, twin: str, tm
     """A run of the special scenarios, of one round: its record, what was printed, its directory. Nothing runs on."""
     out, mark = tmp_path_factory.mktemp("special"), uuid.uuid4().hex
     plans = [f"{name}={','.join(names)}" for name, names in special_plans.items()]
-    usual = ["--quick", "--rounds", 1, "--workers", 2, "--batch-size", 2, "--budget", 1, "--configs", twin]
+    usual = ["--quick", "--rounds", 1, "--workers", 2, "--batch-size", 2, "--budget", 1, "--tables", "--configs", twin]
     more = [*special_plans, *(["nvimgcodec-memory"] if gpu.why_none() else [])]
     done = completed(
         command(*plans, "--", *more, *usual, "--data", photos, "--out", out, module="tests.unit.bench.few"),

@@ -365,6 +365,12 @@ def test_a_program_that_does_not_close_ends(run_program, tmp_path):
     assert (status, out, err) == (0, "True\n", "")
 
 
+def test_no_ctrl_c_comes_between_a_lock_and_its_release():
+    """Methods of a condition are Python, and Ctrl-C in one of them can leave its lock taken forever."""
+    for path in (CHECKOUT / "loader/ftloader/cache").glob("*.py"):
+        assert "changed:\n" not in path.read_text(), f"{path}: enter the condition's lock instead"
+
+
 def test_ctrl_c_leaves_nothing(run_program, tmp_path):
     status, out, err = run_program(f"""
         import os, signal, threading
