@@ -44,25 +44,11 @@ BASE = torch.arange(240.0).reshape(10, 4, 6)
 # What default_collate accepts.
 KINDS = {
     **{
-        str(dtype).removeprefix("torch."): lambda i, dtype=dtype: full(i, dtype)
-        for dtype in (
-            torch.uint8,
-            torch.int8,
-            torch.int16,
-            torch.int32,
-            torch.int64,
-            torch.float16,
-            torch.bfloat16,
-            torch.float32,
-            torch.float64,
-            torch.complex64,
-            torch.complex128,
-            torch.bool,
-            torch.uint16,
-            torch.uint32,
-            torch.uint64,
-            torch.float8_e4m3fn,
-        )
+        name: lambda i, name=name: full(i, getattr(torch, name))
+        for name in (
+            "uint8 int8 int16 int32 int64 float16 bfloat16 float32 float64 complex64 complex128 bool "
+            "uint16 uint32 uint64 float8_e4m3fn"
+        ).split()
     },
     "0-d tensor": lambda i: torch.tensor(i),
     "tensor without elements": lambda i: torch.empty(0, 3),
@@ -87,19 +73,8 @@ KINDS = {
     "numpy uint16": lambda i: np.array([i + 65000], dtype=np.uint16),
     "numpy empty": lambda i: np.empty((0, 4)),
     **{
-        f"np.{dtype.__name__}": lambda i, dtype=dtype: dtype(i)
-        for dtype in (
-            np.float64,
-            np.float32,
-            np.float16,
-            np.int64,
-            np.int32,
-            np.int16,
-            np.int8,
-            np.uint8,
-            np.bool_,
-            np.complex64,
-        )
+        f"np.{name}": lambda i, name=name: getattr(np, name)(i)
+        for name in "float64 float32 float16 int64 int32 int16 int8 uint8 bool complex64".split()
     },
     "int": lambda i: i - 5,
     "large int": lambda i: 2**62 + i,

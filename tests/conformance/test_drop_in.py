@@ -180,14 +180,6 @@ def test_iterators_have_workers_that_can_be_ended(name):
     assert [worker.exitcode for worker in workers] == [0, 0]
 
 
-def test_the_warning_of_too_many_workers_is_filtered_as_torchs_is(loader_class):
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        warnings.filterwarnings("ignore", message=r"This DataLoader will create .* in total\. Our suggested max number")
-        warnings.filterwarnings("ignore", message=".*fork")
-        loader_class(range(4), num_workers=500)
-
-
 class Epochs:
     number = 0
 

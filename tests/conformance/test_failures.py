@@ -6,10 +6,10 @@ import traceback
 import pytest
 import torch
 import torch.utils.data
-from torch.utils.data import Dataset, IterableDataset, get_worker_info
+from torch.utils.data import Dataset, IterableDataset
 
 from ftloader import DataLoader
-from tests.datasets import Failing, FailingSampler, Rows
+from tests.datasets import Failing, FailingSampler, Rows, Shares, my_share
 
 
 class TwoArguments(Exception):
@@ -164,43 +164,30 @@ def test_stop_iteration_of_a_sample(workers, outcomes):
 
 
 def stop(samples):
-    if samples[0] == 5:
+    numbers = [number for _, number in samples]
+    if 7 in numbers:
         raise StopIteration("collate")
-    return torch.tensor(samples)
+    return torch.tensor(numbers)
 
 
-class FirstWorkers(IterableDataset):
-    """Stream that gives all samples in the first worker."""
+def two_arguments(samples):
+    numbers = [number for _, number in samples]
+    if 7 in numbers:
+        raise TwoArguments(7, "collate")
+    return torch.tensor(numbers)
 
-    def __iter__(self):
-        info = get_worker_info()
-        return iter(range(20) if info is None or info.id == 0 else ())
 
-
-@pytest.mark.parametrize("dataset", [range(20), FirstWorkers()], ids=["map", "iterable"])
-def test_stop_iteration_of_collate(dataset, workers, outcomes):
-    batches, errors, place = take_apart(outcomes(DataLoader(dataset, batch_size=5, collate_fn=stop, **workers)))
-    assert [type(error) for error in errors] == [RuntimeError]
-    assert "raised StopIteration" in str(errors[0])
+@pytest.mark.parametrize(("collate", "words"), [(stop, "raised StopIteration"), (two_arguments, "TwoArguments")])
+@pytest.mark.parametrize("dataset", [Rows(20, lambda i: (0, i)), Shares(20, 0)], ids=["map", "iterable"])
+def test_error_of_collate(dataset, collate, words, workers, outcomes):
+    batches, errors, place = take_apart(outcomes(DataLoader(dataset, batch_size=5, collate_fn=collate, **workers)))
+    (text,) = ("".join(traceback.format_exception(error)) for error in errors)
+    assert words in text and f"in {collate.__name__}" in text
+    assert collate is not stop or type(errors[0]) is RuntimeError
     assert (batches, place) == ([BATCHES[0], *BATCHES[2:]], 1)
 
 
 # Elsewhere than in a sample
-
-
-def bad_collate(samples):
-    if 7 in samples:
-        raise TwoArguments(7, "collate")
-    return torch.tensor(samples)
-
-
-def test_error_of_collate(workers, outcomes):
-    found = outcomes(DataLoader(range(20), batch_size=5, collate_fn=bad_collate, **workers))
-    batches, errors, place = take_apart(found)
-    assert len(errors) == 1
-    text = "".join(traceback.format_exception(errors[0]))
-    assert "TwoArguments" in text and "in bad_collate" in text
-    assert (batches, place) == ([BATCHES[0], *BATCHES[2:]], 1)
 
 
 @pytest.mark.parametrize("unpicklable", [threading.Lock(), lambda: None], ids=["lock", "lambda"])
@@ -253,14 +240,11 @@ def test_a_sampler_that_goes_on_after_an_error(light_workers, outcomes):
 
 
 def test_error_of_the_samplers_iter(workers):
-    class Bad:
+    class Bad(Rows):
         def __iter__(self):
             raise HoldsLock("sampler")
 
-        def __len__(self):
-            return 3
-
-    dl = DataLoader(range(20), sampler=Bad(), **workers)
+    dl = DataLoader(range(20), sampler=Bad(3), **workers)
     assert len(dl) == 3
     with pytest.raises(HoldsLock, match="sampler"):
         list(dl)
@@ -296,12 +280,11 @@ def test_error_of_iter_of_an_iterable_style_dataset(workers, outcomes):
 
 
 class BadStream(IterableDataset):
-    """Stream that fails after five samples of its share."""
+    """Stream that fails after five samples in the first worker."""
 
     def __iter__(self):
-        info = get_worker_info()
         yield from range(5)
-        if info is None or info.id == 0:
+        if my_share()[0] == 0:
             raise ValueError("stream")
         yield from range(5, 10)
 

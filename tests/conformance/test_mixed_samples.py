@@ -110,14 +110,6 @@ def test_two_kinds_in_one_batch(second, assert_like_torch):
 SENT = [name for name in UNIFORM if name not in ("grad", "subclass", "strides")]
 
 
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.slow(cases=1)
-def test_every_kind_after_every_other(light_workers, assert_like_torch):
-    names = [name for a in SENT for b in SENT for name in (a, b)]
-    rows = [UNIFORM[name][i] for name in names for i in (1, 3)]
-    assert_like_torch(rows, light_workers, batch_size=2)
-
-
 def test_every_batch_has_another_shape(workers, assert_like_torch):
     rows = [t(height, 1000 * width, value=height) for height in range(1, 7) for width in range(1, 7) for _ in range(3)]
     assert_like_torch(rows, workers, batch_size=3)

@@ -1,5 +1,6 @@
 """Samplers: the order that torch gives, with as many draws from the generators."""
 
+import itertools
 import random
 
 import numpy as np
@@ -22,6 +23,10 @@ from tests.datasets import Rows
 ROWS = range(23)
 
 
+def seeded(seed):
+    return torch.Generator().manual_seed(seed)
+
+
 def both(workers, make_arguments):
     """Return ours and torch's: the batches of two epochs, and the next draws from the generators."""
     found = []
@@ -42,19 +47,16 @@ SAMPLERS = {
     "shuffle": lambda: {"shuffle": True},
     "shuffle in batches": lambda: {"shuffle": True, "batch_size": 5},
     "shuffle, drop_last": lambda: {"shuffle": True, "batch_size": 5, "drop_last": True},
-    "shuffle without batches": lambda: {"shuffle": True, "batch_size": None},
-    "generator": lambda: {"shuffle": True, "batch_size": 4, "generator": torch.Generator().manual_seed(5)},
-    "generator without shuffle": lambda: {"batch_size": 4, "generator": torch.Generator().manual_seed(5)},
+    "shuffle without batches": lambda: {"shuffle": True, "batch_size": None, "collate_fn": torch.as_tensor},
+    "generator": lambda: {"shuffle": True, "batch_size": 4, "generator": seeded(5)},
+    "generator without shuffle": lambda: {"batch_size": 4, "generator": seeded(5)},
     "RandomSampler": lambda: {"sampler": RandomSampler(ROWS), "batch_size": 4},
     "RandomSampler with replacement": lambda: {"sampler": RandomSampler(ROWS, True, 50), "batch_size": 4},
     "RandomSampler, more than there are": lambda: {"sampler": RandomSampler(ROWS, num_samples=70), "batch_size": 4},
-    "RandomSampler with a generator": lambda: {
-        "sampler": RandomSampler(ROWS, generator=torch.Generator().manual_seed(9)),
-        "batch_size": 4,
-    },
+    "RandomSampler with a generator": lambda: {"sampler": RandomSampler(ROWS, generator=seeded(9)), "batch_size": 4},
     "one generator for sampler and loader": lambda: (
         lambda g: {"sampler": RandomSampler(ROWS, generator=g), "generator": g, "batch_size": 4}
-    )(torch.Generator().manual_seed(9)),
+    )(seeded(9)),
     "SubsetRandomSampler": lambda: {"sampler": SubsetRandomSampler([3, 1, 4, 15, 9, 2, 6]), "batch_size": 2},
     "WeightedRandomSampler": lambda: {"sampler": WeightedRandomSampler([i + 0.1 for i in ROWS], 30), "batch_size": 4},
     "WeightedRandomSampler without replacement": lambda: {
@@ -77,15 +79,7 @@ SAMPLERS = {
 
 @pytest.mark.parametrize("kind", SAMPLERS)
 def test_order_and_draws(kind, light_workers):
-    make = SAMPLERS[kind]
-
-    def arguments():
-        given = make()
-        if given.get("batch_size", 1) is None:
-            given.setdefault("collate_fn", torch.as_tensor)
-        return given
-
-    ours, torchs = both(light_workers, arguments)
+    ours, torchs = both(light_workers, SAMPLERS[kind])
     assert ours == torchs
 
 
@@ -163,23 +157,14 @@ def test_the_sampler_is_asked_in_the_consumers_process_and_once_per_epoch(worker
 
 
 def test_a_sampler_without_len(workers):
-    class Unsized:
-        def __iter__(self):
-            return iter([4, 2, 0])
-
-    dl = DataLoader(ROWS, sampler=Unsized(), **workers)
+    dl = DataLoader(ROWS, sampler=iter([4, 2, 0]), **workers)
     assert torch.cat(list(dl)).tolist() == [4, 2, 0]
     with pytest.raises(TypeError):
         len(dl)
 
 
 def test_a_sampler_without_end(real_workers):
-    class Endless:
-        def __iter__(self):
-            while True:
-                yield from ROWS
-
-    iterator = iter(DataLoader(ROWS, sampler=Endless(), batch_size=5, **real_workers))
+    iterator = iter(DataLoader(ROWS, sampler=itertools.cycle(ROWS), batch_size=5, **real_workers))
     seen = [i for _ in range(20) for i in next(iterator).tolist()]
     assert seen == ([*ROWS] * 5)[:100]
 

@@ -1,7 +1,6 @@
 """Workers as a user sees them: number, order, start, info, persistence, prefetch, pinning, time-out."""
 
 import threading
-import time
 import warnings
 
 import pytest
@@ -12,7 +11,7 @@ from torch.utils.data import get_worker_info as imported_at_the_top
 
 import ftloader
 from ftloader import DataLoader
-from tests.datasets import Rows, Shares
+from tests.datasets import Gated, Rows, Shares, Whole
 from tests.worker_threads import PREFIX
 
 LOCAL = threading.local()  # of a worker: thread or process
@@ -88,24 +87,16 @@ def test_info_in_iterable_style(workers):
 def shard_by_attribute(worker_id):
     """Change the worker's copy of the dataset, in the way that torch documents."""
     dataset = imported_at_the_top().dataset
-    assert dataset.rows == [*range(10)]
-    dataset.rows = dataset.rows[worker_id::2]
-
-
-class Attribute(IterableDataset):
-    def __init__(self):
-        self.rows = [*range(10)]
-
-    def __iter__(self):
-        return iter(self.rows)
+    assert dataset.samples == [*range(10)]
+    dataset.samples = dataset.samples[worker_id::2]
 
 
 def test_sharding_by_changing_the_workers_dataset(real_workers):
-    dataset = Attribute()
+    dataset = Whole([*range(10)])
     dl = DataLoader(dataset, batch_size=2, worker_init_fn=shard_by_attribute, **real_workers)
     for _ in range(2):
         assert [batch.tolist() for batch in dl] == [[0, 2], [1, 3], [4, 6], [5, 7], [8], [9]]
-    assert dataset.rows == [*range(10)]
+    assert dataset.samples == [*range(10)]
 
 
 # Number and order
@@ -166,14 +157,8 @@ def test_an_iterator_stays_at_its_end(workers):
 @pytest.mark.parametrize(("prefetch", "in_order"), [(None, True), (1, True), (3, True), (3, False)])
 def test_prefetch_factor_bounds_what_is_drawn_ahead(prefetch, in_order, real_workers):
     drawn = []
-
-    class Counted:
-        def __iter__(self):
-            for i in range(30):
-                drawn.append(i)
-                yield i
-
-    arguments = {"sampler": Counted(), "prefetch_factor": prefetch, "in_order": in_order}
+    sampler = (drawn.append(i) or i for i in range(30))
+    arguments = {"sampler": sampler, "prefetch_factor": prefetch, "in_order": in_order}
     iterator = iter(DataLoader(Rows(30), batch_size=None, **arguments, **real_workers))
     ahead = 2 * (prefetch or 2)
     assert len(drawn) == ahead
@@ -197,9 +182,7 @@ def test_persistent_iterator_is_the_same_object_and_starts_again(real_workers):
 
 
 def test_persistent_workers_see_changes_of_a_shared_dataset():
-    dataset = Attribute()
     rows = Rows()
-    rows.rows = dataset.rows
     dl = DataLoader(rows, batch_size=5, num_workers=2, worker_method="thread", persistent_workers=True)
     assert len(list(dl)) == 4
     rows.size = 5
@@ -293,25 +276,10 @@ def test_pin_memory_does_what_torchs_does(collate_fn, workers):
 # Time-out
 
 
-class Stuck(Rows):
-    """Rows whose sample 5 waits for a file that the test makes."""
-
-    def __init__(self, path):
-        super().__init__(8)
-        self.path = path
-
-    def __getitem__(self, index):
-        deadline = time.monotonic() + 60
-        while index == 5 and not self.path.exists():
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
-        return index
-
-
-@pytest.mark.thread_unsafe(reason="one file for all")
 @pytest.mark.parametrize("in_order", [True, False])
-def test_timeout(tmp_path, in_order, real_workers):
-    dataset = Stuck(tmp_path / "go on")
+def test_timeout(in_order, real_workers):
+    """Sample 5 is late."""
+    dataset = Gated(torch.multiprocessing.Event(), 8, at=5)
     arguments = {"timeout": 1, "prefetch_factor": 1, "in_order": in_order} | real_workers
     iterator = iter(DataLoader(dataset, batch_size=None, **arguments))
 
@@ -327,7 +295,7 @@ def test_timeout(tmp_path, in_order, real_workers):
     first = [patient() for _ in range(before)]
     with pytest.raises(RuntimeError, match="^DataLoader timed out after 1 seconds$"):
         next(iterator)
-    dataset.path.touch()
+    dataset.gate.set()
     rest = [patient() for _ in range(8 - before)]  # the batch was late, not lost
     assert first + rest == [*range(8)] if in_order else sorted(first + rest) == [*range(8)]
     with pytest.raises(StopIteration):

@@ -88,9 +88,12 @@ def test_auto_follows_the_gil_and_the_context_and_says_so(gil, arguments, taken,
     assert caplog.messages == ([f"worker_method='auto' takes {why}"] if why else [])
 
 
-def test_prefetch_factor_zero_is_an_error_with_threads():
-    dl = DataLoader(ROWS, num_workers=1, prefetch_factor=0, worker_method="thread")
-    with pytest.raises(ValueError, match="prefetch_factor must be at least 1"):
+@pytest.mark.parametrize(
+    ("bad", "error", "words"), [(0, ValueError, "prefetch_factor must be at least 1"), (1.5, TypeError, "float")]
+)
+def test_a_prefetch_factor_that_is_no_number_of_batches_is_an_error_with_threads(bad, error, words):
+    dl = DataLoader(ROWS, num_workers=1, prefetch_factor=bad, worker_method="thread")
+    with pytest.raises(error, match=words):
         iter(dl)
 
 
@@ -104,7 +107,8 @@ def test_guarded_attributes_stay_guarded():
 def test_too_many_workers_are_announced_as_threads():
     many = os.process_cpu_count() + 1
     # torch's words: people filter warnings by them.
-    with pytest.warns(UserWarning, match=f"{many} worker threads .* excessive worker creation might get") as caught:
+    words = f"This DataLoader will create {many} worker threads in total. Our suggested max number .* excessive worker"
+    with pytest.warns(UserWarning, match=f"^{words} creation might get") as caught:
         DataLoader(ROWS, num_workers=many, worker_method="thread")
     assert [w.filename for w in caught] == [__file__]
     with pytest.warns(UserWarning, match=f"{many} worker processes"):

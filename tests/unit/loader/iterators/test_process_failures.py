@@ -47,10 +47,8 @@ def test_an_exception_of_a_local_class_does_not_hang():
     class Local(LookupError):
         pass
 
-    iterator = iter(
-        DataLoader(Failing(Local("three"), size=8, at=[3]), batch_size=2, num_workers=1, worker_method="process")
-    )
-    batches, errors = drain(iterator)
+    dataset = Failing(Local("three"), size=8, at=[3])
+    batches, errors = drain(DataLoader(dataset, batch_size=2, num_workers=1, worker_method="process"))
     assert batches == [[0, 1], [4, 5], [6, 7]]
     assert [type(error) for error in errors] == [LookupError]
     assert "Local: three" in str(errors[0])
@@ -100,7 +98,7 @@ def test_a_failing_init_function_is_reported_for_each_batch():
         assert any("worker_init_fn" in note for note in error.__notes__)
 
 
-class FailsFromTheSecondEpochOn(IterableDataset):
+class FailsLater(IterableDataset):
     epochs = 0
 
     def __iter__(self):
@@ -111,9 +109,7 @@ class FailsFromTheSecondEpochOn(IterableDataset):
 
 
 def test_an_iter_that_fails_in_a_later_epoch_does_not_end_the_worker():
-    dl = DataLoader(
-        FailsFromTheSecondEpochOn(), batch_size=3, num_workers=1, worker_method="process", persistent_workers=True
-    )
+    dl = DataLoader(FailsLater(), batch_size=3, num_workers=1, worker_method="process", persistent_workers=True)
     assert [batch.tolist() for batch in dl] == [[0, 1, 2]]
     for _ in range(2):
         with pytest.raises(ConnectionError, match="no server"):
@@ -128,39 +124,38 @@ def test_a_killed_worker_is_an_error(workers):
         list(dl)
 
 
-class DiesHandingOver:
-    """Sample whose unpickling asks its worker for memory, as a tensor does, and finds the worker killed."""
+class Unreadable:
+    """Sample whose unpickling calls *function* with the id of the worker's process."""
+
+    def __init__(self, function):
+        self.function = function
 
     def __reduce__(self):
-        return kill_and_fail, (os.getpid(),)
+        return self.function, (os.getpid(),)
 
 
 def kill_and_fail(worker):
+    """Ask the worker for memory, as a tensor does, and find it killed."""
     os.kill(worker, signal.SIGKILL)
     raise EOFError
 
 
+def fail(worker):
+    raise FileNotFoundError("no such file")
+
+
 def test_a_worker_that_dies_handing_over_a_batch_is_that_error():
     for _ in range(20):
-        dl = DataLoader([DiesHandingOver()], batch_size=None, num_workers=1, worker_method="process")
+        dl = DataLoader([Unreadable(kill_and_fail)], batch_size=None, num_workers=1, worker_method="process")
         with pytest.raises(RuntimeError, match=r"worker \(pid\(?s?\)? .*(killed by signal|exited unexp)"):
             list(dl)
 
 
 def test_an_error_in_handing_over_a_batch_is_itself_where_all_workers_live(monkeypatch):
     monkeypatch.setattr("ftloader.iterators.processes._ENDS_IN", 0.01)
-    dl = DataLoader([Unreadable()], batch_size=None, num_workers=1, worker_method="process")
+    dl = DataLoader([Unreadable(fail)], batch_size=None, num_workers=1, worker_method="process")
     with pytest.raises(FileNotFoundError, match="no such file"):
         list(dl)
-
-
-class Unreadable:
-    def __reduce__(self):
-        return fail, ()
-
-
-def fail():
-    raise FileNotFoundError("no such file")
 
 
 def waits_for(queue, frame):

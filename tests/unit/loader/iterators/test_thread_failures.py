@@ -16,7 +16,7 @@ import torch
 
 from ftloader import DataLoader
 from ftloader.workers import thread as thread_worker
-from tests.datasets import Rows, Whole
+from tests.datasets import Failing, Rows, Whole
 from tests.outcomes import drain
 from tests.worker_threads import worker_threads
 
@@ -83,20 +83,15 @@ def test_a_failed_start_is_reported_even_if_no_batch_was_asked_for():
         list(dl)
 
 
-def test_odd_indices_and_odd_exceptions_do_not_hide_the_error():
+def test_an_odd_index_does_not_hide_the_error():
     class BadRepr:
         def __repr__(self):
             raise RuntimeError("repr")
 
-    class NotesTaken(Exception):
-        __notes__ = "taken"
-
-    def fail(index):
-        raise NotesTaken
-
-    dl = DataLoader(Rows(20, fail), batch_size=None, sampler=[BadRepr()], num_workers=1, worker_method="thread")
-    with pytest.raises(NotesTaken):
-        next(iter(dl))
+    index = BadRepr()
+    rows = Failing(LookupError("no such row"), at=[index])
+    with pytest.raises(LookupError, match="no such row"):
+        list(DataLoader(rows, batch_size=None, sampler=[index], num_workers=1, worker_method="thread"))
 
 
 def test_a_defect_in_the_engine_ends_the_epoch_with_its_error(monkeypatch):

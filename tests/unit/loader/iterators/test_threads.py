@@ -1,4 +1,4 @@
-"""The iterator of worker threads: order, prefetch, memory of batches, and several threads that consume."""
+"""The iterator of worker threads: prefetch, and memory of batches."""
 
 import threading
 
@@ -12,30 +12,6 @@ from tests.datasets import Rows
 
 def threads(dataset, **arguments):
     return DataLoader(dataset, worker_method="thread", **{"batch_size": None, "num_workers": 2} | arguments)
-
-
-def overtaken():
-    """Return six samples. Sample 0 waits until the other worker has sent sample 1."""
-    second_sent = threading.Event()
-
-    def load(index):
-        if index == 0:
-            assert second_sent.wait(30)
-        if index >= 2:  # by the worker that had sample 1
-            second_sent.set()
-        return index
-
-    return Rows(6, load)
-
-
-def test_order_is_kept_when_batches_are_finished_out_of_order():
-    assert list(threads(overtaken())) == [0, 1, 2, 3, 4, 5]
-
-
-def test_in_order_false_hands_over_what_is_finished():
-    values = list(threads(overtaken(), in_order=False))
-    assert values[0] != 0
-    assert sorted(values) == [0, 1, 2, 3, 4, 5]
 
 
 def collate_by_hand(samples):
