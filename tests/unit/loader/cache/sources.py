@@ -73,6 +73,13 @@ def keys_of(cache):
     return [cache.key(index) for index in range(len(cache))]
 
 
+def check_whole(cache, source, epoch):
+    """Set the epoch, and check that it consists of every sample of *source*."""
+    cache.set_epoch(epoch)
+    check(cache)
+    assert sorted(keys_of(cache)) == sorted(source.keys())
+
+
 def until(cache, condition):
     """Wait, without polling, until *condition* holds of the statistics."""
     with cache._store.changed:

@@ -6,11 +6,12 @@ import threading
 import warnings
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from ftloader.cache import CacheError
 from ftloader.workers import exit as program_exit
-from tests.unit.loader.cache.sources import Failing, Numbered, check, keys_of, until
+from tests.unit.loader.cache.sources import Failing, Numbered, check, check_whole, keys_of, until
 from tests.unit.loader.cache.test_store import on_disk
 
 pytestmark = [pytest.mark.usefixtures("short_pauses"), pytest.mark.filterwarnings("ignore:the cache:RuntimeWarning")]
@@ -123,14 +124,11 @@ def test_an_object_that_is_no_source(tmp_path, opened):
 
 
 def test_buffers_of_any_kind_are_bytes(ready):
-    import numpy as np
-
     class Arrays(Numbered):
         def read(self, key):
             return np.frombuffer(super().read(key), np.int32).reshape(2, 125)
 
-    cache = ready(Arrays(3), min_samples=3)
-    check(cache)
+    check(ready(Arrays(3)))
 
 
 @pytest.mark.parametrize("format", ["segment", "tfrecord"])
@@ -170,9 +168,8 @@ def test_a_full_disk_keeps_what_is_there_and_goes_on_when_it_can(opened, disk):
     assert 5 <= there < 60
     ballast.unlink()
     until(cache, lambda _: cache._fetchers.complete)
-    cache.set_epoch(1)
-    check(cache)
-    assert len(cache) == 60 and sorted(source.reads) == sorted(source.keys())  # none was fetched twice
+    check_whole(cache, source, 1)
+    assert sorted(source.reads) == sorted(source.keys())  # none was fetched twice
 
 
 def test_a_full_disk_at_the_start_is_an_error(opened, disk):
@@ -209,9 +206,7 @@ def test_a_file_system_that_lacks_a_call(opened, ready, monkeypatch, lacking):
             check(cache)
             with pytest.warns(RuntimeWarning, match=f"a file onto the disk: OSError: .* no {lacking} here"):
                 cache.close()
-    cache = opened(Numbered(5), min_samples=5)  # nothing is locked
-    cache.set_epoch(0)
-    check(cache)
+    check_whole(opened(Numbered(5), min_samples=5), Numbered(5), 0)  # nothing is locked
 
 
 @pytest.mark.parametrize("format", ["segment", "tfrecord"])
@@ -236,16 +231,15 @@ def test_a_segment_that_cannot_be_ended_is_fetched_again(opened, ready, monkeypa
         assert cache.statistics().samples == 0
     assert failed and cache.statistics().bytes_used >= on_disk(cache._directory)
     cache._min_samples = source.count
-    cache.set_epoch(1)
     for _ in range(2):
-        check(cache)
-        assert sorted(keys_of(cache)) == sorted(source.keys())
+        check_whole(cache, source, 1)
         assert cache.statistics().bytes_used >= on_disk(cache._directory)
         cache.close()
-        cache = ready(source, max_bytes=16 << 20, min_samples=source.count, format=format)
+        cache = opened(source, max_bytes=16 << 20, min_samples=source.count, format=format)
 
 
-def test_a_source_that_never_answers_is_named(opened, monkeypatch):
+@pytest.mark.parametrize(("action", "told"), [("always", pytest.warns), ("error", pytest.raises)])
+def test_a_source_that_never_answers_is_named_and_leaves_no_lock(opened, monkeypatch, action, told):
     monkeypatch.setattr(program_exit, "JOIN_LIMIT", 0.2)
     gate, asked = threading.Event(), threading.Event()
 
@@ -257,22 +251,8 @@ def test_a_source_that_never_answers_is_named(opened, monkeypatch):
     cache = opened(Silent(5, gate=gate), fetchers=1)
     try:
         assert asked.wait(60)
-        with pytest.warns(RuntimeWarning, match="cache-fetcher-0 did not end(.|\n)*in read"):
-            cache.close()
-        assert not (os.listdir(cache._directory) and cache._store._lock.held)
-    finally:
-        gate.set()
-        for thread in cache._fetchers.threads:
-            thread.join()
-
-
-@pytest.mark.filterwarnings("error")
-def test_a_source_that_never_answers_leaves_no_lock_where_warnings_are_errors(opened, monkeypatch):
-    monkeypatch.setattr(program_exit, "JOIN_LIMIT", 0.2)
-    gate = threading.Event()
-    cache = opened(Numbered(5, gate=gate), fetchers=1)
-    try:
-        with pytest.raises(RuntimeWarning, match="did not end"):
+        with told(RuntimeWarning, match="cache-fetcher-0 did not end(.|\n)*in read"):
+            warnings.simplefilter(action)
             cache.close()
         assert not cache._store._lock.held
     finally:

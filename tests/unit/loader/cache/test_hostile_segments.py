@@ -14,7 +14,7 @@ import pytest
 
 from ftloader.cache import CacheError, CorruptSampleError, record, segment
 from tests.unit.loader.cache import test_segment
-from tests.unit.loader.cache.sources import Numbered, check, content, keys_of
+from tests.unit.loader.cache.sources import Numbered, check, check_whole, content
 from tests.unit.loader.cache.test_store import on_disk
 
 CASES = 40
@@ -192,9 +192,7 @@ def check_what_is_lost(opened, source, lost, **arguments):
     (warning,) = caught
     assert lost in str(warning.message) and str(warning.message).count(segment.SUFFIX) == 1
     assert warning.filename.endswith("conftest.py")  # the caller
-    cache.set_epoch(0)
-    check(cache)
-    assert len(cache) == source.count == len(set(keys_of(cache)))
+    check_whole(cache, source, 0)
     assert on_disk(cache._directory) <= cache.statistics().bytes_used <= 4 << 20
     cache.close()
 
@@ -240,10 +238,8 @@ def test_a_segment_that_the_disk_cannot_read(opened, monkeypatch, where):
         patching.setattr(os, "pread", read)
         check_what_is_lost(opened, source, names[0])
     source.reads.clear()
-    cache = opened(source, min_samples=60)  # it can be read again
-    cache.set_epoch(0)
-    check(cache)
-    assert len(cache) == 60 == len(set(keys_of(cache))) and source.reads == []
+    check_whole(opened(source, min_samples=60), source, 0)  # it can be read again
+    assert source.reads == []
 
 
 def test_a_cache_of_another_version_is_refused_and_not_touched(opened):

@@ -44,12 +44,8 @@ def fail_listing(cache):
 
 
 LISTINGS = {
-    401: "401",
-    403: "403",
+    **{status: str(status) for status in (401, 403, 429, 500, 503)},
     404: "there is no directory http",
-    429: "429",
-    500: "500",
-    503: "503",
     302: "redirect",
     "cut short": "payload|not enough data|IncompleteRead",
 }
@@ -125,12 +121,7 @@ def test_a_page_below_that_fails(opened, server, three, status):
 
 
 READS = {
-    401: "answers 401",
-    403: "answers 403",
-    404: "answers 404",
-    429: "answers 429",
-    500: "answers 500",
-    503: "answers 503",
+    **{status: f"answers {status}" for status in (401, 403, 404, 429, 500, 503)},
     302: "redirects more than 5 times",
     "cut short": "IncompleteRead",
 }

@@ -2,6 +2,7 @@
 
 import os
 import sys
+import sysconfig
 import threading
 
 import numpy as np
@@ -62,7 +63,6 @@ def test_a_batch_keeps_its_order():
     arrays = decode.read_images([FILES[name] for name in names], backend="nvimgcodec")
     for name, array in zip(names, arrays, strict=True):
         assert np.array_equal(array, plain(FILES[name]))
-    assert decode.read_images([], backend="nvimgcodec") == []
 
 
 def test_the_pixels_stay_when_others_are_decoded():
@@ -71,15 +71,6 @@ def test_the_pixels_stay_when_others_are_decoded():
     for _ in range(10):
         decode.read_image(FILES["PNG"], backend="nvimgcodec")
     assert np.array_equal(first, kept)
-
-
-def test_out():
-    out = np.zeros((2, 61, 90, 3), np.uint8)
-    decode.read_images([FILES["4:2:0"], FILES["PNG"]], backend="nvimgcodec", out=out)
-    assert np.array_equal(out[0], plain(FILES["4:2:0"]))
-    assert np.array_equal(out[1], plain(FILES["PNG"]))
-    with pytest.raises(ValueError, match=r"shape \(61, 90, 3\)"):
-        decode.read_image(FILES["PNG"], backend="nvimgcodec", out=np.zeros((90, 61, 3), np.uint8))
 
 
 @pytest.mark.parametrize("data", [b"", b"no image", FILES["4:2:0"][:60], FILES["4:2:0"][:-200]])
@@ -135,7 +126,7 @@ def test_no_thread_of_the_library_outlives_ours():
 
 
 def test_the_gil_stays_off():
-    decode.read_image(FILES["gray"], backend="nvimgcodec")
-    if not hasattr(sys, "_is_gil_enabled") or os.environ.get("PYTHON_GIL") == "1" or sys._is_gil_enabled():
+    if not sysconfig.get_config_var("Py_GIL_DISABLED") or os.environ.get("PYTHON_GIL") == "1":
         pytest.skip("this interpreter runs with the GIL")
+    decode.read_image(FILES["gray"], backend="nvimgcodec")
     assert not sys._is_gil_enabled()

@@ -234,12 +234,14 @@ def test_sources_that_are_none(tmp_path):
         decode.read_image(file)
 
 
-@pytest.mark.parametrize("name", ["usual", "gray", "PNG", "CMYK JPEG"])
-def test_out_is_written_and_returned(name):
-    data = EVERYTHING[name]
-    out = np.full((30, 40, 3), 99, np.uint8)
-    assert decode.read_image(data, out=out) is out
-    assert np.array_equal(out, plain(data))
+@pytest.mark.parametrize(
+    ("name", "mode"), [*((name, "RGB") for name in ("usual", "gray", "PNG", "CMYK JPEG")), ("16-bit PNG", None)]
+)
+def test_out_is_written_and_returned(name, mode):
+    expected = plain(EVERYTHING[name], mode)
+    out = np.full_like(expected, 99)
+    assert decode.read_image(EVERYTHING[name], mode, out=out) is out
+    assert np.array_equal(out, expected)
 
 
 def test_out_may_lie_anywhere_in_memory():
@@ -249,13 +251,6 @@ def test_out_may_lie_anywhere_in_memory():
         assert not out.flags.c_contiguous
         decode.read_image(data, out=out)
         assert np.array_equal(planes.numpy().transpose(1, 2, 0), plain(data))
-
-
-def test_out_of_other_types():
-    data = OTHERS["16-bit PNG"]
-    out = np.zeros((30, 40), np.uint16)
-    assert decode.read_image(data, None, out=out) is out
-    assert np.array_equal(out, plain(data, None))
 
 
 @pytest.mark.parametrize(
@@ -275,10 +270,14 @@ def test_out_that_does_not_fit(name, out, error, words):
     assert not isinstance(caught.value, decode.DecodeError)
 
 
-@pytest.mark.parametrize("backend", ["pillow", "nvimgcodec"])
-def test_out_may_be_a_function(backend):
-    if backend == "nvimgcodec":
+@pytest.fixture(params=["pillow", "nvimgcodec"])
+def backend(request):
+    if request.param == "nvimgcodec":
         pytest.importorskip("nvidia.nvimgcodec")
+    return request.param
+
+
+def test_out_may_be_a_function(backend):
     asked = []
 
     def give(shape, dtype):
@@ -297,47 +296,38 @@ def test_out_may_be_a_function(backend):
         decode.read_image(JPEGS["usual"], backend=backend, out=lambda shape, dtype: np.empty((1, 2, 3), dtype))
 
 
-@pytest.mark.parametrize("replace", [True, False])
-def test_a_damaged_file_leaves_no_trace_in_the_batch(replace):
-    """Its first lines are in the sample's slot when its end turns out to be missing."""
+BLUE = np.full((30, 40, 3), 7, np.uint8)
+
+
+@pytest.mark.filterwarnings("ignore:.*on_error left them out")
+@pytest.mark.parametrize("on_error", ["raise", "skip", lambda error, index: BLUE], ids=["raise", "skip", "replace"])
+def test_decoding_into_the_batch(on_error):
+    """The first lines of a damaged file are in the sample's slot when its end turns out to be missing."""
+    sources = [JPEGS[("usual", "4:4:4", "gray")[index % 3]] for index in range(40)]
+    damaged = range(4, 40, 5) if on_error != "raise" else ()
 
     def load(index):
-        data = JPEGS["usual" if index % 2 else "4:4:4"]
-        return decode.read_image(data[:-50] if index % 5 == 4 else data, out=empty_sample)
+        return decode.read_image(sources[index][: -50 if index in damaged else None], out=empty_sample)
 
-    blue = np.full((30, 40, 3), 7, np.uint8)
-    on_error = (lambda error, index: blue) if replace else "skip"
     loader = DataLoader(Rows(40, load), batch_size=8, num_workers=2, worker_method="thread", on_error=on_error)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # samples were skipped
-        found = list(torch.cat(list(loader)))
-    for index in range(40):
-        if index % 5 == 4:
-            assert not replace or np.array_equal(found.pop(0), blue)
-        else:
-            assert np.array_equal(found.pop(0), plain(JPEGS["usual" if index % 2 else "4:4:4"]))
-    assert not found
+    found = list(torch.cat(list(loader)))
+    expected = [BLUE if index in damaged else plain(source) for index, source in enumerate(sources)]
+    if on_error == "skip":
+        expected = [pixels for pixels in expected if pixels is not BLUE]
+    assert all(np.array_equal(*pair) for pair in zip(found, expected, strict=True))
 
 
-def test_decoding_into_the_batch():
-    def load(index):
-        return decode.read_image(JPEGS["gray" if index % 3 else "usual"], out=empty_sample)
-
-    batches = list(DataLoader(Rows(40, load), batch_size=8, num_workers=2, worker_method="thread"))
-    pixels = np.concatenate([batch.numpy() for batch in batches])
-    for index, array in enumerate(pixels):
-        assert np.array_equal(array, plain(JPEGS["gray" if index % 3 else "usual"]))
-
-
-def test_a_batch_into_one_array():
-    out = np.zeros((2, 30, 40, 3), np.uint8)
-    arrays = decode.read_images([JPEGS["usual"], JPEGS["gray"]], out=out)
-    assert all(np.shares_memory(array, out) for array in arrays)
-    assert np.array_equal(out[0], plain(JPEGS["usual"]))
-    assert np.array_equal(out[1], plain(JPEGS["gray"]))
-    with pytest.raises(ValueError, match="room for 2 images, and 1"):
-        decode.read_images([JPEGS["usual"]], out=out)
-    assert decode.read_images([]) == []
+def test_a_batch_into_one_array(backend):
+    out = np.zeros((3, 30, 40, 3), np.uint8)
+    sources = [JPEGS["usual"], JPEGS["gray"], OTHERS["PNG"]]
+    arrays = decode.read_images(sources, backend=backend, out=out)
+    for array, row, source in zip(arrays, out, sources, strict=True):
+        assert np.shares_memory(array, row) and np.array_equal(row, plain(source))
+    with pytest.raises(ValueError, match="room for 3 images, and 1"):
+        decode.read_images(sources[:1], backend=backend, out=out)
+    with pytest.raises(ValueError, match=r"shape \(30, 40, 3\)"):
+        decode.read_image(sources[2], backend=backend, out=np.zeros((40, 30, 3), np.uint8))
+    assert decode.read_images([], backend=backend) == []
 
 
 def test_arguments_that_do_not_exist():

@@ -13,7 +13,6 @@ from ftloader.rng.sample import sample_rng
 from tests.datasets import Batches, Rows, Stream
 
 WORKERS = [(0, None), (1, "thread"), (2, "thread"), (1, "process"), (2, "process")]
-every_kind_of_workers = pytest.mark.parametrize(("num_workers", "worker_method"), WORKERS)
 
 
 def numbers():
@@ -36,7 +35,13 @@ def nested(index):
 
 ROWS = Rows(24, augmented)
 STREAM = Stream(20, augmented)
-DATASETS = {"rows": ROWS, "batches": Batches(24, augmented), "nested": Rows(24, nested)}
+BY_FIVE = {"batch_size": 5, "shuffle": True}
+CASES = {
+    "rows": (ROWS, BY_FIVE),
+    "batches": (Batches(24, augmented), BY_FIVE),
+    "nested": (Rows(24, nested), BY_FIVE),
+    "one by one": (ROWS, {"batch_size": None}),
+}
 
 
 def make(dataset, num_workers, worker_method, **arguments):
@@ -51,19 +56,13 @@ def load(*args, epochs=2, **arguments):
     return [[batch.tolist() for batch in loader] for _ in range(epochs)]
 
 
-@every_kind_of_workers
-@pytest.mark.parametrize("dataset", DATASETS.values(), ids=DATASETS)
-@pytest.mark.slow(cases=3)
-def test_numbers_are_those_of_a_loader_without_workers(dataset, num_workers, worker_method):
-    arguments = {"batch_size": 5, "shuffle": True}
+@pytest.mark.parametrize(("num_workers", "worker_method"), WORKERS)
+@pytest.mark.parametrize(("dataset", "arguments"), CASES.values(), ids=CASES)
+@pytest.mark.slow(cases=4)
+def test_numbers_are_those_of_a_loader_without_workers(dataset, arguments, num_workers, worker_method):
     expected = load(dataset, 0, None, **arguments)
     assert load(dataset, num_workers, worker_method, **arguments) == expected
     assert expected[0] != expected[1]  # each epoch has its own
-
-
-@every_kind_of_workers
-def test_samples_one_by_one(num_workers, worker_method):
-    assert load(ROWS, num_workers, worker_method, batch_size=None) == load(ROWS, 0, None, batch_size=None)
 
 
 @pytest.mark.parametrize("worker_method", ["thread", "process"])

@@ -20,15 +20,22 @@ WITH_PROCESSES = [("process", "serial"), ("thread", "process"), ("processes", "t
 """Of the pairs with processes those in which each way saves and loads once."""
 
 
-class Sharded(IterableDataset):
-    """Stream of uneven shares without a state: a resumed pass skips what was given."""
+def share():
+    """Return this worker's number and its number of samples, which is uneven."""
+    worker_id, workers = my_share()
+    return worker_id, (14, 5, 9)[worker_id] if workers > 1 else 21
 
-    sizes = (14, 5, 9)
+
+def sample(worker_id, i):
+    return 100 * worker_id + i, sample_rng().numpy.integers(1 << 30)
+
+
+class Sharded(IterableDataset):
+    """Stream without a state: a resumed pass skips what was given."""
 
     def __iter__(self):
-        worker_id, workers = my_share()
-        for i in range(self.sizes[worker_id] if workers > 1 else 21):
-            yield 100 * worker_id + i, sample_rng().numpy.integers(1 << 30)
+        worker_id, size = share()
+        return (sample(worker_id, i) for i in range(size))
 
 
 class Resumable(Sharded):
@@ -40,12 +47,12 @@ class Resumable(Sharded):
         self.log = []
 
     def __iter__(self):
-        worker_id, workers = my_share()
+        worker_id, size = share()
         self.i, self.begin = self.begin, 0
-        while self.i < (self.sizes[worker_id] if workers > 1 else 21):
+        while self.i < size:
             self.i += 1
             self.log.append(self.i)
-            yield 100 * worker_id + self.i - 1, sample_rng().numpy.integers(1 << 30)
+            yield sample(worker_id, self.i - 1)
 
     def state_dict(self):
         return {"i": self.i}
@@ -55,31 +62,26 @@ class Resumable(Sharded):
 
 
 class Iterator(stateful_datasets.Iterator):
-    def __init__(self, worker_id, size):
-        self.worker_id, self.size, self.i = worker_id, size, 0
+    def __init__(self):
+        self.worker_id, self.size = share()
+        self.i = 0
 
     def give(self):
-        return 100 * self.worker_id + self.i - 1, sample_rng().numpy.integers(1 << 30)
+        return sample(self.worker_id, self.i - 1)
 
 
 class ResumableIterator(Sharded):
     """Stream of the same samples, with a state of the iterator."""
 
     def __iter__(self):
-        worker_id, workers = my_share()
-        return Iterator(worker_id, self.sizes[worker_id] if workers > 1 else 21)
+        return Iterator()
 
 
 class Itself(Iterator, IterableDataset):
     """Stream of the same samples that is its own iterator."""
 
-    def __init__(self):
-        self.i = 0
-        self.worker_id = 0
-
     def __iter__(self):
-        self.worker_id, workers = my_share()
-        self.size = Sharded.sizes[self.worker_id] if workers > 1 else 21
+        self.worker_id, self.size = share()
         return self
 
 

@@ -37,15 +37,6 @@ def test_the_remaining_batches_and_the_next_epoch_are_the_same(saving, loading):
     assert following[0] != first[0]
 
 
-@pytest.mark.parametrize("handed_over", range(7))
-@pytest.mark.parametrize(("saving", "loading"), [("serial", "threads"), ("threads", "serial")])
-def test_after_any_number_of_batches(saving, loading, handed_over):
-    first, state, rest = interrupt(shuffling(saving), handed_over)
-    assert len(first) == handed_over
-    assert len(rest) == 6 - handed_over
-    assert resume(shuffling(loading), state) == rest
-
-
 @pytest.mark.parametrize(
     "arguments",
     [
