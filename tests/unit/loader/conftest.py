@@ -13,6 +13,11 @@ def worker_method(request) -> str:
     return request.param
 
 
+@pytest.fixture
+def gil_is_off(monkeypatch):
+    monkeypatch.setattr("sys._is_gil_enabled", lambda: False)
+
+
 @pytest.fixture(autouse=True)
 def _no_worker_thread_left(no_worker_thread_left):
     """Use the fixture of tests/conftest.py for every test here."""

@@ -54,10 +54,9 @@ def test_no_more_draws_from_the_generator_than_torchs(workers):
 
 
 @pytest.mark.parametrize("pipe", [IterableWrapper([1, 2]), SequenceWrapper([1, 2])], ids=["iter", "map"])
-def test_threads_refuse_pipes_and_auto_takes_processes(pipe, caplog, monkeypatch):
+def test_threads_refuse_pipes_and_auto_takes_processes(pipe, caplog, gil_is_off):
     with pytest.raises(ValueError, match="DataPipe cannot be loaded by worker threads: use worker_method='process'"):
         DataLoader(pipe, num_workers=1, worker_method="thread")
-    monkeypatch.setattr("sys._is_gil_enabled", lambda: False)
     caplog.set_level("INFO", "ftloader")
     assert sorted(DataLoader(pipe, batch_size=None, num_workers=1)) == [1, 2]
     assert "takes processes: the dataset is a data pipe" in caplog.text

@@ -65,11 +65,6 @@ def opened(path):
         thing.close()
 
 
-@pytest.fixture
-def gil_is_off(monkeypatch):
-    monkeypatch.setattr("sys._is_gil_enabled", lambda: False)
-
-
 def paths_in(dataset):
     return [path for path, *_ in handles_of(dataset)]
 

@@ -195,11 +195,6 @@ def test_only_the_first_waits_are_looked_at():
 # In the loader
 
 
-@pytest.fixture
-def gil_is_off(monkeypatch):
-    monkeypatch.setattr("sys._is_gil_enabled", lambda: False)
-
-
 def draw_for_some_time(index):
     """So that the consumer waits meanwhile."""
     for _ in range(50):

@@ -197,12 +197,11 @@ class NotToBeCopied:
         (False, NotToBeCopied(), "worker_init_fn or collate_fn cannot be copied .*holds a connection"),
     ],
 )
-def test_what_cannot_be_copied(open_file, collate_fn, error, monkeypatch, caplog, tmp_path):
+def test_what_cannot_be_copied(open_file, collate_fn, error, gil_is_off, caplog, tmp_path):
     (tmp_path / "file").write_text("x")
     dataset = Numbers(tmp_path / "file" if open_file else None)
     with pytest.raises(TypeError, match=error):
         iter(DataLoader(dataset, num_workers=1, worker_method="thread", collate_fn=collate_fn))
-    monkeypatch.setattr("sys._is_gil_enabled", lambda: False)
     with caplog.at_level("INFO", "ftloader"):
         iterator = iter(DataLoader(dataset, num_workers=1, collate_fn=collate_fn))
     assert type(iterator).__name__ == "ProcessDataLoaderIter" and len(list(iterator)) == 4

@@ -26,8 +26,8 @@ pytestmark = [
 class Endless(Rows):
     """A long dataset whose samples cost nothing."""
 
-    def __init__(self):
-        super().__init__(1_000_000)
+    def __init__(self, make=None):
+        super().__init__(1_000_000, make)
 
 
 def threads(dataset, **arguments):
@@ -103,11 +103,6 @@ def test_the_consumer_has_ended(endless):
 def test_collected_by_a_worker_of_another_loader():
     """A garbage collection can run in any thread; the worker in which it runs goes on."""
 
-    class Collecting(Endless):
-        def __getitem__(self, index):
-            gc.collect()
-            return index
-
     def litter():
         cycle = [iter(threads(Endless()))]
         cycle.append(cycle)
@@ -116,7 +111,7 @@ def test_collected_by_a_worker_of_another_loader():
     gc.disable()
     try:
         references = [litter() for _ in range(3)]
-        iterator = iter(threads(Collecting()))
+        iterator = iter(threads(Endless(lambda index: (gc.collect(), index)[1])))
         while any(reference() is not None for reference in references):
             next(iterator)
         next(iterator)
@@ -225,13 +220,12 @@ def test_an_interruption_while_stopping(endless):
 def test_close_wakes_a_consumer_in_another_thread():
     waiting, release = threading.Event(), threading.Event()
 
-    class Blocked(Endless):
-        def __getitem__(self, index):
-            waiting.set()
-            assert release.wait(30)
-            return index
+    def block(index):
+        waiting.set()
+        assert release.wait(30)
+        return index
 
-    iterator = iter(threads(Blocked(), num_workers=1))
+    iterator = iter(threads(Endless(block), num_workers=1))
     errors = []
 
     def consume():
@@ -258,15 +252,14 @@ def test_the_rest_of_the_batch_in_hand_is_skipped(kind, monkeypatch):
     loaded = []
     started, go_on = threading.Event(), threading.Event()
 
-    class Recorded(Endless):
-        def __getitem__(self, index):
-            loaded.append(index)
-            started.set()
-            assert go_on.wait(30)
-            return index
+    def record(index):
+        loaded.append(index)
+        started.set()
+        assert go_on.wait(30)
+        return index
 
     batches = [kind(list(range(1000)))]
-    iterator = iter(threads(Recorded(), batch_sampler=batches, num_workers=1))
+    iterator = iter(threads(Endless(record), batch_sampler=batches, num_workers=1))
     assert started.wait(30)
     join = WorkerPool.join
     monkeypatch.setattr(WorkerPool, "join", lambda pool: go_on.set() or join(pool))  # once it has been told to end
@@ -307,16 +300,11 @@ def test_a_worker_that_does_not_return_is_named_with_its_stack(monkeypatch, disk
         monkeypatch.setattr(program_exit.tempfile, "TemporaryFile", refuse)
     waiting, release = threading.Event(), threading.Event()
 
-    class Stuck(Endless):
-        def __getitem__(self, index):
-            self.wait_for_a_server()
-            return index
+    def wait_for_a_server(index):
+        waiting.set()
+        assert release.wait(30)
 
-        def wait_for_a_server(self):
-            waiting.set()
-            assert release.wait(30)
-
-    iterator = iter(threads(Stuck(), num_workers=1))
+    iterator = iter(threads(Endless(wait_for_a_server), num_workers=1))
     assert waiting.wait(30)
     try:
         with pytest.warns(RuntimeWarning, match=f"{PREFIX}-0 did not end") as caught:
@@ -332,16 +320,15 @@ def test_dropped_by_its_own_worker():
     box = []
     filled, dropped = threading.Event(), threading.Event()
 
-    class Dropping(Endless):
-        def __getitem__(self, index):
-            if index == 5:
-                assert filled.wait(30)
-                box.clear()
-                gc.collect()
-                dropped.set()
-            return index
+    def drop(index):
+        if index == 5:
+            assert filled.wait(30)
+            box.clear()
+            gc.collect()
+            dropped.set()
+        return index
 
-    box.append(iter(threads(Dropping(), batch_size=8)))
+    box.append(iter(threads(Endless(drop), batch_size=8)))
     filled.set()
     assert dropped.wait(30)
     assert until_collected()

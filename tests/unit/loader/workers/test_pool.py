@@ -1,4 +1,4 @@
-"""A worker thread as others see it, and where a finalizer may wait for worker threads."""
+"""Worker threads as others see them, where a finalizer may wait for them, and two threads that stop a pool."""
 
 import concurrent.futures
 import queue
@@ -7,22 +7,18 @@ import threading
 import pytest
 
 from ftloader import fork
+from ftloader.batch.fetch import Epoch
+from ftloader.iterators.threads import ThreadDataLoaderIter
 from ftloader.workers.exit import WorkerThread
 from ftloader.workers.pool import WorkerPool
 
 
-def test_a_worker_is_not_seen_as_a_daemon_thread_and_has_an_exit_code():
+def test_a_worker_is_not_seen_as_a_daemon_thread():
     seen = []
-
-    def look():
-        seen.append((thread.daemon, threading.Thread().daemon, thread.exitcode))
-
-    thread = WorkerThread(target=look)
-    assert thread.exitcode is None
+    thread = WorkerThread(target=lambda: seen.append((thread.daemon, threading.Thread().daemon)))
     thread.start()
     thread.join()
-    assert seen == [(False, False, None)]
-    assert not thread.daemon and thread.exitcode == 0
+    assert seen == [(False, False)] and not thread.daemon
 
 
 @pytest.mark.parametrize("lock", [threading._active_limbo_lock, fork.registering], ids=["threading", "fork"])
@@ -42,3 +38,52 @@ def test_a_finalizer_may_wait_in_the_thread_that_used_the_iterator_only():
         assert executor.submit(pool.may_wait).result()
         assert not pool.may_wait()
     assert not pool.may_wait()  # nor when that thread is gone
+
+
+# Steps of another thread between two steps of an iterator or a pool, made to happen exactly there
+
+
+def test_another_epoch_begins_between_two_looks_of_close():
+    """close() waits for the pool that it stopped."""
+    calls = []
+
+    class Pool:
+        def __init__(self, name):
+            self._name = name
+
+        def stop(self):
+            calls.append(f"stop {self._name}")
+            iterator._pool = Pool("new")
+
+        def join(self):
+            calls.append(f"join {self._name}")
+
+    iterator = ThreadDataLoaderIter.__new__(ThreadDataLoaderIter)
+    iterator._pool = Pool("old")
+    iterator.close()
+    assert calls == ["stop old", "join old"]
+
+
+def test_the_pool_is_stopped_while_an_epoch_begins():
+    """The stopping thread knows the previous epoch only; the new one must be cancelled too."""
+
+    class Previous(Epoch):
+        """Epoch that stops the pool as soon as it is cancelled."""
+
+        __slots__ = ("_cancelled",)
+
+        @property
+        def cancelled(self):
+            return self._cancelled
+
+        @cancelled.setter
+        def cancelled(self, value):
+            self._cancelled = value
+            if value and not pool.stopped:
+                pool.stop()
+
+    pool = WorkerPool((), False, queue.SimpleQueue())
+    pool.epoch = Previous()
+    following = Epoch()
+    pool.begin_epoch(following)
+    assert following.cancelled
