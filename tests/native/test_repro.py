@@ -29,7 +29,6 @@ def table(report):
 
 
 def test_gallery(twins, tmp_path):
-    """Every script behaves as its header says, in the locked versions."""
     arguments = ("--configs", "gil,ft", "--threads", "4", "--repeat", "1", "--out", tmp_path / "gallery.md")
     done = twins("exec", "ft", "python", GALLERY / "run_gallery.py", *arguments, status=0)
     rows = json.loads((tmp_path / "gallery.json").read_text())
@@ -63,7 +62,6 @@ def test_a_report_to_paste(twins, tmp_path):
     ("arguments", "said"),
     [
         (["/no/such/bug.py"], "there is no script /no/such/bug.py"),
-        (["/tmp"], "is no file"),
         (["/dev/null"], "is no file"),
         ([], "SCRIPT"),
         (["x.py", "--threads", "0"], "from 1 to"),
@@ -87,12 +85,6 @@ def test_scripts_that_are_none(twins, tmp_path):
         assert done.returncode == 2 and said in done.stderr
 
 
-def test_help_teaches(twins):
-    done = twins("repro", "--help", status=0)
-    for words in ("NO WALLS", "REPRO_THREADS", "exit status", "PEP 723"):
-        assert words in done.stdout
-
-
 def test_nothing_fails(twins, tmp_path):
     (tmp_path / "fine.py").write_text("print('fine')\n")
     done = twins("repro", tmp_path / "fine.py", "--repeat", "2", "--configs", "gil,ft", status=0)
@@ -108,14 +100,15 @@ def test_every_run_breaks_a_limit(twins, tmp_path):
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGHUP])
 def test_ctrl_c_and_a_closed_terminal_report_what_was_run_and_leave_nothing(start_twins, tmp_path, how):
-    note = tmp_path / "pids"
-    script = tmp_path / "slow.py"
+    note, script, scratch = tmp_path / "pids", tmp_path / "slow.py", tmp_path / "scratch"
+    scratch.mkdir()
     script.write_text(
-        "import os, time\nif os.fork() == 0: os.setsid(); os.fork()\n"
+        "import os, signal, time\nfor each in (1, 2, 15): signal.signal(each, signal.SIG_IGN)\n"
+        "if os.fork() == 0: os.setsid(); os.fork()\n"
         f"open({str(note)!r}, 'a').write(f'{{os.getpid()}}\\n')\n"
         f"if len(open({str(note)!r}).readlines()) > 6: time.sleep(600)\n"
     )
-    process = start_twins("repro", str(script), "--repeat", "50", "--timeout", "500")
+    process = start_twins("repro", str(script), "--repeat", "50", "--timeout", "500", TMPDIR=str(scratch))
     deadline = time.monotonic() + 1500
     while not (note.exists() and len(note.read_text().split()) >= 9) and time.monotonic() < deadline:
         time.sleep(0.2)  # the script has nothing else to tell us by
@@ -123,11 +116,10 @@ def test_ctrl_c_and_a_closed_terminal_report_what_was_run_and_leave_nothing(star
     output, _ = process.communicate()
     assert process.returncode == 128 + how, output
     assert "interrupted" in output and "# Reproducer: `slow.py`" in output
-    assert all(ended(int(pid)) for pid in note.read_text().split())
+    assert all(ended(int(pid)) for pid in note.read_text().split()) and not list(scratch.iterdir())
 
 
 def wheel(directory, name, version, tag, source):
-    """A wheel of one module, made by hand."""
     with zipfile.ZipFile(directory / f"{name}-{version}-{tag}.whl", "w") as archive:
         info = f"{name}-{version}.dist-info"
         archive.writestr(f"{name}.py", source)

@@ -22,6 +22,17 @@ def audit(dataset, **options):
     return ftsafety.audit.audit(dataset, **{"patience": 600.0, **options})
 
 
+def kinds(report):
+    return {finding.kind for finding in report.findings}
+
+
+def the(report, kind):
+    """Return the first finding of a kind."""
+    found = [finding for finding in report.findings if finding.kind == kind]
+    assert found, str(report)
+    return found[0]
+
+
 def shown_as_harmless(dataset):
     """Return the targets of the dataset's writes that are harmless, provided that threads get no wrong samples."""
     from ftsafety.audit.same_values import harmless  # which imports torch

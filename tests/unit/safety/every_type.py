@@ -23,16 +23,7 @@ from holder import Holds, objects_of
 from PIL import Image
 
 OPEN_WINDOWS = {"antigravity", "idlelib", "this", "tkinter", "turtle", "turtledemo"}
-OTHERS = (
-    "torch",
-    "torch.nn",
-    "torch.optim",
-    "torch.utils.data",
-    "numpy",
-    "numpy.random",
-    "numpy.ma",
-    "numpy.polynomial",
-)
+OTHERS = "torch torch.nn torch.optim torch.utils.data numpy numpy.random numpy.ma numpy.polynomial".split()
 
 
 def standard_modules():

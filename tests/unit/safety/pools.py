@@ -155,8 +155,6 @@ class Stack(Log):
 
 
 class Refilled(Stack):
-    """A stack that is emptied first."""
-
     def __getitem__(self, index):
         with contextlib.suppress(IndexError):
             self.order.pop()

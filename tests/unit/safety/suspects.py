@@ -3,11 +3,9 @@
 import contextvars
 import os
 import random
-import sqlite3
 import tempfile
 import threading
 import time
-import zipfile
 
 import numpy as np
 import torch
@@ -18,7 +16,6 @@ RECORD = 4096
 
 
 def write_records() -> str:
-    """A file of SIZE records, each of one value."""
     handle, path = tempfile.mkstemp(suffix=".bin")
     with os.fdopen(handle, "wb") as file:
         for number in range(SIZE):
@@ -43,16 +40,6 @@ class SharedFile(Sized):
     def __getitem__(self, index):
         self.file.seek(index * RECORD)
         return np.frombuffer(self.file.read(RECORD), np.uint8)
-
-
-class LockedFile(SharedFile):
-    def __init__(self):
-        super().__init__()
-        self.lock = threading.Lock()
-
-    def __getitem__(self, index):
-        with self.lock:
-            return super().__getitem__(index)
 
 
 class ReadAt(SharedFile):
@@ -154,17 +141,6 @@ class CountedUnderLock(Counter):
         return index
 
 
-class Scratch(Sized):
-    """One buffer for all samples."""
-
-    def __init__(self):
-        self.buffer = np.zeros(1000)
-
-    def __getitem__(self, index):
-        self.buffer[:] = index
-        return self.buffer.copy()
-
-
 class OneBuffer(Sized):
     def __init__(self):
         self.buffer = torch.zeros(10)
@@ -231,15 +207,11 @@ class Crash(Sized):
 
 
 class CrashAlone(Sized):
-    """Ends the process by a signal, with one thread."""
-
     def __getitem__(self, index):
         os.abort()
 
 
 class Interrupts(Sized):
-    """Raises what Ctrl-C raises."""
-
     def __init__(self):
         raise KeyboardInterrupt
 
@@ -247,36 +219,6 @@ class Interrupts(Sized):
 class Failing(Sized):
     def __getitem__(self, index):
         raise OSError("no such disk")
-
-
-class SqliteShared(Sized):
-    def __init__(self):
-        handle, path = tempfile.mkstemp(suffix=".db")
-        os.close(handle)
-        self.connection = sqlite3.connect(path)
-        self.connection.execute("create table t (i integer primary key, v integer)")
-        self.connection.executemany("insert into t values (?, ?)", [(i, i * i) for i in range(SIZE)])
-        self.connection.commit()
-
-    def __getitem__(self, index):
-        return self.connection.execute("select v from t where i = ?", (index,)).fetchone()[0]
-
-
-class Zipped(Sized):
-    """Under a lock: a ZipFile counts its readers without one (see ftsafety/audit/libraries.py)."""
-
-    def __init__(self):
-        self.lock = threading.Lock()
-        handle, path = tempfile.mkstemp(suffix=".zip")
-        os.close(handle)
-        with zipfile.ZipFile(path, "w") as archive:
-            for number in range(SIZE):
-                archive.writestr(f"{number}.bin", bytes([number]) * RECORD)
-        self.archive = zipfile.ZipFile(path)
-
-    def __getitem__(self, index):
-        with self.lock:
-            return self.archive.read(f"{index}.bin")
 
 
 class Stream(IterableDataset):

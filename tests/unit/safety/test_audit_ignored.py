@@ -50,8 +50,6 @@ class Lease:
 
 
 class Helped(Leases):
-    """A dataset that starts a thread for each sample."""
-
     def __getitem__(self, index):
         helper = threading.Thread(target=lambda: (self.enter(), self.leave()))
         helper.start()

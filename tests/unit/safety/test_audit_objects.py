@@ -98,7 +98,9 @@ class Records:
             return np.frombuffer(self.file.read(RECORD), "<i4").copy()
 
 
-@pytest.mark.parametrize("name", ["multiprocessing.Lock", "multiprocessing.RLock", "another library's"])
+@pytest.mark.parametrize(
+    "name", ["threading.Lock", "multiprocessing.Lock", "multiprocessing.RLock", "another library's"]
+)
 def test_a_handle_behind_a_lock_of_any_kind_is_safe(tmp_path, name):
     report = audit(Records(tmp_path / "records", LOCKS[name]()), seconds=0.4, samples=8, threads=4)
     assert report.ok, str(report)

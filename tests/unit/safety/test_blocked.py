@@ -188,19 +188,7 @@ def test_remedies_are_commands(default_series, blocker, command):
 
 def test_no_remedy_holds_what_a_shell_would_run():
     name = "/x/a; b'$(c)\n`d` #"
-    for cause in (
-        "module",
-        "file",
-        "program",
-        "syntax",
-        "relative",
-        "stdin",
-        "arguments",
-        "gil",
-        "version",
-        "tests",
-        "x",
-    ):
+    for cause in "module file program syntax relative stdin arguments gil version tests x".split():
         for about in (name, name.replace("\n", " "), name[1:].replace("\n", " ")):
             for path in ("", name, "x/a b.py", "a b/x.py", "bug.zip", "-/bug.py"):
                 command = remedy(Blocker(cause, about), Script("bug.py", b"", path), "X", ["ft"])

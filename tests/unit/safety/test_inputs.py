@@ -33,7 +33,6 @@ def write(tmp_path, monkeypatch):
 
 
 def archive(files, **changed):
-    """The bytes of a .zip."""
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as into:
         for name, content in files.items():

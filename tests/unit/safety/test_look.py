@@ -9,7 +9,6 @@ from ftsafety.repro.report import measured
 
 
 def runs(**outputs):
-    """Runs of configurations that print these texts."""
     return {
         name.replace("_", "-"): Runs(name.replace("_", "-"), [Outcome(Kind.OK, "", 1.0, text) for text in texts])
         for name, texts in outputs.items()

@@ -23,11 +23,6 @@ from tests.hostile_text import HOSTILE_TEXTS
 METADATA = "# /// script\n# requires-python = '>=3.13'\n# dependencies = [\n#   'h5py',\n#   'numpy<3',\n# ]\n# ///\n"
 
 
-def test_dependencies():
-    assert dependencies(METADATA + "import h5py\n") == ("h5py", "numpy<3")
-    assert dependencies("print(1)\n") == ()
-
-
 @pytest.mark.parametrize(
     ("source", "words"),
     [
@@ -52,7 +47,9 @@ def test_metadata_takes_time_in_proportion_to_its_length():
         assert dependencies("# /// a\n" + line * (2**20 // len(line))) == ()
 
 
-def test_other_blocks_and_line_ends():
+def test_dependencies():
+    assert dependencies(METADATA + "import h5py\n") == ("h5py", "numpy<3")
+    assert dependencies("print(1)\n") == ()
     other = "# /// tool\n# dependencies = ['no']\n# ///\n"
     assert dependencies(other + "\n" + METADATA) == ("h5py", "numpy<3")
     assert dependencies(METADATA.replace("\n", "\r\n")) == ("h5py", "numpy<3")

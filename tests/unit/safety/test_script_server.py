@@ -39,8 +39,6 @@ def server(environment, tmp_path):
 
 @pytest.fixture
 def reproduce(environment, tmp_path):
-    """Runs the command against the server, with `source` on standard input."""
-
     # As in a locale that lacks what the report holds.
     variables = {**environment, "PYTHONIOENCODING": "ascii"}
     command = [sys.executable, "-P", "-m", "ftsafety.repro", "-", "--twin", f"{TWIN}=unix:{tmp_path / 's'}"]
