@@ -12,6 +12,7 @@ import selectors
 import shutil
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 # For everything that the browser does; a loaded machine takes its time.
@@ -75,7 +76,6 @@ class Browser:
         self.close()
 
     def close(self) -> None:
-        """End the browser."""
         self._process.terminate()
         try:
             self._process.wait(PATIENCE)
@@ -126,13 +126,11 @@ class Browser:
             self.events.append((message["method"], message["params"]))
         return message
 
-    def until(self, method: str, **wanted: object) -> dict:
-        """Wait for an event with these parameters, from now on or already noted; returns its parameters."""
-        place = 0
+    def until(self, method: str, wanted: Callable[[dict], bool] = lambda event: True, place: int = 0) -> dict:
+        """Wait for an event whose parameters are *wanted*, after the first *place*; returns its parameters."""
         while True:
-            for at in range(place, len(self.events)):
-                name, parameters = self.events[at]
-                if name == method and all(parameters.get(key) == value for key, value in wanted.items()):
+            for name, parameters in self.events[place:]:
+                if name == method and wanted(parameters):
                     return parameters
             place = len(self.events)
             self._message(method)
@@ -151,7 +149,6 @@ class Browser:
         self.prefer(dark)
 
     def prefer(self, dark: bool) -> None:
-        """Change the preferred colour scheme, which an open page follows."""
         self.call(
             "Emulation.setEmulatedMedia",
             features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}],
@@ -195,15 +192,11 @@ class Browser:
         """Run a script that begins a download, and wait until that is complete."""
         before = len(self.events)
         self.run(click)
-        while True:
-            for method, parameters in self.events[before:]:
-                if method == "Browser.downloadProgress" and parameters["state"] != "inProgress":
-                    if parameters["state"] != "completed":
-                        raise BrowserError(f"download {parameters['state']}")
-                    return
-            self._message("a download")
+        done = self.until("Browser.downloadProgress", lambda event: event["state"] != "inProgress", before)
+        if done["state"] != "completed":
+            raise BrowserError(f"download {done['state']}")
 
-    def screenshot(self, path: Path, whole: bool = False) -> None:
-        """Write what the window shows, or the whole page, as PNG."""
-        shot = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
+    def screenshot(self, path: Path) -> None:
+        """Write what the window shows, as PNG."""
+        shot = self.call("Page.captureScreenshot", format="png")
         path.write_bytes(base64.b64decode(shot["data"]))

@@ -1,25 +1,20 @@
-"""The report's page in a real browser, made from a real run and from documents grown from it."""
+"""The report's page in a real browser."""
 
 import math
-import os
 import re
-import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 from PIL import Image
 
-from ftbench.data import synthesis
 from ftbench.document.store import load
-from ftbench.report import charts, draw, run_words, tables, waterfalls
+from ftbench.report import charts, draw, waterfalls
 from ftbench.report import page as pages
 from ftbench.stats.analysis import Analysis, analyse
 from ftrun.configurations import this_twin
 from tests.browser import devtools
-from tests.checkout import importable
-from tests.programs import completed
-from tests.unit.bench import documents
+from tests.unit.bench import documents, simulated
 
 PHONE, DESK = 390, 1200
 
@@ -70,7 +65,6 @@ COLOURS = """
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory):
-    """A browser for all tests."""
     executable = devtools.find()
     if executable is None:
         pytest.skip("no Chromium here (Debian: apt-get install chromium)")
@@ -79,39 +73,20 @@ def browser(tmp_path_factory: pytest.TempPathFactory):
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The directory of a run of one round of one configuration."""
-    directory = tmp_path_factory.mktemp("run")
-    photos, results = directory / "photos", directory / "results"
-    photos.mkdir()
-    for number in range(4):
-        synthesis.photograph(number).save(photos / f"{number}.jpg", "JPEG", **synthesis.JPEG_SETTINGS)
-    amount = ["--quick", "--rounds", "1", "--workers", "1", "--batch-size", "2", "--budget", "1"]
-    where = ["--configs", this_twin(), "--data", str(photos), "--out", str(results)]
-    completed(
-        [sys.executable, "-m", "ftbench", "pillow", *amount, *where],
-        env={**os.environ, "PYTHONPATH": importable()},
-        status=0,
-    )
-    return (directory / "results/latest").resolve()
-
-
-@pytest.fixture(scope="module")
-def many(run: Path) -> Analysis:
+def many() -> Analysis:
     """A run with a scenario of each kind."""
-    return analyse(documents.with_inside(documents.many(load(run / "results.json"))))
+    run = simulated.document(simulated.blank(this_twin()), 0, rounds=2)
+    return analyse(documents.with_inside(documents.many(run)))
 
 
 @pytest.fixture(scope="module")
 def page(many, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The page of that document."""
     path = tmp_path_factory.mktemp("page") / "report.html"
     path.write_bytes(pages.page(many))
     return path
 
 
 def assert_quiet(browser: devtools.Browser) -> None:
-    """Nothing was complained of, and nothing asked for beyond the page."""
     assert browser.problems() == []
     assert browser.requests() == []
 
@@ -129,7 +104,6 @@ def in_order(run: Analysis) -> list[charts.Chart]:
 
 
 def hovering(chart: charts.Chart) -> list[str]:
-    """What a chart says of its values on hovering."""
     picture = chart.picture
     if isinstance(picture, draw.Rows):
         return [row.hover for row in picture.rows]
@@ -137,28 +111,8 @@ def hovering(chart: charts.Chart) -> list[str]:
     return [text for line, step in zip(picture.lines, steps) for text in (*line.hover[:-1:step], line.hover[-1])]
 
 
-def test_page_of_a_real_run(browser, run, tmp_path):
-    document = analyse(load(run / "results.json"))
-    browser.window(DESK)
-    browser.open(run / "report.html")
-    assert_quiet(browser)
-    drawn = browser.run(CHARTS)
-    assert [chart["id"] for chart in drawn] == [f"chart-{chart.name}" for chart in in_order(document)]
-    (scenario,) = document.scenarios
-    chain, measured, *_ = drawn
-    write = scenario.metric.write
-    means = {write(m.typical) for m in tables.candidates(scenario, "throughput")}
-    assert means <= set(measured["texts"])
-    # The start, two steps, and the whole; of each its processes.
-    assert len(chain["hovering"]) == 4 and {text.count(",") for text in chain["hovering"]} == {len(scenario.rounds) - 1}
-    browser.screenshot(tmp_path / "shot.png")
-    with Image.open(tmp_path / "shot.png") as image:
-        assert image.width == DESK
-        assert len(image.convert("RGB").getcolors(image.width * image.height)) > 50  # the text's and the bars'
-
-
 @pytest.mark.parametrize("width, dark", [(PHONE, True), (966, False), (DESK, False)])
-def test_every_chart_is_drawn_and_nothing_is_too_wide(browser, page, many, width, dark):
+def test_every_chart_is_drawn_and_nothing_is_too_wide(browser, page, many, tmp_path, width, dark):
     browser.window(width, dark=dark)
     browser.open(page)
     browser.run(OPEN)
@@ -172,6 +126,10 @@ def test_every_chart_is_drawn_and_nothing_is_too_wide(browser, page, many, width
     assert browser.run("document.documentElement.clientWidth") == width
     assert browser.run("document.documentElement.scrollWidth") <= width
     assert browser.run(WIDE) == []
+    browser.screenshot(tmp_path / "shot.png")
+    with Image.open(tmp_path / "shot.png") as image:
+        assert image.width == width
+        assert len(image.convert("RGB").getcolors(image.width * image.height)) > 50  # the text's and the bars'
 
 
 def test_tables_hold_the_documents_figures(browser, page, many):
@@ -182,11 +140,6 @@ def test_tables_hold_the_documents_figures(browser, page, many):
         head, *rows = shown[f"chart-{chart.name}"]
         assert head == list(chart.table.head)
         assert rows == [[cell.strip() for cell in row] for row in chart.table.rows]
-    for scenario in many.scenarios:
-        metric = scenario.metric
-        head, *rows = shown[f"chart-{run_words.slug(scenario.name + '-' + metric.name)}"]
-        means = [row[head.index(f"mean, {metric.unit}")] for row in rows]
-        assert sorted(means) == sorted(metric.write(m.typical) for m in tables.candidates(scenario, metric.name))
 
 
 def test_colours_follow_the_preference_at_once(browser, page):
@@ -246,16 +199,6 @@ def test_downloads(browser, page, many, tmp_path):
     browser.screenshot(tmp_path / "shot.png")
     with Image.open(tmp_path / "shot.png") as image:
         assert image.convert("RGB").getpixel((1, 1)) == (255, 255, 255)
-
-
-def test_page_without_scripts_is_the_same(browser, page, many):
-    browser.call("Emulation.setScriptExecutionDisabled", value=True)
-    try:
-        browser.window(PHONE)
-        browser.open(page)
-        assert len(browser.run(CHARTS)) == len(in_order(many))
-    finally:
-        browser.call("Emulation.setScriptExecutionDisabled", value=False)
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")  # glyphs that a font has not

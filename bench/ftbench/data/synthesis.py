@@ -8,7 +8,7 @@ Decoding time depends on the statistics that photographs share:
 - large smooth regions next to textured ones, little chroma detail, and sensor noise.
 
 The constants were fitted against photographs resized to the same size and saved with the same settings.
-tests/unit/bench/test_image_realism.py checks that the statistics agree within 20%.
+tests/unit/bench/test_images.py checks that the statistics agree within 20%.
 """
 
 import functools

@@ -118,7 +118,6 @@ def inside(candidate: Candidate, draw: random.Random) -> dict:
 
 
 def with_inside(document: model.Results) -> model.Results:
-    """The document with one more scenario, whose trials kept all that."""
     grown = copy.deepcopy(document)
     first = grown.scenarios[0]
     grown.scenarios.append(scenario(first, "inside", WORK, "work", metrics=("throughput",), kept=inside))

@@ -13,26 +13,22 @@ from ftbench.stats.analysis import AnalysedScenario, Analysis, analyse
 
 
 def changed(run: Analysis, change: Callable[[Results], object]) -> Analysis:
-    """The analysis of a run whose record was changed."""
     results = copy.deepcopy(run.results)
     change(results)
     return analyse(results)
 
 
 def trials(results: Results, name: str) -> Iterator[Trial]:
-    """All trials of a scenario."""
     (scenario,) = [s for s in results.scenarios if s.name == name]
     return (trial for one in scenario.rounds for trial in one.trials)
 
 
 def alone(run: Analysis, *scenarios: Scenario) -> Analysis:
-    """The analysis of a run of these scenarios alone."""
     kept = [Scenario(**{each.name: getattr(s, each.name) for each in fields(Scenario)}) for s in scenarios]
     return analyse(replace(run.results, scenarios=kept))
 
 
 def analysed(run: Analysis, scenario: Scenario) -> AnalysedScenario:
-    """A scenario of another run like this one."""
     return analyse(replace(run.results, scenarios=[scenario])).scenarios[0]
 
 
@@ -66,13 +62,11 @@ def with_other_samples(run: Analysis, key: str) -> Analysis:
 
 
 def renamed(run: Analysis, name: str) -> Analysis:
-    """A run of one scenario, under another name."""
     run.scenarios[0].name = run.waterfalls[0].scenario = name
     return run
 
 
 def rounds_of(seconds: float) -> SimpleNamespace:
-    """A scenario of four rounds that took as long."""
     return SimpleNamespace(rounds=[SimpleNamespace(seconds=seconds)] * 4)
 
 
@@ -92,7 +86,6 @@ class Page(HTMLParser):
         self.shown.append(data)
 
     def having(self, name: str, value: str) -> list[dict]:
-        """The attributes of the elements with this attribute."""
         return [attributes for _, attributes in self.elements if attributes.get(name) == value]
 
     def results(self) -> dict:
@@ -102,5 +95,4 @@ class Page(HTMLParser):
 
 
 def held(link: str) -> bytes:
-    """What a data: link holds."""
     return base64.b64decode(link.partition(";base64,")[2], validate=True)

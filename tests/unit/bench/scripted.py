@@ -11,7 +11,6 @@ from tests.unit.bench import simulated
 
 
 def options(*scenarios: str, **more: object) -> Options:
-    """The options of a quick run in every configuration."""
     usual = {"quick": True, "out": "out", "budget": 60.0, "workers": [2], "configs": [*CONFIGS], "twins": {}}
     return Options(scenarios=[*scenarios], **{**usual, **more})
 
@@ -87,8 +86,6 @@ class Noted(Display):
 
 
 class Silent:
-    """An observer that says nothing."""
-
     def warm_up(self, *_) -> None:
         pass
 

@@ -86,7 +86,6 @@ def blank(twin: str = "ft") -> model.Results:
 
 
 def trial(candidate: Candidate, metrics: dict[str, float], **more: object) -> model.Trial:
-    """Return the record of a quiet trial."""
     return from_json(model.Trial, {"candidate": candidate.key, "metrics": metrics, **TRIAL, **more})
 
 
@@ -107,7 +106,6 @@ TRIAL = {
 
 
 def quiet() -> model.RoundDisturbance:
-    """Return the record of a round without other load."""
     return model.RoundDisturbance(**QUIET, before=disturbance.state(), after=disturbance.state())
 
 

@@ -111,15 +111,8 @@ def test_every_cut_is_told(document, tmp_path):
     text = json.dumps(as_json(document), indent=1) + "\n"
     path = tmp_path / "results.json"
     rng = random.Random(0)
-    for length in [
-        0,
-        1,
-        2,
-        100,
-        len(text) - 3,
-        *(rng.randrange(3, len(text) - 3) for _ in range(300)),
-        text.index(": null") + 4,
-    ]:
+    lengths = [0, 1, 2, 100, len(text) - 3, text.index(": null") + 4]
+    for length in [*lengths, *(rng.randrange(3, len(text) - 3) for _ in range(300))]:
         path.write_text(text[:length])
         with pytest.raises(ResultsError, match="is not JSON: .* If it was cut short, copy it again"):
             load(path)

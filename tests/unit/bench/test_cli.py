@@ -76,7 +76,6 @@ def test_the_wrong_twin(refused, twin, other):
 
 @pytest.fixture
 def other(twin) -> str:
-    """The twin that does not run the tests."""
     return {"ft": "gil", "gil": "ft"}[twin]
 
 
@@ -139,7 +138,6 @@ def test_ctrl_c_before_the_run_is_a_line(monkeypatch, capsys):
 
 
 def test_a_budget_that_is_too_short_is_refused(run_bench, twin, tmp_path):
-    """It cannot hold what no run does without, and three rounds."""
     given = ["text", "--quick", "--configs", twin, "--workers", 1, "--budget", 1, "--out", tmp_path / "out"]
     done = run_bench(*given)
     assert done.returncode == 2 and done.stdout == "" and not (tmp_path / "out").exists()

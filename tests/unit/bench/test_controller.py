@@ -22,7 +22,6 @@ RESULT = {"first_batch": 1, "rows": [1, 2, 3], "metrics": {"throughput": 1.0}}
 
 
 def keys(finished: Round) -> list[str]:
-    """The candidates of a round, in the order they were measured."""
     return [trial.candidate for trial in finished.trials]
 
 
@@ -251,7 +250,6 @@ def test_who_fails_in_a_round_of_turns_is_ended_and_the_others_have_theirs(make,
 
 
 def test_the_warm_up_tries_others_where_one_fails(make):
-    """Costs are told by whoever can be measured; a twin of which nobody can is left out."""
     endpoint = Scripted(fail_at=1)
     controller = make(endpoint)
     assert controller.warm_up([c for _, c in RANKED]).turn >= 0

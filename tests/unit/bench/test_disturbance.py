@@ -6,8 +6,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
-
+from ftbench.machine.alone import claimed
 from ftbench.machine.disturbance import (
     Counters,
     Disturbance,
@@ -19,7 +18,6 @@ from ftbench.machine.disturbance import (
     state,
     together,
 )
-from ftrun import cgroup
 
 TICK = os.sysconf("SC_CLK_TCK")
 
@@ -45,34 +43,6 @@ def test_cpu_times_are_those_of_the_cpus_that_may_be_used(tmp_path):
     assert cpu_times({0}, tmp_path / "missing") == (None, None)
     write(tmp_path, {"stat": "cpu0 0 0 0 0 0 0 0 0 0 0\n"})  # a sandbox that counts nothing
     assert cpu_times({0}, tmp_path) == (None, None)
-
-
-@pytest.mark.parametrize(
-    "mountinfo, membership, stat",
-    [
-        ("30 20 0:1 / {root}/cgroup rw - cgroup2 cgroup2 rw", "0::/", "usage_usec 5\nthrottled_usec 2500000\n"),
-        (
-            "30 20 0:1 / {root}/cgroup rw - cgroup cgroup rw,cpu,cpuacct",
-            "3:cpu,cpuacct:/",
-            "nr_throttled 4\nthrottled_time 2500000000\n",
-        ),
-    ],
-)
-def test_throttling_of_both_hierarchies(tmp_path, mountinfo, membership, stat):
-    proc = (
-        write(
-            tmp_path,
-            {
-                "proc/self/mountinfo": mountinfo.format(root=tmp_path) + "\n",
-                "proc/self/cgroup": membership + "\n",
-                "cgroup/cpu.stat": stat,
-            },
-        )
-        / "proc"
-    )
-    assert cgroup.throttled_seconds(proc) == 2.5
-    (tmp_path / "cgroup/cpu.stat").unlink()
-    assert cgroup.throttled_seconds(proc) is None
 
 
 def test_what_the_trial_used_is_not_others(tmp_path):
@@ -147,3 +117,10 @@ def test_a_run_records_it(document):
         assert one.disturbance.before.affinity >= 1 and one.disturbance.seconds > 0
         for trial in one.trials:
             assert trial.disturbance.own_cpus > 0
+
+
+def test_another_run_is_noticed():
+    name = f"\0ft-bench-test-{os.getpid()}"
+    for _ in range(2):
+        with claimed(name) as alone, claimed(name) as second:
+            assert alone and not second

@@ -60,7 +60,6 @@ PICTURES = {
 
 
 def drawn(picture: object, title: str = "A title") -> list[ElementTree.Element]:
-    """A picture as SVG, in the page and by itself."""
     table = Table(("what",), (("it",),), frozenset())
     chart = Chart("it", title, "", picture, table)
     return [ElementTree.fromstring(text) for text in page.svg(chart, ["what was measured"])]
@@ -170,7 +169,6 @@ def test_long_names_are_cut(count):
 
 
 def test_every_variant_has_a_look():
-    """And no two of the looks are alike."""
     assert style.LOOKS.keys() == VARIANTS.keys()
     looks = set(style.LOOKS.values())
     for part in ("hatch", "dash", "mark"):

@@ -86,7 +86,6 @@ class Given:
 
 
 def side_by_side(variant: str, number_of_turns: int, *seconds: float) -> list[dict]:
-    """The results of measurements of such datasets, which take turns."""
     running = {
         number: epochs.measure(
             Task(Given(each), [], variant, WORKERS, BATCH_SIZE, 2, BATCHES, 2, turns=number_of_turns)
@@ -134,8 +133,6 @@ def test_the_figures_of_turns_that_alternate(variant):
 
 
 def test_cpu_time_is_that_of_the_work_wherever_it_is_done():
-    """A worker that is busy for some time a sample: as much CPU time in a process as in a thread."""
-
     class Busy(Sleeping):
         def __getitem__(self, index: int):
             end = time.thread_time() + self.seconds

@@ -80,7 +80,6 @@ def test_batches_are_those_of_a_plain_loop(variant):
 
 @pytest.mark.parametrize("variant", FROM_HERE)
 def test_pixels_are_the_same(variant, paths):
-    """Decoded by whoever loads, beginning again after the six photos."""
     available(variant)
     task = task_of(variant, batch_size=4, paths=paths)
     plain = PillowDataset(task.paths)

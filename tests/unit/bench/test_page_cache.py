@@ -10,7 +10,6 @@ from ftbench.machine.page_cache import NotDropped, drop_all, resident
 
 @pytest.fixture
 def directory(tmp_path):
-    """A directory whose files can be dropped."""
     (tmp_path / "probe").write_bytes(os.urandom(1 << 20))
     try:
         drop_all([tmp_path / "probe"])

@@ -23,12 +23,10 @@ def scenario(finished_run) -> AnalysedScenario:
 
 @pytest.fixture(scope="module")
 def drawn(scenario) -> dict:
-    """Its charts by name."""
     return {chart.name: chart for chart in charts.charts(scenario)}
 
 
 def kept(scenario: AnalysedScenario, key: str, name: str) -> list[Distribution]:
-    """What a candidate kept under a name, by round."""
     return [t.distributions[name] for one in scenario.rounds for t in one.trials if t.candidate == key]
 
 

@@ -74,15 +74,12 @@ def test_report_from_results_alone(finished_run, run_bench, tmp_path):
 
 
 class Started:
-    """A run that is looked at while it runs."""
-
     def __init__(self, arguments: list[str], environment: dict[str, str], log: Path):
         self.log = log
         with open(log, "w") as file:
             self.process = subprocess.Popen(arguments, env=environment, text=True, stdout=subprocess.PIPE, stderr=file)
 
     def wait_for(self, text: str) -> None:
-        """Until the run has said `text`."""
         deadline = time.monotonic() + 1500
         while text not in self.log.read_text():
             assert self.process.poll() is None, self.log.read_text()
@@ -149,7 +146,6 @@ def test_killed_run_leaves_no_process_and_what_was_finished(started, tmp_path):
 
 
 def test_a_failing_trial_is_named_with_its_last_words(started, photos, tmp_path):
-    """The images vanish after they were checked."""
     data = tmp_path / "data"
     data.mkdir()
     for photo in photos.iterdir():

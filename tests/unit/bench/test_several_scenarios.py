@@ -1,13 +1,17 @@
 """A run of several scenarios: what it says of those it did not come to, of options, and of its time."""
 
+import io
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from rich.console import Console
 
 from ftbench.document.model import Results, Skipped
 from ftbench.document.store import RunDirectory
 from ftbench.plan import sizing
+from ftbench.plan.candidates import Candidate
 from ftbench.rounds import measurement, progress, run
 from ftbench.scenarios import SCENARIOS
 from ftrun.interruption import Interruption
@@ -116,3 +120,22 @@ def test_notes_that_others_hold_are_said_once():
         measurement.joined(["no GPU here", "", "no GPU here, and 2 workers share 2 CPUs", "CPU backend"])
         == "no GPU here, and 2 workers share 2 CPUs; CPU backend"
     )
+
+
+@pytest.mark.parametrize("seconds, shown", [(0.0, True), (3600.0, False)])
+def test_a_long_round_is_not_silent(monkeypatch, seconds, shown):
+    monkeypatch.setattr(progress, "SECONDS", seconds)
+    out, candidate = io.StringIO(), Candidate("ft", "loader-thread", 2)
+    display = progress.Display(SimpleNamespace(skipped=[], warnings=[]), Console(file=out))
+    with display:
+        display.round(1, 3, {candidate: 4}, time.monotonic() + 50)
+        display.trial(candidate, 0)
+        display.trial(candidate, 1)
+        step = display.step("making")
+        step(1, 3)
+        step(3, 3)
+    lines = out.getvalue().splitlines()
+    assert lines[0].startswith("measuring: ") and lines[-1] == "making: 3 done"
+    between = [line.partition(", 0:")[0] for line in lines[1:-1]]
+    wanted = ["round 1 of 3, ft loader threads x2", "round 1 of 3, ft loader threads x2, turn 1", "making: 1 of 3"]
+    assert between == (wanted if shown else [])

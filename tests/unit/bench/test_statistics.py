@@ -121,7 +121,6 @@ def test_p_values_are_adjusted_over_a_whole_run():
 
 
 def comparisons(*p_values: float | None, n: int = 3, asked: bool = False) -> list[Comparison]:
-    """Ratios that differ in their p-values alone."""
     a, b = Candidate("ft", "loader-thread", 1), Candidate("gil", "loader-thread", 1)
     who = {"kind": "chosen", "why": "", "numerator": a, "denominator": b, "metric": "throughput", "asked": asked}
     figures = {"ratio": 1.5, "low": 1.2, "high": 1.9, "n": n, "resolution": 1.2, "verdict": Verdict.ABOVE}

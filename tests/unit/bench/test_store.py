@@ -126,10 +126,6 @@ def test_disk_without_room_for_the_report(run_on, finished_run):
     assert load(run / "results.json").status == "complete" and not (run / "report.html").exists()
 
 
-def test_saved_document_is_the_schemas(document):
-    validator()(as_json(document))
-
-
 GONE = object()
 ROUND, PAIR = "scenarios/0/rounds/0", "scenarios/0/pairs/0"
 

@@ -32,12 +32,10 @@ from tests.unit.bench import documents, simulated
 
 @pytest.fixture(scope="module")
 def measured() -> Results:
-    """A run without the suite."""
     return simulated.document(simulated.blank(), 0, rounds=3)
 
 
 def begun(seed: int = 0) -> Stress:
-    """The suite's record before anything has run."""
     return Stress("incomplete", stress.KILLED, None, seed, None, [], [])
 
 

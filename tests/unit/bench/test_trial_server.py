@@ -55,8 +55,6 @@ def interruption():
 
 @pytest.fixture
 def request_of(paths, twin):
-    """Builds a trial's request."""
-
     def build(batches: int = 2, scenario: str = "pillow", variant: str = "loader-process", turns: int = 1) -> dict:
         return Task(SCENARIOS[scenario], paths, variant, 1, 2, 1, batches, 2, turns=turns, config=twin).request()
 

@@ -21,14 +21,12 @@ ROUNDS = (5, 8)
 
 
 def verdicts_of(throughput: dict[str, list[float]]) -> dict[tuple[str, str], Verdict]:
-    """The verdicts of a run's comparisons."""
     found = compared(measured({"throughput": throughput}, grid().pairs(CANDIDATES)))
     judge(found)
     return {(c.numerator.key, c.denominator.key): c.verdict for c in found}
 
 
 def run(seed: int, rounds: int, speed: dict[str, float], noise: float = TRIAL_NOISE) -> dict[tuple[str, str], Verdict]:
-    """The verdicts of one simulated run of the main job."""
     return verdicts_of(values(random.Random(seed), CANDIDATES, rounds, speed, noise))
 
 

@@ -7,7 +7,6 @@ from ftbench.plan.scenario import Task, Turns
 
 
 def without_pause(measured: dict | Turns) -> dict:
-    """The result of a scenario's `measure`."""
     if isinstance(measured, dict):
         return measured
     while True:

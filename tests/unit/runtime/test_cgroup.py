@@ -64,6 +64,20 @@ def test_v1(tmp_path):
     assert cgroup.memory_left(proc) == (2000, 600)
 
 
+@pytest.mark.parametrize(
+    ("mounts", "groups", "file", "stat"),
+    [
+        (V2, "0::/\n", "cg/cpu.stat", "usage_usec 5\nthrottled_usec 2500000"),
+        (V1, "3:cpu,cpuacct:/\n", "cg/cpu,cpuacct/cpu.stat", "nr_throttled 4\nthrottled_time 2500000000"),
+    ],
+)
+def test_throttling(tmp_path, mounts, groups, file, stat):
+    proc = tree(tmp_path, mounts, groups, {file: stat})
+    assert cgroup.throttled_seconds(proc) == 2.5
+    (tmp_path / file).unlink()
+    assert cgroup.throttled_seconds(proc) is None
+
+
 def test_container_without_a_namespace_sees_its_group_as_the_mount(tmp_path):
     mounts = "31 23 0:27 /docker/abc {root}/cg rw - cgroup2 cgroup2 rw\n"
     proc = tree(tmp_path, mounts, "0::/docker/abc\n", {"cg/cpu.max": "200000 100000"})

@@ -45,16 +45,12 @@ def test_what_the_child_leaves_behind_is_killed():
     assert_gone([int(outcome.stdout)])
 
 
-def test_death_by_signal_is_reported():
-    assert run("import os, signal; os.kill(os.getpid(), signal.SIGBUS)").returncode == -signal.SIGBUS
-
-
 def test_a_stuck_child_is_killed_with_its_children(tmp_path):
     note = tmp_path / "pid"
     # A shell, which starts in no time, also on a busy machine.
     code = f"sleep 600 & echo $! >'{note}'; wait"
-    with pytest.raises(TimedOut, match="within 20 s"):
-        supervise(["sh", "-c", code], b"", os.environ, {}, 20)
+    with pytest.raises(TimedOut, match="within 5 s"):
+        supervise(["sh", "-c", code], b"", os.environ, {}, 5)
     assert_gone([int(note.read_text())])
 
 

@@ -41,7 +41,6 @@ def modules(tmp_path_factory):
 
 
 def wheel(*files, method=zipfile.ZIP_DEFLATED):
-    """A wheel with these files, each a name and its bytes."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", method) as file:
         for name, data in (("pkg/__init__.py", b""), *files):
