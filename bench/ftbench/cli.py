@@ -22,20 +22,12 @@ from ftrun.interruption import Interrupted, Interruption
 from ftrun.twin import TwinError, TwinLost
 
 
-def _read(path: Path) -> Results:
-    """Load the results.json that the command line names; raises UsageError if it cannot be read."""
-    try:
-        return load(path)
-    except ResultsError as error:
-        raise UsageError(str(error)) from error
-
-
 def report_main(arguments: list[str]) -> int:
     """Write an earlier run's report from its results.json (``python -m ftbench report PATH``); return status 0."""
     options = report_parser().parse_args(arguments)
     from ftbench.report import markdown, page, terminal
 
-    run = analyse(_read(options.path))
+    run = analyse(load(options.path))
     file = find(options.path).absolute()
     if options.markdown:
         print(markdown.summary(run, file.parent), end="", flush=True)
@@ -57,7 +49,7 @@ def compare_main(arguments: list[str]) -> int:
     options = compare_parser().parse_args(arguments)
     from ftbench.report.compare import compare, text
 
-    a, b = _read(options.a), _read(options.b)
+    a, b = load(options.a), load(options.b)
     comparison = compare(a, b)
     print(text(comparison, (str(options.a), a), (str(options.b), b)), flush=True)
     if not comparison.changes:
@@ -133,10 +125,7 @@ def run_main(arguments: list[str]) -> int:
     from ftbench.rounds.progress import Display
 
     results = _record(given)
-    try:
-        directory = RunDirectory(given.out.absolute())
-    except ResultsError as error:
-        raise UsageError(str(error)) from error
+    directory = RunDirectory(given.out.absolute())
     with Interruption() as interruption:
         status, why = 0, ""
         with Display(results) as shown:
@@ -170,15 +159,15 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command; return its exit status."""
     escape.any_locale()
     arguments = sys.argv[1:] if arguments is None else arguments
+    rest = arguments
+    while rest[:1] in (["--out"], ["--twin"]):  # compose.yaml has them in front of any verb
+        rest = rest[2:]
     try:
-        if arguments[:1] == ["report"]:
-            return report_main(arguments[1:])
-        if arguments[:1] == ["compare"]:
-            return compare_main(arguments[1:])
-        return run_main(arguments)
+        verb = {"report": report_main, "compare": compare_main}.get("".join(rest[:1]))
+        return verb(rest[1:]) if verb else run_main(arguments)
     except (UsageError, ImageError, DoesNotFit, ResultsError) as error:
         print(f"bench: {escape.terminal(str(error))}", file=sys.stderr)
-        return 1 if isinstance(error, ResultsError) else 2
+        return 1 if type(error) is ResultsError else 2
     except BrokenPipeError:
         # The reader of the output has gone (| head); the rest must not fail again at the exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -44,6 +44,12 @@ def assignments(given: Mapping[str, str]) -> str:
     return "".join(f"{name}={quoted(where)} " for name, where in sorted(paths.items()))
 
 
+def report(results: str) -> str:
+    """Return the command that makes the report of the file *results* again, where this process runs."""
+    # A container sees only its own path.
+    return f"{command('./twins bench')} report {quoted(results)}"
+
+
 def audit(target: str, mounted: Mapping[str, str] | None = None) -> str:
     """Return the command that audits the dataset *target*, as FILE.py:NAME.
 

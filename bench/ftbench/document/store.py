@@ -7,7 +7,6 @@ killed, the previous version of the file is kept, never half of the new one.
 import contextlib
 import json
 import os
-import shlex
 import tempfile
 from datetime import datetime
 from pathlib import Path
@@ -16,10 +15,15 @@ from typing import Any
 from ftbench.document.check import Inconsistent, check_form, check_keys
 from ftbench.document.convert import as_json, from_json
 from ftbench.document.model import SCHEMA_VERSION, Results
+from ftrun import host
 
 
 class ResultsError(Exception):
     """Raised if results cannot be written or read; the message says which files are intact and what to do."""
+
+
+class WrongPath(ResultsError):
+    """Raised if a path that the user named has no results to read, or no room for a run."""
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -51,7 +55,7 @@ class RunDirectory:
     """
 
     def __init__(self, root: Path):
-        """Check that files can be written to the output root; raises ResultsError if not."""
+        """Check that files can be written to the output root; raises WrongPath if not."""
         self.root = root
         self.directory: Path | None = None
         try:
@@ -59,7 +63,7 @@ class RunDirectory:
             with tempfile.NamedTemporaryFile(prefix=".probe-", dir=there) as probe:
                 probe.write(b"x" * 4096)
         except OSError as error:
-            raise ResultsError(
+            raise WrongPath(
                 f"cannot write results to {root}: {error.strerror or error}; name another directory with --out DIR"
             ) from error
 
@@ -76,7 +80,7 @@ class RunDirectory:
             state = f"intact there: {', '.join(kept)}" if kept else "nothing of this run was saved"
             what = "Make room or name another directory with --out DIR, then run again."
             if name != "results.json" and "results.json" in kept:  # what was measured is safe
-                what = f"Make room, then make the report: ./twins bench report {shlex.quote(str(where))}"
+                what = f"Make room, then make the report: {host.report(str(where))}"
             if self.directory and not kept:
                 with contextlib.suppress(OSError):
                     self.directory.rmdir()
@@ -129,46 +133,46 @@ class RunDirectory:
 
 
 def find(path: Path) -> Path:
-    """Return *path*; if a directory, its results.json or latest/results.json; raises ResultsError if it has neither."""
+    """Return *path*; if a directory, its results.json or latest/results.json; raises WrongPath if it has neither."""
     if not path.is_dir():
         return path
     for file in (path / "results.json", path / "latest" / "results.json"):
         if file.exists():
             return file
-    raise ResultsError(f"{path} holds no results.json: name a run's directory, or the file")
+    raise WrongPath(f"{path} holds no results.json: name a run's directory, or the file")
 
 
 def load(path: Path) -> Results:
-    """Read and check the results.json that `find` returns for *path*; raises ResultsError if it is missing or wrong."""
+    """Read and check the results.json that `find` returns for *path*; raises WrongPath if it is missing or wrong."""
     path = find(path)
     if path.exists() and not path.is_file():  # reading a pipe would wait
-        raise ResultsError(f"{path} is no file")
+        raise WrongPath(f"{path} is no file")
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
         json.dumps(document, ensure_ascii=False, allow_nan=False).encode()
     except (OSError, UnicodeDecodeError) as error:
-        raise ResultsError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
+        raise WrongPath(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
     except json.JSONDecodeError as error:
-        raise ResultsError(
+        raise WrongPath(
             f"{path} is not JSON: {error}. If it was cut short, copy it again, or repeat the run"
         ) from error
     except (RecursionError, ValueError) as error:
         # Surrogates; a number of more than 4,300 digits; NaN, 1e999.
         why = "it is nested too deeply" if isinstance(error, RecursionError) else error
-        raise ResultsError(f"{path} is not a results.json: {why}") from error
+        raise WrongPath(f"{path} is not a results.json: {why}") from error
     version = document.get("schema_version") if isinstance(document, dict) else None
     writer = _writer(document)
     if version != SCHEMA_VERSION:
         what = "a results.json of ./twins bench is wanted"
         if isinstance(version, int):
             what = f"use the bench that wrote it{writer}, or repeat the run"
-        raise ResultsError(f"{path} has schema version {version}; this bench reads {SCHEMA_VERSION}: {what}")
+        raise WrongPath(f"{path} has schema version {version}; this bench reads {SCHEMA_VERSION}: {what}")
     try:
         check_form(document)
         results = from_json(Results, document)
         check_keys(results)
     except (Inconsistent, OverflowError) as error:  # an integer that no float holds
-        raise ResultsError(
+        raise WrongPath(
             f"{path} is not a results.json that can be trusted: {error}. Restore the file, use the bench that wrote "
             f"it{writer}, or repeat the run"
         ) from error

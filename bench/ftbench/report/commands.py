@@ -51,14 +51,13 @@ def commands(run: Analysis, where: Path = Path()) -> list[tuple[str, str]]:
     `where` is the directory of the run's results.json.
     """
     results = run.results
-    kept = host.quoted(one_line(host.path(str(where / "results.json"))))
     commit = results.environment.revision.commit
     found = [
         ("The same sources, in a clone of the repository", f"git checkout {shlex.quote(one_line(commit))}"),
         ("The same measurement", _command(results, results.options, docker=False)),
         ("The same with Docker", _command(results, results.options, docker=True)),
         *longer(run),
-        ("This report again, from results.json alone", f"./twins bench report {kept}"),
+        ("This report again, from results.json alone", host.report(one_line(str(where / "results.json")))),
     ]
     return found if commit != "unknown" else found[1:]
 

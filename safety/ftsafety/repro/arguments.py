@@ -43,13 +43,19 @@ Packages that the twins do not have are named in the script's inline metadata (P
   # ///
 """
 
-EPILOG = """\
-examples:
-  ./twins repro bug.py
+_NATIVE = """  ./twins repro bug.py
   ./twins repro bug.py --threads 8 --repeat 50 --timeout 20 --out report.md
   ./twins repro bug.py --shrink-threads            the smallest number of threads that still fails
   ./twins repro bug.py --arg 8 --arg=--fast --with values.csv --stdin answers.txt
   ./twins repro -m package.bug                     as python -m package.bug, in the folder that holds package/
+"""
+_CONTAINED = f"""\
+  {PROGRAM} repro/counter_increment.py --threads 8 --repeat 50 --timeout 20
+  {PROGRAM} repro/counter_increment.py --shrink-threads
+"""
+EPILOG = f"""\
+examples:
+{_CONTAINED if "FT_COMMAND" in os.environ else _NATIVE}\
   docker compose run --rm ft-repro repro/counter_increment.py      behind walls: no network, read-only, ...
   docker compose run --rm -T ft-repro - <bug.py                    any script, from standard input
 

@@ -112,7 +112,7 @@ def test_summary_in_markdown(many):
 
 def test_report_prints_the_summary_and_writes_nothing(finished_run, capsys, tmp_path):
     (tmp_path / "results.json").write_bytes((finished_run[1] / "results.json").read_bytes())
-    assert cli.main(["report", str(tmp_path), "--markdown"]) == 0
+    assert cli.main(["--out", "/results", "--twin", "ft=python", "report", str(tmp_path), "--markdown"]) == 0
     # It names the results that it was made of.
     printed = capsys.readouterr().out.replace(str(tmp_path), str(finished_run[1]))
     assert printed == (finished_run[1] / "summary.md").read_text()
