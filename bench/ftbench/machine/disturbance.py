@@ -88,11 +88,9 @@ def together(parts: Sequence[Mapping]) -> dict:
     found: dict[str, float | None] = {}
     for name in (field.name for field in fields(Disturbance)):
         known = [part for part in parts if part[name] is not None]
-        if name.endswith("seconds"):
-            found[name] = round(sum(part[name] for part in known), 3) if known else None
-        else:
-            weights = [part["seconds"] for part in known]
-            found[name] = round(fmean([part[name] for part in known], weights), 3) if known else None
+        values, weights = ([part[key] for part in known] for key in (name, "seconds"))
+        whole = sum(values) if name.endswith("seconds") else fmean(values, weights) if known else 0.0
+        found[name] = round(whole, 3) if known else None
     return found
 
 

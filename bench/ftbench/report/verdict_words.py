@@ -8,9 +8,8 @@ from ftbench.document.model import Change, Scenario, Verdict, Waterfall
 from ftbench.plan.metrics import METRICS, Metric
 from ftbench.plan.waterfall import REMOVED, TODAY
 from ftbench.report import run_words
-from ftbench.report.levels import levels
 from ftbench.stats.analysis import AnalysedScenario, Analysis
-from ftbench.stats.comparisons import Comparison, more_minutes
+from ftbench.stats.comparisons import Comparison, level, more_minutes
 from ftbench.stats.statistics import negligible
 from ftrun.configurations import CONFIGURATIONS
 
@@ -18,6 +17,8 @@ from ftrun.configurations import CONFIGURATIONS
 MOST_SENTENCES = 3
 # From this number of outcomes on, their median is given.
 FEWEST_TYPICAL = 3
+# The number of metrics that are ratios by themselves and get a sentence: the main one, and one more.
+TOLD = 2
 # Words for a candidate's outcomes in comparisons under several cases.
 DID = {
     "better": "did better in",
@@ -175,6 +176,22 @@ def conclusion(scenario: AnalysedScenario, group: Sequence[Comparison]) -> str:
     of = "" if scenario.metric.above in ("faster", "more memory") else f"{scenario.metric.noun} "
     said = f"{of}{short(c)}{after}{wanted}"
     return run_words.capital(f"{before}{ours} against {theirs}{f', {case}' if case else ''}: {said}.")
+
+
+def levels(scenario: AnalysedScenario) -> list[str]:
+    """Return a sentence for each case and each of its main metrics that is a ratio by itself, with every candidate."""
+    found = []
+    for case in dict.fromkeys(c.case for c in scenario.whole):
+        for about in (METRICS[name] for name in scenario.metrics[:TOLD] if METRICS[name].ideal == "1"):
+            parts: list[str] = []
+            for c in (c for c in scenario.whole if c.case == case):
+                r, unit = level(scenario, c.key, about.name), "" if parts else f" {about.unit}"
+                ends = f" ({about.write(r.low)} to {about.write(r.high)})" if r.low and r.high else ""
+                who = run_words.describe(scenario, c, with_case=False)
+                parts.append(f"{about.write(r.ratio)}{unit}{ends} with {who}")
+            where = run_words.case_title(scenario, case)
+            found.append(f"{about.title}{f', {where}' if where else ''}: {', '.join(parts)}.")
+    return found
 
 
 def verdict(scenario: AnalysedScenario) -> list[str]:

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from ftbench.report import verdict_words
-from ftbench.report.levels import levels
+from ftbench.report.verdict_words import levels
 
 
 def test_the_answer_has_each_candidates_slowdown_with_its_interval(many):
