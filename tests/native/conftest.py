@@ -27,7 +27,6 @@ def twins(shell_environment):
 
 @pytest.fixture
 def output_of(twins):
-    """Run Python code in a twin; return what it prints."""
     return lambda twin, code: twins("exec", twin, "python", "-c", code, status=0).stdout.strip()
 
 

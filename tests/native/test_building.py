@@ -45,9 +45,14 @@ def finished_builds(base):
     ]
 
 
+@pytest.fixture
+def start_build(start_twins, build_cache):
+    return lambda: start_twins("setup", "--no-pgo", XDG_CACHE_HOME=str(build_cache))
+
+
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
-def test_interrupted_build_leaves_nothing_that_looks_finished(start_twins, build_cache, how):
-    process = start_twins("setup", "--no-pgo", XDG_CACHE_HOME=str(build_cache))
+def test_interrupted_build_leaves_nothing_that_looks_finished(start_build, build_cache, how):
+    process = start_build()
     lines_until(process, BUILDING)
     time.sleep(2)  # well into configure
     assert left_over(build_cache)
@@ -60,10 +65,10 @@ def test_interrupted_build_leaves_nothing_that_looks_finished(start_twins, build
     assert not finished_builds(build_cache)
 
 
-def test_two_first_uses_wait_for_each_other(start_twins, build_cache):
-    first = start_twins("setup", "--no-pgo", XDG_CACHE_HOME=str(build_cache))
+def test_two_first_uses_wait_for_each_other(start_build):
+    first = start_build()
     lines_until(first, BUILDING)
-    second = start_twins("setup", "--no-pgo", XDG_CACHE_HOME=str(build_cache))
+    second = start_build()
     waiting = lines_until(second, "waiting for it")
     assert str(first.pid) in waiting
     first.send_signal(signal.SIGINT)
@@ -97,10 +102,15 @@ def test_an_interrupted_optimised_build_is_none(monkeypatch, tmp_path):
     assert plan.optimised_before({"ft"}) and not plan.optimised_before({"ft", "gil"})
 
 
-def test_twins_are_found_when_the_build_installed_the_compiler(monkeypatch, tmp_path):
+def without_compiler(monkeypatch, folder):
+    """Make *folder* the only one on PATH, with no more than `./twins` needs."""
     for name in ("bash", "dirname"):
-        (tmp_path / name).symlink_to(shutil.which(name))
-    monkeypatch.setenv("PATH", str(tmp_path))
+        (folder / name).symlink_to(shutil.which(name))
+    monkeypatch.setenv("PATH", str(folder))
+
+
+def test_twins_are_found_when_the_build_installed_the_compiler(monkeypatch, tmp_path):
+    without_compiler(monkeypatch, tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
 
     def install_and_build(builder, agreed):
@@ -121,14 +131,12 @@ def test_a_copied_cache_needs_no_compiler(monkeypatch, tmp_path):
     real = tmp_path / "ft-twins" / "interpreters" / built.name.replace("unknown", f"{build.series()}.5-2+deb13u5")
     store.start(real)
     store.finish(real, {})
-    for name in ("bash", "dirname"):
-        (tmp_path / name).symlink_to(shutil.which(name))
-    monkeypatch.setenv("PATH", str(tmp_path))
+    without_compiler(monkeypatch, tmp_path)
     assert build.Plan(pgo=False).interpreter("ft").name == built.name
 
 
-def test_killed_parent_keeps_others_out_while_its_build_runs(start_twins, build_cache):
-    first = start_twins("setup", "--no-pgo", XDG_CACHE_HOME=str(build_cache))
+def test_killed_parent_keeps_others_out_while_its_build_runs(start_build, build_cache):
+    first = start_build()
     lines_until(first, BUILDING)
     time.sleep(1)
     first.kill()
@@ -140,7 +148,7 @@ def test_killed_parent_keeps_others_out_while_its_build_runs(start_twins, build_
         with contextlib.suppress(ProcessLookupError):
             groups.add(os.getpgid(orphan.pid))
     assert groups
-    second = start_twins("setup", "--no-pgo", XDG_CACHE_HOME=str(build_cache))
+    second = start_build()
     lines_until(second, "waiting for it")
     for group in groups:
         with contextlib.suppress(ProcessLookupError):

@@ -101,7 +101,6 @@ def test_a_locked_package(copy, run, tmp_path):
 
 
 def pins(lock):
-    """{name: version} of a lock."""
     return dict(re.findall(r"^([a-z0-9][\w.-]*)(?:\[[^]]*\])?==(\S+)", lock, re.M))
 
 
@@ -124,7 +123,3 @@ def test_the_versions_agree_and_the_changelog_has_them():
     assert re.findall(r'^__version__ = "(.*)"$', code, re.M) == [version]
     headings = re.findall(r"^## \[(.+?)\]", (CHECKOUT / "CHANGELOG.md").read_text(), re.M)
     assert headings[0] == "Unreleased" and version in headings
-
-
-def test_the_page_is_short():
-    assert len(PAGE.splitlines()) <= 215

@@ -21,8 +21,6 @@ print(len(ftsafety.audit.audit(torch.arange(8).tolist(), seconds=0.2).findings),
 
 @pytest.fixture(scope="module")
 def build(tmp_path_factory, shell_environment):
-    """Build both distributions; return their directory."""
-
     def build():
         out = tmp_path_factory.mktemp("distributions")
         subprocess.run([CHECKOUT / "docker" / "build-distributions", out], env=shell_environment, check=True)

@@ -9,7 +9,6 @@ PICTURES = CHECKOUT / "evaluation/pictures"
 
 
 def draw(program: str, **places: Path) -> None:
-    """Run *program*, which is to write to *places*."""
     main = runpy.run_path(str(PICTURES / program))["main"]
     main.__globals__.update(places)
     main()

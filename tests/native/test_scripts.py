@@ -13,14 +13,8 @@ from native.interpreters import SERIES
 from tests.checkout import CHECKOUT
 from tests.programs import completed
 
-USAGE_ON_ERROR = [
-    ".ci/base-image",
-    ".ci/engine",
-    "docker/build-cpython",
-    "docker/debian-apt",
-    "docker/fetch-cpython",
-    "docker/install-packages",
-    "docker/patch-cpython",
+USAGE_ON_ERROR = [".ci/base-image", ".ci/engine"] + [
+    f"docker/{name}" for name in ("build-cpython", "debian-apt", "fetch-cpython", "install-packages", "patch-cpython")
 ]
 SCRIPTS = [*USAGE_ON_ERROR, "docker/apt-install", "docker/lock"]
 
@@ -41,14 +35,6 @@ def test_wrong_usage(shell_environment, script):
     assert "usage:" in done.stderr
 
 
-def test_default_suites(shell_environment):
-    suites = {
-        series: run(shell_environment, "docker/fetch-cpython", "--default-suite", series).stdout.strip()
-        for series in ("3.13", "3.14")
-    }
-    assert suites == {"3.13": "trixie", "3.14": "forky"}
-
-
 def test_the_default_series_is_set_in_one_file(monkeypatch):
     monkeypatch.delenv("PYTHON_SERIES", raising=False)
     default = (CHECKOUT / "docker" / "python-series").read_text().strip()
@@ -61,10 +47,8 @@ def test_twins_are_configured_alike(shell_environment):
     # --print-flags knows no twin: what it prints is what both get, and --disable-gil is not in it.
     flags = run(shell_environment, "docker/build-cpython", "--print-flags").stdout
     assert "--enable-optimizations" in flags and "gil" not in flags
-    assert (
-        "--enable-optimizations"
-        not in run(shell_environment, "docker/build-cpython", "--print-flags", "--no-pgo").stdout
-    )
+    plain = run(shell_environment, "docker/build-cpython", "--print-flags", "--no-pgo").stdout
+    assert "--enable-optimizations" not in plain
 
 
 def test_base_image_without_an_engine_says_what_to_do(shell_environment):
