@@ -15,7 +15,6 @@ TWINS = ("ft", "gil")
 
 @pytest.fixture(scope="session")
 def engine():
-    """A client of the Docker engine."""
     try:
         client = docker.from_env()
         client.ping()

@@ -12,7 +12,7 @@ from tests.images.compose_project import wait_until
 
 pytestmark = pytest.mark.timeout(3600)  # the first test builds the images
 
-SHORT_BENCH = "pillow --quick --rounds 1 --workers 1 --batch-size 16 --budget 1 --configs".split()
+SHORT_BENCH = "text --quick --rounds 1 --workers 1 --batch-size 16 --budget 1 --configs".split()
 # Each client with arguments that make its servers work.
 CLIENTS = {
     "ft-bench": (*SHORT_BENCH, "gil"),
@@ -100,7 +100,7 @@ def test_a_client_that_ends_while_images_are_built_leaves_nothing(engine, cold, 
 def test_servers_wait_for_late_clients(engine, project):
     command = project.command("up", "--detach", *SERVERS)
     subprocess.run(command, env=project.environment, capture_output=True, check=True)
-    time.sleep(45)  # servers that gave up after 30 seconds would have gone
+    time.sleep(35)  # servers that gave up after 30 seconds would have gone
 
     def started():
         containers = project.containers(engine, status=None)

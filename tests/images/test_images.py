@@ -20,19 +20,6 @@ def python(run, twin, code, **options):
     return run(twin, ["python", "-c", code], **options).strip()
 
 
-@pytest.mark.parametrize("twin", TWINS)
-def test_gil_state_after_importing_everything(run, twin):
-    state = python(
-        run,
-        twin,
-        (
-            "import sys, sysconfig, torch, numpy, PIL.Image, nvidia.nvimgcodec, ftloader, ftbench;"
-            "print(sysconfig.get_config_var('Py_GIL_DISABLED'), sys._is_gil_enabled())"
-        ),
-    )
-    assert state == {"ft": "1 False", "gil": "0 True"}[twin]
-
-
 def test_gil_can_be_forced_on(run):
     assert python(run, "ft", "import sys; print(sys._is_gil_enabled())", environment={"PYTHON_GIL": "1"}) == "True"
 
@@ -57,12 +44,10 @@ def test_pip_installs_for_the_user(run, twin):
 
 @pytest.mark.parametrize("twin", TWINS)
 def test_programs_on_path(run, twin):
-    versions = run(twin, ["sh", "-c", "python -V; python3 -V; pip -V"]).splitlines()
-    assert versions[0] == versions[1] and versions[0].startswith("Python 3.")
-    assert versions[2].startswith("pip ")
+    first, second, pip, check = run(twin, ["sh", "-c", "python -V; python3 -V; pip -V; pip check || true"]).splitlines()
+    assert first == second and first.startswith("Python 3.") and pip.startswith("pip ")
     # docker/requirements.in says why triton is left out; nothing else is missing.
-    output = run(twin, ["bash", "-c", "pip check || true"])
-    assert output.strip() == f"torch {locked('torch')} requires triton, which is not installed."
+    assert check == f"torch {locked('torch')} requires triton, which is not installed."
 
 
 @pytest.mark.parametrize("twin", TWINS)
@@ -89,8 +74,8 @@ def test_labels_and_configuration(images, twin):
 
 @pytest.mark.parametrize("twin", TWINS)
 def test_nobody_becomes_another_user_or_writes_into_anothers_home(run, twin):
-    assert run(twin, ["find", "/", "-xdev", "-type", "f", "-perm", "/6000"], user="0").strip() == ""
-    assert run(twin, ["find", "/home", "-perm", "-o+w"], user="0").strip() == ""
+    find = "find / -xdev -type f -perm /6000; find /home -perm -o+w"
+    assert run(twin, ["sh", "-c", find], user="0").strip() == ""
 
 
 @pytest.mark.parametrize("twin", TWINS)
@@ -151,20 +136,8 @@ def test_nothing_is_imported_from_the_current_directory(run):
 
 @pytest.mark.parametrize("twin", TWINS)
 def test_audit(run, twin):
-    assert "FILE.py:NAME" in run(twin, ["audit", "--help"])
-    said = run(
-        twin,
-        [
-            "bash",
-            "-c",
-            (
-                "echo 'data = list(range(50))' >mine.py && "
-                "/opt/ft-env/docker/entrypoint audit mine.py:data --seconds 1 --samples 8"
-            ),
-        ],
-        network_mode="none",
-    )
-    assert "mine.py:data" in said
+    audit = "echo 'data = list(range(50))' >mine.py && /opt/ft-env/docker/entrypoint audit mine.py:data --samples 8"
+    assert "mine.py:data" in run(twin, ["bash", "-c", f"{audit} --seconds 1"], network_mode="none")
 
 
 @pytest.mark.parametrize("limit", [{"nano_cpus": 1_000_000_000}, {"cpuset_cpus": "0"}])
@@ -174,7 +147,6 @@ def test_the_processors_are_those_of_the_container(run, limit):
 
 
 def typed(container, text):
-    """Types `text` at the container's terminal and returns all that the terminal showed."""
     stream = container.attach_socket(params={"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1, "logs": 1})
     # docker-py ties the socket to the HTTP response that it came from; closed in this order neither complains.
     with closing(stream._sock) as terminal, closing(stream._response):
@@ -198,10 +170,6 @@ def test_interactive_python_greets_and_is_plain_otherwise(start, twin, state):
     assert "42" in shown.partition(greeting)[2].splitlines()
 
 
-def test_scripts_are_not_greeted(run):
-    assert python(run, "ft", "print(1)") == "1"
-
-
 @pytest.mark.parametrize("twin", TWINS)
 def test_works_without_network(run, twin):
     code = (
@@ -217,7 +185,6 @@ def test_works_without_network(run, twin):
     "command", [["python", "-c", "import time; time.sleep(1000)"], ["python"], ["bash", "-c", "sleep 1000"]]
 )
 def test_stops_when_asked_to(start, command):
-    """And is not killed."""
     container = start("ft", command, stdin_open=True)
     time.sleep(1)
     container.reload()

@@ -105,10 +105,8 @@ def share_of_minutes(request):
 
     def share(default):
         minutes = request.config.getoption("--minutes")
-        if minutes is None:
-            return default
         tests = sum("share_of_minutes" in item.fixturenames for item in request.session.items)
-        return max(default, 60 * minutes / tests)
+        return default if minutes is None else 60 * minutes / tests
 
     return share
 

@@ -16,10 +16,10 @@ import warnings
 import torch
 from torch.utils.data import default_collate, get_worker_info
 
-from ftloader import DataLoader
 from ftloader.workers import exit as program_exit
 from tests.datasets import Stream
 from tests.stress.engine import Scenario
+from tests.stress.scenarios.loaders import threaded
 from tests.worker_threads import until_collected, worker_threads
 
 SIZE = 60
@@ -62,10 +62,6 @@ class _Storm(Scenario):
 
     def check(self):
         assert until_collected(seconds=JOINING), worker_threads()
-
-
-def threaded(dataset, **options):
-    return DataLoader(dataset, worker_method="thread", **options)
 
 
 def consume(iterator, bad, batch_size):
