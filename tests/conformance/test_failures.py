@@ -6,7 +6,7 @@ import traceback
 import pytest
 import torch
 import torch.utils.data
-from torch.utils.data import Dataset, IterableDataset
+from torch.utils.data import IterableDataset
 
 from ftloader import DataLoader
 from tests.datasets import Failing, FailingSampler, Rows, Shares, my_share
@@ -86,28 +86,16 @@ def test_error_of_a_sample(kind, light_workers, outcomes):
     check_notes(error, light_workers)
 
 
-class FailingEach(Dataset):
-    """Dataset whose even samples each raise another of the errors."""
-
-    def __len__(self):
-        return 2 * len(ERRORS)
-
-    def __getitem__(self, index):
-        if index % 2 == 0:
-            self.explode([*ERRORS.values()][index // 2])
-        return index
-
-    def explode(self, make):
-        raise make()
-
-
 @pytest.mark.thread_unsafe(reason="forks")
 def test_errors_of_samples_in_processes_are_torchs(outcomes):
+    """Even samples each raise another of the errors."""
+    size = 2 * len(ERRORS)
+    dataset = Failing(lambda index: [*ERRORS.values()][index // 2](), size, at=range(0, size, 2))
     arguments = {"batch_size": None, "num_workers": 2, "multiprocessing_context": "fork"}
-    ours = outcomes(DataLoader(FailingEach(), worker_method="process", **arguments))
-    torchs = outcomes(torch.utils.data.DataLoader(FailingEach(), **arguments))
-    assert len(ours) == 2 * len(ERRORS)
-    assert ours[1::2] == torchs[1::2] == [*range(1, 2 * len(ERRORS), 2)]
+    ours = outcomes(DataLoader(dataset, worker_method="process", **arguments))
+    torchs = outcomes(torch.utils.data.DataLoader(dataset, **arguments))
+    assert len(ours) == size
+    assert ours[1::2] == torchs[1::2] == [*range(1, size, 2)]
     for index, name in enumerate(ERRORS):
         error, torchs_error = ours[2 * index], torchs[2 * index]
         assert type(error) is (RuntimeError if name in ONLY_AS_TEXT else type(ERRORS[name]())), name

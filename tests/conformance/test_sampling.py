@@ -201,9 +201,6 @@ def test_a_sampler_that_changes_what_it_yielded(make, batching, workers, assert_
                 batch[0], batch[1] = i, i + 1
                 yield batch
 
-    class Sums:
-        def __getitem__(self, index):
-            return int(sum(index)) if batching == "sampler" else int(index)
-
+    sums = Rows(20, lambda index: int(sum(index)) if batching == "sampler" else int(index))
     arguments = {"batch_size": None} if batching == "sampler" else {}
-    assert_like_torch(Sums(), workers, **{batching: Reusing()}, **arguments)
+    assert_like_torch(sums, workers, **{batching: Reusing()}, **arguments)

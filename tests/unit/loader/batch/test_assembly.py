@@ -16,6 +16,7 @@ from ftloader.batch.fetch import BatchSettings, Epoch, Failure, Fetched
 from ftloader.batch.layout import Layout
 from ftloader.batch.memory import BufferPool
 from ftloader.batch.slots import Slots
+from tests.datasets import Rows
 
 SAMPLES = [torch.full((200, 260), float(value)) for value in range(2)]
 
@@ -100,21 +101,15 @@ def test_large_batches_between_small_ones_have_slots(large_first):
     assert small == {torch.Tensor} and large == {Slots}
 
 
-class Huge:
-    """Dataset of samples that take no memory, and batches that are too large for the address space."""
-
-    def __len__(self):
-        return 8
-
-    def __getitem__(self, index):
-        return torch.zeros(1).expand(2**44)
+HUGE = Rows(8, lambda index: torch.zeros(1).expand(2**44))
+"""Samples that take no memory, and whose batches are too large for the address space."""
 
 
 @pytest.mark.parametrize("on_error", ["raise", "skip"])
 def test_a_batch_that_there_is_no_memory_for_is_no_samples_fault(on_error):
     with pytest.raises(RuntimeError) as torchs:
-        next(iter(TorchDataLoader(Huge(), batch_size=8)))
-    loader = DataLoader(Huge(), batch_size=8, num_workers=2, worker_method="thread", on_error=on_error)
+        next(iter(TorchDataLoader(HUGE, batch_size=8)))
+    loader = DataLoader(HUGE, batch_size=8, num_workers=2, worker_method="thread", on_error=on_error)
     with pytest.raises(RuntimeError) as ours:
         next(iter(loader))
     asked_for = f"you tried to allocate {8 * 2**46} bytes"
@@ -127,14 +122,9 @@ def test_a_batch_that_there_is_no_memory_for_is_no_samples_fault(on_error):
 
 def test_no_sample_is_loaded_for_a_batch_that_there_is_no_memory_for():
     loaded = []
-
-    class Counting(Huge):
-        def __getitem__(self, index):
-            loaded.append(index)
-            return super().__getitem__(index)
-
+    counting = Rows(8, lambda index: loaded.append(index) or HUGE[index])
     hints = of_threads()
-    hints.expected = Layout.of(Huge()[0])
-    outcome = build(hints, Counting(), [*range(8)])
+    hints.expected = Layout.of(HUGE[0])
+    outcome = build(hints, counting, [*range(8)])
     assert isinstance(outcome, Failure) and "can't allocate memory" in str(outcome.exception)
     assert loaded == []

@@ -111,11 +111,13 @@ class Other:
         self.thread.join()
 
 
-@pytest.mark.parametrize("use", [USES, SEEDS], ids=["drawn from", "seeded"])
-@pytest.mark.parametrize("name", USES)
-def test_what_a_worker_uses_is_named_once(use, name):
+EVERY = " and ".join(USES), lambda: [use() for use in USES.values()]
+
+
+@pytest.mark.parametrize(("name", "use"), [*USES.items(), *SEEDS.items(), EVERY])
+def test_what_a_worker_uses_is_named_once(name, use):
     draws = GlobalDrawCheck()
-    with Other(use[name]) as worker, Other(None):
+    with Other(use) as worker, Other(None):
         for _ in range(3):
             with draws.waiting([worker.thread]):
                 worker.work()
@@ -123,14 +125,6 @@ def test_what_a_worker_uses_is_named_once(use, name):
     assert f"samples of this DataLoader use {name}. Its workers are threads" in str(entry.message)
     assert "sample_rng()" in str(entry.message) and "ftsafety.audit" in str(entry.message)
     assert entry.filename == __file__
-
-
-def test_all_generators_are_named():
-    draws = GlobalDrawCheck()
-    with Other(lambda: [use() for use in USES.values()]) as worker, draws.waiting([worker.thread]):
-        worker.work()
-    (entry,) = reports_of(draws.report)
-    assert f" use {' and '.join(USES)}. " in str(entry.message)
 
 
 def test_a_thread_that_a_worker_starts_belongs_to_it():
