@@ -11,7 +11,7 @@ import pytest
 import torch
 from PIL import Image
 
-from ftloader import decode
+from ftloader import DataLoader, decode
 from ftloader.datasets import (
     IMG_EXTENSIONS,
     DatasetFolder,
@@ -266,8 +266,6 @@ def test_no_batched_way_by_default(root):
 @pytest.mark.parametrize("batched", [False, True])
 @pytest.mark.parametrize("workers", [0, 2])
 def test_under_the_loader(root, worker_method, workers, batched):
-    from ftloader import DataLoader
-
     dataset = ImageFolder(
         root,
         loader=decode.read_image,

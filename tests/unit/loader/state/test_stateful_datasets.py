@@ -56,12 +56,6 @@ def to_come(batches, epoch, stop):
     return [batches[epoch][stop:], batches[epoch + 1]]
 
 
-def state_at(states, epoch, stop):
-    if stop is ENDED:
-        return states[epoch][-1]
-    return states[epoch][stop]
-
-
 def resumed(loader, state):
     loader.load_state_dict(state)
     return [contents(loader), contents(loader)]
@@ -70,7 +64,8 @@ def resumed(loader, state):
 def check(make, dataset, recorded, stops):
     batches, states = recorded
     for epoch, stop in stops:
-        assert resumed(make(dataset()), state_at(states, epoch, stop)) == to_come(batches, epoch, stop), (epoch, stop)
+        state = states[epoch][-1 if stop is ENDED else stop]
+        assert resumed(make(dataset()), state) == to_come(batches, epoch, stop), (epoch, stop)
 
 
 def refused(dataset, life, epoch, stop):
