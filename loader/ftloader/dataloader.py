@@ -12,6 +12,7 @@ from ftloader.batch.errors import ErrorPolicy, OnError, SkipLog
 from ftloader.choose import WORKER_METHODS, WorkerMethod, check_thread_arguments, choose_workers, reason_against_threads
 from ftloader.compat.torch_private import BaseDataLoaderIter
 from ftloader.diagnosis.call_site import warn_user
+from ftloader.diagnosis.statistics import Statistics, statistics
 from ftloader.iterators.base import Shared
 from ftloader.iterators.processes import ProcessDataLoaderIter
 from ftloader.iterators.serial import SerialDataLoaderIter
@@ -130,6 +131,15 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
         """
         self._shared.states.load(state_dict, self)
         self._iterator = None  # persistent workers are started again
+
+    def statistics(self, total: bool = False) -> Statistics:
+        """Return times and counts of the latest epoch, also while it runs; with *total*, of all epochs.
+
+        Any thread may call this at any time. ``print(loader.statistics())`` says in three lines what limits the loop
+        and what to change; ``as_dict()`` is for JSON. A copy of the loader starts from nothing.
+        """
+        records = self._shared.records
+        return statistics(records.total() if total else records.latest, self._shared.memory_held())
 
     def __getstate__(self) -> dict[str, Any]:
         # Copies and pickles have a state, memory and workers of their own.

@@ -114,13 +114,22 @@ class SharedBatch:
                 except BaseException as error:
                     self._fail(error, piece)
                 self.epoch.check()
-                piece = self._claim((time.perf_counter() - started) / len(piece))
+                seconds = time.perf_counter() - started
+                context.times.loading += seconds
+                context.times.samples += len(piece)
+                piece = self._claim(seconds / len(piece))
         except Cancelled:
             self._failure = None  # of another piece; see _finish
             raise
         finally:
             this_thread.sample.leave()
-        return None if piece is None else self._finish()
+        if piece is None:
+            return None
+        started = time.perf_counter()
+        try:
+            return self._finish()
+        finally:
+            context.times.collating += time.perf_counter() - started
 
     def _claim(self, seconds: float | None = None) -> range | None:
         """Return the next piece to load. An empty range: the caller finishes the batch. None: another worker does."""
@@ -220,7 +229,7 @@ class SharedBatch:
             with contextlib.suppress(Exception):  # collated as a whole below, the samples raise torch's own error
                 self._slots.collate_columns(settings.collate_fn)
                 hints.expect(self._slots.layout)
-                return Fetched(self._slots)
+                return Fetched(self._slots, samples=len(self._samples))
         samples = self._samples
         if self._slots is not None:
             samples = [self._slots.sample(n) if s is _IN_SLOTS else s for n, s in enumerate(samples)]
@@ -229,7 +238,7 @@ class SharedBatch:
         if not samples and skipped:
             return Fetched(EMPTY, skipped)
         hints.expect(self._expected_next(samples))
-        return Fetched(pinned(settings.collate_fn(samples), hints.pin_device), skipped)
+        return Fetched(pinned(settings.collate_fn(samples), hints.pin_device), skipped, samples=len(samples))
 
     def _expected_next(self, samples: list) -> Layout | Mode:
         """Return the expectation for the next batch, if this batch is collated as a whole from *samples*."""

@@ -6,12 +6,13 @@ consumer with the batches (``Fetched.state``). ``state.format`` describes the st
 """
 
 import copy
+import time
 from collections.abc import Iterator, Mapping
 from types import GeneratorType
 from typing import Any
 
 from ftloader.batch.errors import MOST_FAILURES_IN_A_ROW, SKIP, Skipped
-from ftloader.batch.fetch import EMPTY, BatchSettings, Cancelled, Epoch, Fetched, MapFetcher, load_one
+from ftloader.batch.fetch import EMPTY, BatchSettings, Cancelled, Epoch, Fetched, MapFetcher, collated, load_one
 from ftloader.current import enter_sample, sample_scope
 from ftloader.diagnosis.exceptions import annotate, text_of
 from ftloader.protocols import is_stateful
@@ -55,11 +56,16 @@ class IterableFetcher:
         """Return the next batch: ``len(index)`` samples or, without automatic batching, one sample."""
         self._catch_up(index, epoch)
         self._skipped = []
+        started = time.perf_counter()
         try:
             samples = self._samples(index, epoch)
         except Exhausted:
             return self._end()
-        fetched = Fetched(EMPTY if samples is EMPTY else self._settings.collate_fn(samples), tuple(self._skipped))
+        skipped = tuple(self._skipped)
+        if samples is EMPTY:
+            fetched = Fetched(EMPTY, skipped)
+        else:
+            fetched = collated(self._settings, samples, skipped, started)
         self._batches += 1
         self._after = 0
         # After the first batch too: without it the state at the start of the epoch may not be known.

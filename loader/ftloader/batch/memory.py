@@ -69,6 +69,16 @@ class BufferPool:
         self._buffers: list[Buffer] = []
         self._most = batches
         self._taken = 0
+        self.peak = 0  # the most bytes at once
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the storages that the pool keeps, free or in use."""
+        with self._lock:
+            return self._bytes()
+
+    def _bytes(self) -> int:
+        return sum(buffer.storage.nbytes() for buffer in self._buffers)
 
     def take(self, nbytes: int, filler: Any, per_batch: int = 1) -> Buffer:
         """Return a buffer of *nbytes* (> 0) bytes for object *filler* to fill. Each batch takes *per_batch* buffers."""
@@ -87,6 +97,7 @@ class BufferPool:
                 buffer = Buffer(torch.UntypedStorage(nbytes))
                 advise_huge_pages(buffer.storage.data_ptr(), nbytes)
                 self._buffers.append(buffer)
+                self.peak = max(self.peak, self._bytes())
             buffer.filler = weakref.ref(filler)
             buffer.last_taken = self._taken
             if self._taken % (4 * self._most) == 0:

@@ -11,6 +11,7 @@ another of torch's iterators, whose ``super().__init__`` and ``super()._reset`` 
 """
 
 import copy
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NoReturn
@@ -24,6 +25,7 @@ from ftloader.batch.fetch import EMPTY, BatchSettings, Fetched
 from ftloader.batch.memory import BufferPool
 from ftloader.compat.torch_private import BaseDataLoaderIter, DatasetKind, StandIn
 from ftloader.diagnosis.call_site import warn_user
+from ftloader.diagnosis.recording import EpochRecord, EpochRecords, WorkerTimes
 from ftloader.diagnosis.shared_handles import warning_of_handles
 from ftloader.protocols import is_iterable, is_stateful
 from ftloader.rng.program import GlobalDrawCheck
@@ -45,6 +47,7 @@ class Shared:
         self._handles_warned = False
         self.global_draws = GlobalDrawCheck()
         self._memory: tuple[tuple[int, bool], BufferPool] | None = None
+        self.records = EpochRecords()
 
     def __reduce__(self) -> tuple:
         return Shared, (copy.copy(self.states),)
@@ -61,6 +64,10 @@ class Shared:
         if self._memory is None or self._memory[0] != wanted:
             self._memory = wanted, BufferPool(batches, pinned)
         return self._memory[1]
+
+    def memory_held(self) -> tuple[int, int]:
+        """Return the bytes that the memory pool keeps or has lent now, and the most so far."""
+        return (0, 0) if self._memory is None else (self._memory[1].nbytes, self._memory[1].peak)
 
 
 def _quiet(loader: Any, mid_epoch: bool) -> StandIn:
@@ -125,6 +132,27 @@ class ResumableDataLoaderIter(BaseDataLoaderIter):
         if self._order is not None:
             self._order.report_to(self._progress)
         self._states.began(self._progress)
+        self._begin_record()
+
+    _worker_method = "none"
+
+    def _begin_record(self) -> None:
+        self._record = EpochRecord(self._worker_method, self._worker_times())
+        self._shared.records.begin(self._record)
+
+    def _worker_times(self) -> list[WorkerTimes]:
+        """Return an object for the times of each worker or, with ``num_workers=0``, of the consumer."""
+        return [WorkerTimes() for _ in range(max(1, self._num_workers))]
+
+    def _ready(self) -> int:
+        """Return the number of batches that wait for the consumer."""
+        return 0
+
+    def __next__(self) -> Any:
+        began, ready = time.perf_counter(), self._ready()
+        data = super().__next__()  # counts, profiles, and calls _next_data
+        self._record.returned(data, began, ready)
+        return data
 
     def _first_shares(self, resume: states.SavedState) -> Sequence[states.Share]:
         if self._dataset_kind != DatasetKind.Iterable:
@@ -166,6 +194,7 @@ class ResumableDataLoaderIter(BaseDataLoaderIter):
     def _hand_over(self, fetched: Fetched, number: int, worker_id: int) -> bool:
         """Record a hand-over, or the end of a worker's share. Return True if *fetched* has data for the consumer."""
         self._skip_log.add(fetched.skipped)
+        self._record.handed_over(fetched, worker_id)
         if fetched.ended:
             self._progress.ends[worker_id] = fetched.state
             return False

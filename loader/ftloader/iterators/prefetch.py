@@ -37,6 +37,11 @@ class Prefetch:
         """True if one more batch may be dispatched."""
         return self.dispatched - self.handed_over < self._most
 
+    @property
+    def arrived(self) -> int:
+        """Number of batches that are built and not handed over."""
+        return len(self._arrived)
+
     def dispatch(self) -> int | None:
         """Count one more batch as dispatched. Return the id of the worker that must build it, or None for any."""
         number, self.dispatched = self.dispatched, self.dispatched + 1

@@ -1,5 +1,6 @@
 """The iterator over batches built by worker processes: torch's, with this package's fetchers (``workers.process``)."""
 
+import contextlib
 import functools
 import multiprocessing.connection
 import multiprocessing.process
@@ -67,6 +68,7 @@ class ProcessDataLoaderIter(MultiProcessingDataLoaderIter, ResumableDataLoaderIt
     """
 
     _copies_dataset = True
+    _worker_method = "process"
     _worker_pids_set = False
     # Class attributes, since the names of a module are gone at the interpreter's exit.
     _getpid = staticmethod(os.getpid)
@@ -143,13 +145,18 @@ class ProcessDataLoaderIter(MultiProcessingDataLoaderIter, ResumableDataLoaderIt
             raise StopIteration from None
         return (self._base_seed, self._epoch_number, index)
 
+    def _ready(self) -> int:
+        with contextlib.suppress(NotImplementedError):  # macOS
+            return self._data_queue.qsize() + sum(len(task) > 1 for task in self._task_info.values())
+        return 0
+
     def _next_data(self) -> Any:
         while True:
             try:
                 data = super()._next_data()
             except StopIteration:
                 break
-            fetched = data if type(data) is Fetched else Fetched(data)
+            fetched = data if type(data) is Fetched else Fetched(data)  # the latter with torch's own fetchers
             if self._hand_over(fetched, *self._current):
                 return fetched.data
         if self._sampler_error is not None:

@@ -3,6 +3,7 @@
 So ``sample_rng()``, ``on_error`` and the notes on exceptions are the same with and without workers.
 """
 
+import time
 from typing import Any
 
 from torch.utils.data import IterDataPipe, MapDataPipe
@@ -48,6 +49,7 @@ class SerialDataLoaderIter(SingleProcessDataLoaderIter, ResumableDataLoaderIter)
             except Exception:
                 self._progress.failed(number)
                 raise
+            started = time.thread_time()
             try:
                 fetched = self._dataset_fetcher.fetch(index, self._epoch)
             except Exception as error:
@@ -55,6 +57,7 @@ class SerialDataLoaderIter(SingleProcessDataLoaderIter, ResumableDataLoaderIter)
                 if isinstance(error, StopIteration):
                     raise without_stop_iteration(error, "the dataset or collate_fn") from error
                 raise
+            fetched.cpu = time.thread_time() - started
             if self._hand_over(fetched, number, 0):
                 return pin_memory(fetched.data, self._pin_memory_device) if self._pin_memory else fetched.data
             if fetched.ended:

@@ -18,6 +18,7 @@ from ftloader.batch.fetch import Epoch, Failure, Fetched
 from ftloader.batch.slots import Slots
 from ftloader.compat.torch_private import DatasetKind
 from ftloader.diagnosis.exceptions import annotate, drop_first_frame
+from ftloader.diagnosis.recording import WorkerTimes
 from ftloader.iterators.base import ResumableDataLoaderIter
 from ftloader.iterators.prefetch import Prefetch
 from ftloader.protocols import has_getitems
@@ -28,6 +29,8 @@ from ftloader.workers.exit import WorkerThread
 from ftloader.workers.pool import WorkerPool
 from ftloader.workers.thread import Departure, Result, Task, WholeBatch, WorkerConfig, WorkerContext, consumer_modes
 
+_LOOK_AFTER = 0.005  # seconds of waiting after which the consumer looks what the workers do
+
 
 class ThreadDataLoaderIter(ResumableDataLoaderIter):
     """Iterator over a loader's batches, built by ``loader.num_workers`` threads.
@@ -36,8 +39,11 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
     and when the interpreter exits. Raises ``ValueError`` for ``prefetch_factor=0``.
     """
 
+    _worker_method = "thread"
+
     def __init__(self, loader: Any, copies: list[UserObjects] | None = None) -> None:
         self._warns = loader.worker_method != "thread"
+        self._times = [WorkerTimes() for _ in range(loader.num_workers)]
         if self._warns and loader._dataset_kind == DatasetKind.Map:
             # First of all: filters may turn the warning into an error, which must not use up a loaded state.
             loader._shared.warn_of_handles(loader.dataset)
@@ -66,6 +72,7 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
             epoch_number=self._epoch_number,
             adopt_modes=consumer_modes(),
             states=self.worker_states(),
+            times=self._times,
             pin_memory_device=self._pin_memory_device if self._pin_memory else None,
             pin_memory_device_index=(torch.accelerator.current_device_index() if self._pin_memory else None),
         )
@@ -152,7 +159,7 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
                 self._shared.global_draws.report()
                 if self._prefetch.handed_over == 1 and not self._private_queues:  # opened for the first batch
                     self._shared.warn_of_handles(self._dataset)
-            return super().__next__()  # counts, profiles, and calls _next_data
+            return super().__next__()
 
     def _next_data(self) -> Any:
         try:
@@ -266,7 +273,18 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
                 self._pool.stop()  # the epoch cannot be completed
         return True  # None wakes the consumer: the pool was stopped
 
+    def _worker_times(self) -> list[WorkerTimes]:
+        return self._times
+
+    def _ready(self) -> int:
+        return self._prefetch.arrived + self._results.qsize()
+
     def _wait_for_message(self) -> bool:
+        if self._record.look_is_due and self._results.empty():
+            # Not at once: a worker that has just sent its batch begins the next one.
+            if self._receive(_LOOK_AFTER):
+                return True
+            self._record.look_at(self._pool.threads)
         if not self._warns or not self._results.empty():
             return self._receive(self._timeout)
         with self._shared.global_draws.waiting(self._pool.threads):

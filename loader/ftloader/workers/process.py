@@ -6,21 +6,21 @@ init function that calls the user-supplied one and replaces ``create_fetcher``, 
 Messages through torch's queues:
 
 - To the worker: the plain tuple ``(base seed, epoch number, index)`` instead of the index.
-- From the worker: the plain batch; a ``Fetched`` only if samples were left out or there is a state; for an exception a
-  ``NotedException``.
+- From the worker: a ``Fetched``, with the batch and its times; for an exception a ``NotedException``.
 """
 
 import itertools
 import os
 import pickle
 import sys
+import time
 import types
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 from ftloader.batch.errors import ErrorPolicy, describe_index, without_stop_iteration
-from ftloader.batch.fetch import EMPTY, BatchSettings, Epoch, Fetched
+from ftloader.batch.fetch import BatchSettings, Epoch, Fetched
 from ftloader.batch.iterable import Fetcher, IterableFetcher, StatefulMapFetcher
 from ftloader.batch.memory import keep_freed_memory
 from ftloader.compat.torch_private import DatasetKind, ExceptionWrapper
@@ -71,6 +71,7 @@ class WorkerFetcher:
             self._epoch = Epoch(base_seed, number)
         if self._ended:
             raise StopIteration
+        started = time.process_time()
         try:
             fetched = self._fetcher.fetch(index, self._epoch)
         except Exception as error:
@@ -79,11 +80,10 @@ class WorkerFetcher:
             annotate(error, place)
             return NotedException(error, _WHERE.format(self._worker_id))
         self._ended = fetched.ended
-        if fetched.skipped or fetched.state is not None:
-            return fetched
-        if fetched.ended:
+        if fetched.ended and not fetched.skipped and fetched.state is None:
             raise StopIteration
-        return fetched if fetched.data is EMPTY else fetched.data
+        fetched.cpu = time.process_time() - started
+        return fetched
 
 
 @dataclass

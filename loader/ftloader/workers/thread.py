@@ -10,6 +10,7 @@ import ctypes
 import enum
 import os
 import sys
+import time
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -25,6 +26,7 @@ from ftloader.batch.memory import keep_freed_memory
 from ftloader.compat.torch_private import LIBRARY, DatasetKind, pinned
 from ftloader.current import this_thread
 from ftloader.diagnosis.exceptions import annotate, drop_first_frame
+from ftloader.diagnosis.recording import WorkerTimes
 from ftloader.state.format import WorkerState, fresh_share
 from ftloader.workers.copies import UserObjects
 from ftloader.workers.info import acting_as, describe_worker
@@ -78,6 +80,7 @@ class WorkerConfig:
     epoch_number: int
     adopt_modes: Callable[[], None]  # see consumer_modes
     states: list[WorkerState]  # starting point of each worker
+    times: list[WorkerTimes]  # of each worker
     pin_memory_device: str | None  # device type to pin batches for, or None to leave them unpinned
     pin_memory_device_index: int | None
 
@@ -94,6 +97,7 @@ class WorkerContext:
         self.share = config.states[worker_id].share  # None once a batch has been built from the share
         self._epoch: Epoch | None = None
         self._fetcher: Fetcher | None = None
+        self.times = config.times[worker_id]
         self.info = describe_worker(worker_id, config.num_workers, config.base_seed + worker_id, own.dataset)
 
     def start_up(self) -> None:
@@ -147,6 +151,9 @@ class WholeBatch:
             context.share = None
             raise
         context.share = None
+        context.times.loading += fetched.loading
+        context.times.collating += fetched.collating
+        context.times.samples += fetched.samples
         fetched.data = pinned(fetched.data, context.config.pin_memory_device)
         return fetched
 
@@ -200,7 +207,12 @@ def _serve(worker_id: int, tasks: SimpleQueue, results: weakref.ref, process: in
             task.batch.epoch.check()
             context = task.contexts[worker_id]
             this_thread.worker = context.info
-            outcome = context.within(task.batch.build, context)
+            context.times.busy, started = True, time.thread_time()
+            try:
+                outcome = context.within(task.batch.build, context)
+            finally:
+                context.times.cpu += time.thread_time() - started
+                context.times.busy = False
         except Cancelled:
             pass
         except BaseException as error:

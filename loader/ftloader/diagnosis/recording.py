@@ -1,0 +1,175 @@
+"""Counts and times of one epoch, noted while it runs. ``diagnosis.statistics`` makes the public record from them.
+
+No locks. Each number has one writer: a ``WorkerTimes`` belongs to its worker thread, an ``EpochRecord`` to the consumer
+(with threads: to the holder of the iterator's lock). Other threads read, so numbers may be one batch apart.
+"""
+
+import math
+import os
+import platform
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+_BINS_PER_DOUBLING = 4
+_SHORTEST = 1e-6  # seconds; waits up to this are in the first bin
+_BINS = 32 * _BINS_PER_DOUBLING  # up to 70 minutes
+_LOOK_EVERY = 0.05  # seconds between two looks at what busy workers wait for
+_FUTEX = {"x86_64": b"202", "aarch64": b"98"}.get(platform.machine())  # number of the system call that waits for locks
+
+
+class WorkerTimes:
+    """Times of one worker in seconds, and the number of samples that it has loaded."""
+
+    __slots__ = ("busy", "collating", "cpu", "loading", "samples")
+
+    def __init__(self, loading: float = 0.0, collating: float = 0.0, cpu: float = 0.0, samples: int = 0) -> None:
+        self.loading, self.collating, self.cpu, self.samples = loading, collating, cpu, samples
+        self.busy = False  # True while a worker thread executes a task
+
+    def add(self, other: "WorkerTimes", sign: int = 1) -> "WorkerTimes":
+        """Add the numbers of *other*, or subtract them if *sign* is -1, and return this object."""
+        self.loading += sign * other.loading
+        self.collating += sign * other.collating
+        self.cpu += sign * other.cpu
+        self.samples += sign * other.samples
+        return self
+
+
+def nbytes_of(data: Any) -> int:
+    """Return the bytes in the tensors and arrays of a batch: nested dictionaries, lists and tuples of them."""
+    if isinstance(data, torch.Tensor):
+        return data.numel() * data.element_size()
+    if isinstance(data, np.ndarray):
+        return data.nbytes
+    if isinstance(data, dict):
+        return sum(map(nbytes_of, data.values()))
+    if isinstance(data, list | tuple) and data and not isinstance(data[0], str | int | float):
+        return sum(map(nbytes_of, data))
+    return 0
+
+
+class EpochRecord:
+    """Record of one epoch, or of several that were added up. *before*: what the workers had done before the epoch."""
+
+    def __init__(self, method: str, workers: Sequence[WorkerTimes]) -> None:
+        self.method = method  # "thread", "process" or "none"
+        self.workers = list(workers)
+        self._before = [WorkerTimes().add(times) for times in self.workers]
+        self._started = self._latest = time.perf_counter()
+        self._earlier_seconds = 0.0  # of epochs that were added
+        self.batches = self.samples = self.nbytes = self.skipped = 0
+        self.waited = self.longest_wait = 0.0
+        self.ready = 0  # batches that were ready when the consumer asked, summed over its requests
+        self.waits = [0] * _BINS
+        self.looks = self.locked = self.running = 0  # looks at busy workers; found waiting for a lock, or computing
+        self._looked = 0.0
+
+    @property
+    def seconds(self) -> float:
+        """Time from the epoch's start to the latest return of ``next()``, without the time between epochs."""
+        return self._earlier_seconds + self._latest - self._started
+
+    def returned(self, data: Any, since: float, ready: int) -> None:
+        """Note that ``next()``, called at *since* (``perf_counter``) with *ready* batches waiting, returns *data*."""
+        self._latest = time.perf_counter()
+        wait = self._latest - since
+        self.waited += wait
+        self.longest_wait = max(self.longest_wait, wait)
+        self.ready += ready
+        self.nbytes += nbytes_of(data)
+        place = int(math.log2(max(wait, _SHORTEST) / _SHORTEST) * _BINS_PER_DOUBLING)
+        self.waits[min(place, _BINS - 1)] += 1
+
+    def handed_over(self, fetched: Any, worker_id: int) -> None:
+        """Note a batch (``Fetched``). A worker thread notes its own times, any other worker sends them with it."""
+        self.batches += fetched.samples > 0
+        self.samples += fetched.samples
+        self.skipped += len(fetched.skipped)
+        if self.method != "thread":
+            times = WorkerTimes(fetched.loading, fetched.collating, fetched.cpu, fetched.samples)
+            self.workers[worker_id].add(times)
+
+    @property
+    def look_is_due(self) -> bool:
+        """True if a consumer that has to wait should call ``look_at``."""
+        return time.perf_counter() - self._looked > _LOOK_EVERY
+
+    def look_at(self, threads: Iterable[threading.Thread]) -> None:
+        """Note which busy worker threads compute, and which wait for a lock."""
+        self._looked = time.perf_counter()
+        if _FUTEX is None:
+            return
+        for times, thread in zip(self.workers, threads):
+            if not times.busy:
+                continue
+            try:
+                file = os.open(f"/proc/self/task/{thread.native_id}/syscall", os.O_RDONLY)
+            except OSError:
+                return  # no Linux, or the thread has ended
+            try:
+                state = os.read(file, 16)
+            except OSError:
+                return
+            finally:
+                os.close(file)
+            if times.busy:
+                self.looks += 1
+                self.locked += state.startswith(_FUTEX + b" ")
+                self.running += state.startswith(b"running")  # on a CPU, or waiting for one
+
+    def wait_at(self, share: float) -> float:
+        """Return the wait in seconds which *share* of all waits do not exceed, up to 19% too long."""
+        left = share * sum(self.waits)
+        for place, count in enumerate(self.waits):
+            left -= count
+            if count and left <= 0:
+                return min(self.longest_wait, _SHORTEST * 2 ** ((place + 1) / _BINS_PER_DOUBLING))
+        return 0.0
+
+    def worker_times(self) -> list[WorkerTimes]:
+        """Return what each worker has done in this epoch."""
+        return [WorkerTimes().add(now).add(before, -1) for now, before in zip(self.workers, self._before)]
+
+    def add(self, other: "EpochRecord") -> None:
+        """Add a later epoch. Workers are added by their number; the kind of worker is that of the later epoch."""
+        self.method = other.method
+        mine, theirs = self.worker_times(), other.worker_times()
+        mine += [WorkerTimes() for _ in theirs[len(mine) :]]
+        self.workers = [times.add(more) for times, more in zip(mine, theirs)] + mine[len(theirs) :]
+        self._before = [WorkerTimes() for _ in self.workers]
+        self._earlier_seconds += other.seconds
+        for name in ("batches", "samples", "nbytes", "skipped", "waited", "ready", "looks", "locked", "running"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.longest_wait = max(self.longest_wait, other.longest_wait)
+        self.waits = [one + more for one, more in zip(self.waits, other.waits)]
+
+
+class EpochRecords:
+    """Records of all epochs of one loader. Reads and ``begin`` may come from any thread; each is one atomic step."""
+
+    def __init__(self) -> None:
+        self.latest: EpochRecord | None = None
+        self._earlier: EpochRecord | None = None
+
+    def begin(self, record: EpochRecord) -> None:
+        """Make *record* the latest; add the one before to the earlier ones."""
+        if self.latest is not None:
+            self._earlier = self._sum(self.latest)
+        self.latest = record
+
+    def total(self) -> EpochRecord | None:
+        """Return the sum of all epochs; None if there was none."""
+        return self._earlier if self.latest is None else self._sum(self.latest)
+
+    def _sum(self, latest: EpochRecord) -> EpochRecord:
+        total = EpochRecord(latest.method, [])
+        total._latest = total._started
+        if self._earlier is not None:
+            total.add(self._earlier)
+        total.add(latest)
+        return total

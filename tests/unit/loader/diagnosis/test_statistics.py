@@ -1,0 +1,202 @@
+"""``loader.statistics()``: what it counts, and that it names the planted limit and what to change."""
+
+import json
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+import torch
+
+from ftloader import SKIP, DataLoader
+from ftloader.diagnosis.recording import EpochRecord
+
+METHODS = pytest.mark.parametrize("workers", [("thread", 0), ("thread", 2), ("process", 2)], ids=str)
+
+
+class Planted(torch.utils.data.Dataset):
+    """80 samples, each of which costs what *plan* names."""
+
+    def __init__(self, plan="nothing", size=80):
+        self.plan, self.size = plan, size
+
+    def __len__(self):
+        return self.size
+
+    def __getitem__(self, index):
+        if self.plan == "disk":
+            time.sleep(0.01)
+        elif self.plan == "lock":
+            with LOCK:
+                time.sleep(0.01)
+        elif self.plan == "python":
+            sum(range(200_000))
+        elif self.plan == "broken" and index % 8 == 0:
+            raise ValueError("damaged")
+        return np.full(1000, index, np.float32)
+
+
+LOCK = threading.Lock()
+
+
+class Stream(torch.utils.data.IterableDataset):
+    """60 samples a worker; worker 1 takes ten times as long for each as the others, if *straggles*."""
+
+    def __init__(self, straggles=False):
+        self.straggles = straggles
+
+    def __iter__(self):
+        info = torch.utils.data.get_worker_info()
+        for number in range(60):
+            time.sleep(0.02 if self.straggles and info.id == 1 else 0.001)
+            yield torch.tensor(number)
+
+
+def slow_collate(samples):
+    time.sleep(0.2)
+    return torch.utils.data.default_collate(samples)
+
+
+def loader(dataset, workers, **options):
+    method, number = workers
+    return DataLoader(dataset, batch_size=8, num_workers=number, worker_method=method, **options)
+
+
+@METHODS
+def test_counts_and_times_of_an_epoch(workers):
+    batches = loader(Planted("disk"), workers)
+    assert str(batches.statistics()) == "no batch has been handed over yet"
+    for _ in batches:
+        time.sleep(0.01)
+    found = batches.statistics()
+    assert (found.batches, found.samples, found.skipped, found.nbytes) == (10, 80, 0, 80 * 4000)
+    assert found.num_workers == workers[1]
+    assert found.worker_method == (workers[0] if workers[1] else "none")
+    assert 0 < found.waited < found.seconds - 9 * 0.01  # the loop's own time is not waited
+    assert 0 < found.wait_median <= found.wait_95 <= found.wait_99 <= found.wait_max <= found.waited
+    assert 0.8 <= found.loading and 0 < found.collating and 0 < found.cpu
+    assert sum(worker.samples for worker in found.workers) == 80
+    assert found.loading + found.collating <= found.seconds * max(1, workers[1])
+    assert json.loads(json.dumps(found.as_dict()))["samples"] == 80
+
+
+@METHODS
+def test_total_adds_up_epochs_also_those_that_were_left_early(workers):
+    batches = loader(Planted(), workers, persistent_workers=bool(workers[1]))
+    list(batches)
+    first = batches.statistics()
+    next(iter(batches))
+    left = batches.statistics()
+    assert (left.batches, left.samples) == (1, 8)
+    list(batches)
+    total = batches.statistics(total=True)
+    assert (total.batches, total.samples) == (21, 168)
+    assert batches.statistics().samples == first.samples == 80
+    assert total.seconds >= first.seconds + left.seconds
+    assert total.wait_max >= first.wait_max
+
+
+@METHODS
+def test_samples_left_out_are_counted(workers):
+    batches = loader(Planted("broken"), workers, on_error=lambda error, index: SKIP)
+    with pytest.warns(UserWarning, match="left out|skipped"):
+        list(batches)
+    assert (batches.statistics().samples, batches.statistics().skipped) == (70, 10)
+
+
+@METHODS
+def test_iterable_style_counts_the_last_short_batch(workers):
+    batches = loader(Stream(), workers)
+    list(batches)
+    assert batches.statistics().samples == 60 * max(1, workers[1])
+
+
+def test_any_thread_may_ask_while_an_epoch_runs():
+    batches = loader(Planted("disk"), ("thread", 2))
+    seen, failures, stop = [], [], threading.Event()
+
+    def ask():
+        try:
+            while not stop.is_set():
+                seen.append((batches.statistics().samples, batches.statistics(total=True).samples))
+        except BaseException as error:
+            failures.append(error)
+
+    asker = threading.Thread(target=ask)
+    asker.start()
+    list(batches)
+    stop.set()
+    asker.join()
+    assert not failures
+    assert seen == sorted(seen)
+
+
+def test_memory_is_that_of_the_batches_held():
+    batches = loader([torch.zeros(100_000)] * 80, ("thread", 2))
+    list(batches)
+    found = batches.statistics()
+    assert 8 * 400_000 <= found.memory_held <= found.memory_peak <= 10 * 8 * 400_000
+
+
+def test_a_copy_starts_from_nothing():
+    import copy
+
+    batches = loader(Planted(), ("thread", 2))
+    list(batches)
+    assert copy.copy(batches).statistics().batches == 0
+
+
+def test_quantiles_of_waits():
+    record = EpochRecord("none", [])
+    for milliseconds in range(1, 101):
+        record.returned(None, time.perf_counter() - milliseconds / 1000, 0)
+    for share in (0.5, 0.95, 0.99):
+        assert share * 0.1 * 0.99 <= record.wait_at(share) <= share * 0.1 * 1.3
+    assert record.wait_at(1.0) <= record.longest_wait
+
+
+CASES = [
+    ("disk", "thread", 0, {}, "no workers", "num_workers="),
+    ("disk", "thread", 2, {}, "the dataset, which waits", "num_workers=4"),
+    ("disk", "process", 2, {}, "the dataset, which waits", "num_workers=4"),
+    ("disk", "thread", 8, {}, "the dataset, which waits", "num_workers=16"),
+    ("lock", "thread", 2, {}, "a lock in the dataset", "hold the lock for less time"),
+    ("lock", "thread", 8, {}, "a lock in the dataset", "hold the lock for less time"),
+    ("nothing", "thread", 2, {"collate_fn": slow_collate}, "collate_fn", "make collate_fn cheaper"),
+    ("nothing", "process", 2, {"collate_fn": slow_collate}, "collate_fn", "make collate_fn cheaper"),
+    ("nothing", "process", 2, {"batch_sampler": [[n % 80] for n in range(600)]}, "the hand-over", "larger batches"),
+]
+
+
+@pytest.mark.parametrize(("plan", "method", "workers", "options", "limit", "change"), CASES)
+def test_names_the_planted_limit(plan, method, workers, options, limit, change):
+    options = options if "batch_sampler" in options else {"batch_size": 8, **options}
+    batches = DataLoader(Planted(plan), num_workers=workers, worker_method=method, **options)
+    list(batches)
+    told = str(batches.statistics()).splitlines()
+    assert told[1].startswith(f"limit: {limit}"), told
+    assert change in told[2], told
+
+
+def test_names_python_code_that_computes():
+    batches = loader(Planted("python"), ("thread", 2))
+    list(batches)
+    told = str(batches.statistics())
+    with_gil = not hasattr(sys, "_is_gil_enabled") or sys._is_gil_enabled()
+    assert ("limit: the GIL" if with_gil else "limit: the dataset, which computes") in told, told
+
+
+def test_names_the_loop_and_needless_workers():
+    batches = loader(Planted(), ("thread", 4))
+    for _ in batches:
+        time.sleep(0.05)
+    told = str(batches.statistics())
+    assert "limit: the loop" in told and "num_workers=1 would do" in told, told
+
+
+def test_names_a_straggler():
+    batches = loader(Stream(straggles=True), ("process", 3))
+    list(batches)
+    told = str(batches.statistics())
+    assert "limit: worker 1" in told and "in_order=False" in told, told
