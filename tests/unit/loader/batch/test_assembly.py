@@ -16,6 +16,7 @@ from ftloader.batch.fetch import BatchSettings, Epoch, Failure, Fetched
 from ftloader.batch.layout import Layout
 from ftloader.batch.memory import BufferPool
 from ftloader.batch.slots import Slots
+from ftloader.diagnosis.recording import WorkerTimes
 from tests.datasets import Rows
 
 SAMPLES = [torch.full((200, 260), float(value)) for value in range(2)]
@@ -42,7 +43,7 @@ def of_threads(kind=BatchHints):
 
 
 def build(hints, samples, index):
-    return SharedBatch(hints, Epoch(), index).build(types.SimpleNamespace(dataset=samples))
+    return SharedBatch(hints, Epoch(), index).build(types.SimpleNamespace(dataset=samples, times=WorkerTimes()))
 
 
 def test_what_batches_look_like_may_change_between_two_looks():
