@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable, Generator, Mapping, Sequence
 from statistics import fmean
 
+from ftbench.plan.scenario import Turns
+
 TURN_SECONDS = 0.3
 
 
@@ -23,6 +25,26 @@ def alternate(
         for name in list(conditions)[:: -1 if turn % 2 else 1]:
             found[name].append(conditions[name]())
     return found
+
+
+def side_by_side(cases: Sequence[Turns]) -> Turns:
+    """Measure cases, all of as many turns, in neighbouring turns; every other turn has the reverse order.
+
+    Return the first one's result, with those of the others in "others"; or that of a case that is unavailable.
+    """
+    results: dict[int, dict] = {}
+    order = list(range(len(cases)))
+    while True:
+        for number in order:
+            try:
+                next(cases[number])
+            except StopIteration as end:
+                results[number] = end.value
+        unavailable = next((each for each in results.values() if "unavailable" in each), None)
+        if unavailable or len(results) == len(cases):
+            return unavailable or {**results[0], "others": [results[number] for number in range(1, len(cases))]}
+        order.reverse()
+        yield
 
 
 def factor(values: Sequence[float], neighbours: Sequence[float]) -> float:

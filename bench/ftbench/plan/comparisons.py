@@ -72,8 +72,8 @@ class ComparisonPlan:
     """Cases of the scenario, the most important first; one case without a name if the scenario has no cases."""
     quick_cases: tuple[str, ...] = ()
     """Names of the cases of a quick run; () for all."""
-    order: tuple[str, str, str] = (IMPORTANCE, COUNT, CASE)
-    """Criteria for dropping candidates, the strongest first: importance of the comparison, workers, case."""
+    order: tuple[str, ...] = (IMPORTANCE, COUNT, CASE)
+    """Criteria for dropping candidates, the strongest first. Without CASE, all cases are dropped together."""
 
     def of(self, configs: Iterable[str]) -> tuple[Comparison, ...]:
         """Return the comparisons that need only `configs`. If there are none, return single sides, not compared."""
@@ -90,7 +90,8 @@ class ComparisonPlan:
         possible = tuple(c for c in self.of(configs) if c.measures)
         if quick:
             short = [c for c in possible if c.target] or [c for c in possible if c.quick]
-            possible = tuple(short or possible[:1])
+            # Of a single configuration there may be no quick comparison: then the first.
+            possible = tuple(short if any(c.denominator for c in short) else [*possible[:1], *short])
         counts = sorted(set(workers), reverse=True)
         # The ends of the curve say most, its middle least.
         places = list(dict.fromkeys([counts[0], counts[-1], *counts[1:-1]]))
@@ -180,7 +181,7 @@ def grid(
     return ComparisonPlan(
         (
             *first,
-            replace(comparison("headline", FT, GIL, 0, HEADLINE.why), quick="ends"),
+            replace(comparison("headline", FT, GIL, 0, HEADLINE.why), quick="most"),
             comparison("gil", FT, THREADS["ft-gil"], 0, EFFECT_OF_THE_GIL.why),
             comparison("build", THREADS["ft-gil"], THREADS["gil"], 1, "cost of the free-threaded build"),
             *(comparison("method", THREADS[c], PROCESSES[c], 2 if c == "ft-gil" else 1) for c in CONFIGS),

@@ -6,7 +6,7 @@ arguments before anything is built.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -78,6 +78,8 @@ class Scenario:
     """True if different samples from two candidates stop the scenario, False if they only cause a warning."""
     patience: float = PATIENCE
     """Limit in seconds for the time between turns. A trial that needs longer counts as hung."""
+    inside: bool = False
+    """True if a process measures all its cases, in neighbouring turns; False if each case has processes of its own."""
     batched: bool = True
     """True if the scenario loads batches, so that --batch-size applies."""
 
@@ -130,6 +132,8 @@ class Task:
     turns: int = 1
     config: str = ""
     """Configuration that the trial runs in."""
+    others: Sequence[Mapping[str, Any]] = ()
+    """Requests of the other cases that the trial's process measures (Scenario.inside)."""
 
     def dataset(self) -> Any:
         return self.scenario.dataset(self)

@@ -94,17 +94,23 @@ class Controller:
         request = {**self.work.task(candidate).request(), "hash_seed": self.seed}
         return self.twins[TWIN[candidate.config]].start(request)
 
-    def _checked(self, candidate: Candidate, result: dict) -> Trial:
-        """Check a trial's result, and return it as a Trial; raises Unavailable or WorkDiffers."""
+    def _checked(self, candidate: Candidate, result: dict) -> dict[Candidate, Trial]:
+        """Check a trial's result, and return a Trial for each of its cases; raises Unavailable or WorkDiffers."""
         if "unavailable" in result:
             raise Unavailable(result["unavailable"])
-        try:
-            check_same_work(self.seen.setdefault(candidate.case, {}), candidate.title, result)
-        except WorkDiffers as error:
-            if self.work.scenario.same_work:
-                raise
-            self.differences.append(str(error))
-        return from_json(Trial, {"candidate": candidate.key, **result})
+        found = {}
+        cases = {}, *result.pop("others", ())
+        for c, of in zip(self.work.measured([candidate]), cases, strict=True):
+            of = {**result, **of}
+            try:
+                check_same_work(self.seen.setdefault(c.case, {}), c.title, of)
+            except WorkDiffers as error:
+                if self.work.scenario.same_work:
+                    raise
+                self.differences.append(str(error))
+            self.notes[of["note"]] = None
+            found[c] = from_json(Trial, {"candidate": c.key, **of})
+        return found
 
     def _measure_group(self, group: Sequence[Candidate], trials: dict[Candidate, Trial]) -> dict[Candidate, float]:
         """Run a trial of each candidate, in turns; add the results to `trials`; return each trial's seconds."""
@@ -133,8 +139,7 @@ class Controller:
                     result = self._try(candidate, started[candidate].go_on)
                     seconds[candidate] += time.monotonic() - before
                     if result is not None:
-                        trials[candidate] = self._checked(candidate, result)
-                        self.notes[result["note"]] = None
+                        trials |= self._checked(candidate, result)
         return seconds
 
     def _try[T](self, candidate: Candidate, act: Callable[[], T]) -> T | None:

@@ -71,7 +71,7 @@ class Measurement:
             self.display.skip(scenario.name, "none of its candidates can be measured here")
             return
         work, fitting = self.work([c for _, c in ranked], sources)
-        ranked, seed = [(rank, c) for rank, c in ranked if c in fitting], secrets.randbits(32)
+        ranked, seed = work.gather([(rank, c) for rank, c in ranked if c in fitting]), secrets.randbits(32)
         # A quick run has three rounds, whatever number a full run has.
         fewest = max(statistics.FEWEST_ROUNDS, 0 if options.quick else scenario.repeats)
         controller = Controller(work, self.twins.endpoints, self.display, interruption, seed, fewest)
@@ -79,11 +79,13 @@ class Measurement:
         seconds, cpus = share(), self.twins.usable_cpus()
         deadline, everybody = time.monotonic() + seconds, options.rounds is not None
         ranked, dropped, trial_seconds = controller.plan(ranked, costs, seconds, cpus, everybody)
-        self._keep_budget(fewest, len(ranked) * trial_seconds)
+        self._keep_budget(fewest, len(ranked) * trial_seconds, seconds)
         fit = f"fit into {options.budget:.0f} s"
         if dropped:
-            self._skip(_titles(dropped), f"enough rounds with them would not {fit} (--budget gives more)")
-        candidates = [c for _, c in ranked]
+            self._skip(
+                _titles(work.measured(dropped)), f"enough rounds with them would not {fit} (--budget gives more)"
+            )
+        candidates = work.measured(c for _, c in ranked)
         entry = self._record(controller, candidates, seed)
         enough = functools.partial(precise, entry, options.precision)
         told: set[Candidate] = set()
@@ -99,7 +101,7 @@ class Measurement:
             entry.rounds.append(finished)
             if marks := disturbance.marks(finished.disturbance, finished.disturbance.before.affinity):
                 self.display.note(f"disturbed: {scenario.name}, round {finished.number}: {', '.join(marks)}")
-            late = [c for c in candidates if c.key not in measured and c not in controller.failed]
+            late = [c for c in candidates if c.key not in measured and c not in work.measured(controller.failed)]
             if late:
                 self._skip(_titles(late), f"given up in round {finished.number}: not all would {fit}")
             # Only candidates that were in every round are compared.
@@ -111,8 +113,14 @@ class Measurement:
             # The measurements of the other candidates are valid.
             raise TrialFailed(failures(controller.failed))
 
-    def _keep_budget(self, rounds: int, seconds: float) -> None:
-        """Raise BudgetTooShort if `rounds` rounds of `seconds` each would take longer than the rest of the budget."""
+    def _keep_budget(self, rounds: int, seconds: float, share: float) -> None:
+        """Raise BudgetTooShort if `rounds` rounds of `seconds` each would take longer than the rest of the budget.
+
+        If the budget may be exceeded, print how long they will take if that is much longer than `share` (s).
+        """
+        if not self.left and self.options.rounds is None and rounds * seconds > 1.2 * share:
+            minutes = f"{rounds * seconds / 60:.0f} min on this machine, not {share / 60:.0f}"
+            self.display.note(f"{self.scenario.name} needs about {minutes}, for the {rounds} rounds of a verdict")
         if self.left and rounds * seconds > (left := self.left()):
             raise sizing.BudgetTooShort(
                 f"{rounds} rounds need about {rounds * seconds:.0f} s, and {max(0.0, left):.0f} s are left of "

@@ -1,7 +1,7 @@
 """The work of a scenario's trials, and the groups of trials that are alive at the same time."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 
 from ftbench.document.model import Load, MeasuredCase
 from ftbench.plan import sizing
@@ -21,13 +21,31 @@ class Work:
     """Files of each case's dataset."""
     room: sizing.Demand | None = None
     """The memory for trials that are alive at the same time; None for no limit."""
+    inside: dict[Candidate, list[Candidate]] = field(default_factory=dict)
+    """The other cases' candidates that a candidate's trial measures (Scenario.inside)."""
+
+    def gather(self, ranked: Sequence[tuple[int, Candidate]]) -> list[tuple[int, Candidate]]:
+        """Return [(rank, candidate)] with one candidate for each trial; enter the others of its trial in `inside`."""
+        found: dict[Candidate, tuple[int, Candidate]] = {}
+        for rank, c in ranked:
+            alike = replace(c, case="") if self.scenario.inside else c
+            if found.setdefault(alike, (rank, c))[1] != c:
+                self.inside.setdefault(found[alike][1], []).append(c)
+        return list(found.values())
+
+    def measured(self, candidates: Iterable[Candidate]) -> list[Candidate]:
+        """Return these candidates, each with those that its trial measures too."""
+        return [each for c in candidates for each in (c, *self.inside.get(c, ()))]
 
     def turns(self, candidate: Candidate) -> int:
         """Return the number of turns of the candidate's trial."""
         return self.cases[candidate.case].turns
 
     def demand(self, candidate: Candidate) -> sizing.Demand:
-        """Return the memory and /dev/shm that the candidate's trial needs."""
+        """Return the memory and /dev/shm that the candidate's trial needs: of several cases, the most."""
+        if others := self.inside.get(candidate):
+            needs = [replace(self, inside={}).demand(each) for each in (candidate, *others)]
+            return sizing.Demand(max(each.memory for each in needs), max(each.shm for each in needs))
         load, variant = self.cases[candidate.case], VARIANTS[candidate.variant]
         batch, dataset = load.batch_size * load.sample_bytes, self.scenario.case(candidate.case).dataset_bytes
         need = sizing.demand(batch, candidate.workers, PREFETCH_FACTOR, variant.queued_per_worker, dataset)
@@ -69,6 +87,7 @@ class Work:
             self.scenario.case(candidate.case).parameters,
             load.turns,
             candidate.config,
+            [self.task(each).request() for each in self.inside.get(candidate, ())],
         )
 
     def loads(self, cases: set[str]) -> tuple[Load, list[MeasuredCase]]:

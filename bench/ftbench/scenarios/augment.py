@@ -7,28 +7,33 @@ random numbers come from ftloader.sample_rng, so every candidate does the same w
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from ftbench.measure import epochs
 from ftbench.plan.candidates import CONFIGS
-from ftbench.plan.case import Amount
+from ftbench.plan.case import Amount, Case
 from ftbench.plan.comparisons import FT, GIL, PROCESSES, THREADS, Comparison, Side, grid
 from ftbench.plan.scenario import Scenario, Task, Turns
 
 SIDE = 224
 SEED = 20261121
 
-NAME = "augment"
-DESCRIPTION = "when do workers pay? light and heavy augmentation with 0, 1, ... workers"
-
 
 def _workers_bring(side: Side) -> Comparison:
     """Return the comparison of *side*, with workers, to loading without workers. Quick runs compare FT and GIL only."""
-    importance, quick = (0, "ends") if side in (FT, GIL) else (4 if side.config == "ft-gil" else 2, "")
+    importance, quick = (0, "most") if side in (FT, GIL) else (4 if side.config == "ft-gil" else 2, "")
     made = Comparison(side, Side(side.config, "serial", workers=0), why="what workers bring", kind="workers")
     return replace(made, importance=importance, every_count=True, quick=quick, first_only=True)
 
 
 WORKERS = tuple(_workers_bring(sides[config]) for config in reversed(CONFIGS) for sides in (THREADS, PROCESSES))
+
+
+def dataset(task: Task) -> Any:
+    """Return the augmented images of the task's case."""
+    from ftbench.measure.augmentation import Augmented
+
+    return Augmented(task.paths, task.case)
 
 
 def measure(task: Task) -> Turns:
@@ -39,36 +44,25 @@ def measure(task: Task) -> Turns:
     return epochs.measure(task)
 
 
-def _scenario(amount: str, done: str, full: Amount, quick: Amount) -> Scenario:
-    def dataset(task: Task):
-        from ftbench.measure.augmentation import Augmented
+CASES = (
+    Case("heavy", "mapped, cropped, blurred, coloured, with noise", full=Amount(16, 3, 6), quick=Amount(8, 4, 6)),
+    Case("light", "cropped at random", full=Amount(64, 3, 6), quick=Amount(32, 4, 6)),
+)
 
-        return Augmented(task.paths, amount)
-
-    return Scenario(
-        name=f"{NAME}-{amount}",
-        group=NAME,
-        question=f"When do workers pay for {amount} augmentation?",
-        description=f"JPEG decoding with Pillow, then {amount} random augmentation to 224x224 float32",
-        sample=f"one 640x408 JPEG decoded, {done}",
-        sample_bytes=3 * SIDE * SIDE * 4,
-        source="images",
-        dataset=dataset,
-        measure=measure,
-        metrics=("throughput", "time_to_first_batch", "pss_mib"),
-        plan=grid(more=WORKERS, quick=""),
-        full=full,
-        quick=quick,
-        repeats=5,
-    )
-
-
-SCENARIOS = (
-    _scenario("light", "cropped at random and standardised", Amount(64, 5, 3, 450), Amount(32, 4, 3, 120)),
-    _scenario(
-        "heavy",
-        "mapped, cropped, blurred, coloured, with noise, and standardised",
-        Amount(32, 3, 3, 500),
-        Amount(32, 2, 2, 120),
-    ),
+SCENARIO = Scenario(
+    name="augment",
+    question="When do workers pay for light and for heavy augmentation?",
+    description="JPEG decoding with Pillow, then random augmentation to 224x224 float32",
+    sample="one 640x408 JPEG decoded, augmented and standardised",
+    sample_bytes=3 * SIDE * SIDE * 4,
+    source="images",
+    dataset=dataset,
+    measure=measure,
+    metrics=("throughput", "time_to_first_batch"),
+    plan=grid(CASES, more=WORKERS, quick=""),
+    inside=True,
+    case_axis="augmentation",
+    full=Amount(64, 3, turns=6, seconds=900),
+    quick=Amount(32, 4, turns=6, seconds=180),
+    repeats=5,
 )

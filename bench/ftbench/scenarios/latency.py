@@ -13,7 +13,7 @@ import dataclasses
 
 from ftbench.measure import epochs
 from ftbench.plan.case import Amount, Case
-from ftbench.plan.comparisons import USUAL, ComparisonPlan
+from ftbench.plan.comparisons import FT, GIL, USUAL, Comparison, ComparisonPlan, Side
 from ftbench.plan.scenario import Scenario, Task, Turns
 
 NAME = "latency"
@@ -43,7 +43,7 @@ class RemoteSamples:
 
 
 def measure(task: Task) -> Turns:
-    """Start the server, and measure as ftbench.measure.epochs does."""
+    """Start a server for the case, and measure as ftbench.measure.epochs does."""
     from ftbench.data.clients import prepare
     from ftbench.data.slow_server import slow_server
 
@@ -53,19 +53,22 @@ def measure(task: Task) -> Turns:
         return (yield from epochs.measure(dataclasses.replace(task, parameters=parameters)))
 
 
-def _case(client: str, milliseconds: int, quick_batches: int) -> Case:
-    title, delay = f"first byte after {milliseconds} ms", milliseconds / 1000
-    full, quick = Amount(8, 2 * quick_batches), Amount(8, quick_batches)
-    return Case(f"{milliseconds}-ms", title, {"delay": delay, "client": client}, delay, full=full, quick=quick)
+def _case(client: str, milliseconds: int) -> Case:
+    title, delay = f"first byte after {milliseconds} ms" if milliseconds else "no delay", milliseconds / 1000
+    return Case(f"{milliseconds}-ms", title, {"delay": delay, "client": client}, delay)
 
 
-# Each comparison with every number of workers; in a quick run the two of the headline, with the most workers.
-COMPARISONS = tuple(dataclasses.replace(c, every_count=True) for c in USUAL)
+def _delayed(side: Side) -> Comparison:
+    """Return the comparison of *side* with a delay and without: the answer to the scenario's question."""
+    a, b = (dataclasses.replace(side, case=f"{milliseconds}-ms") for milliseconds in (50, 0))
+    return Comparison(a, b, None, "what is left of the delay", "delay", 0, first_only=True)
+
+
+# Each comparison with every number of workers; in a quick run those of FT and GIL, with the most workers.
+COMPARISONS = tuple(dataclasses.replace(c, every_count=True) for c in (_delayed(FT), _delayed(GIL), *USUAL))
 
 
 def _scenario(client: str, note: str) -> Scenario:
-    # More batches for short delays, but few enough that 64 workers, which then compute, do not take minutes.
-    batches = ((50, 4), (5, 8), (200, 2), (20, 6))
     return Scenario(
         name=f"{NAME}-{client}",
         group=NAME,
@@ -76,15 +79,16 @@ def _scenario(client: str, note: str) -> Scenario:
         # The address is that of the server that the measurement starts.
         dataset=lambda task: RemoteSamples(task.parameters["address"], client),
         measure=measure,
-        metrics=("throughput", "cpu_per_1000", "time_to_first_batch", "pss_mib"),
+        metrics=("throughput", "cpu_per_1000", "time_to_first_batch"),
         note=note,
         plan=ComparisonPlan(
-            COMPARISONS, tuple(_case(client, *each) for each in batches), quick_cases=("50-ms", "5-ms")
+            COMPARISONS, tuple(_case(client, each) for each in (50, 0, 5, 200)), quick_cases=("50-ms", "0-ms")
         ),
+        inside=True,
         case_axis="delay of the first byte",
         case_unit="s",
-        full=Amount(batch_size=8, batches_per_worker=8, seconds=600),
-        quick=Amount(batch_size=8, batches_per_worker=4, seconds=150),
+        full=Amount(batch_size=4, batches_per_worker=2, turns=6, seconds=900),
+        quick=Amount(batch_size=4, batches_per_worker=2, turns=4, seconds=180),
         workers=lambda cpus: sorted({2, 4, 8, 16, 32, 64, cpus}),
     )
 

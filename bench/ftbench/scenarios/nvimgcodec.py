@@ -205,7 +205,9 @@ DECODERS = (
 # One decoder against the other, for every candidate: both load the same images.
 _by_decoder = functools.partial(Comparison, kind="case", every_count=True, measures=False, first_only=True)
 BY_DECODER = tuple(_by_decoder(replace(side, case="nvimgcodec"), replace(side, case="pillow")) for side in OURS)
-_scenario = functools.partial(of_images, group=NAME, dataset=dataset, measure=measure, plan=grid(), note=backend_note)
+_scenario = functools.partial(
+    of_images, group=NAME, dataset=dataset, measure=measure, plan=grid(quick=""), note=backend_note
+)
 
 SCENARIOS = (
     _scenario(
@@ -234,7 +236,7 @@ SCENARIOS = (
         question="Which decoder, and which workers for it?",
         description="JPEG decoding with Pillow and with nvImageCodec, 640x408, into uint8 batches",
         metrics=METRICS,
-        plan=grid(DECODERS, more=BY_DECODER),
+        plan=grid(DECODERS, more=BY_DECODER, quick=""),
         case_axis="decoder",
         full=Amount(batch_size=512, batches_per_worker=3, seconds=900),
         quick=Amount(batch_size=64, batches_per_worker=4, seconds=150),

@@ -5,7 +5,7 @@ The trial first imports the libraries that all trials need, at the same time as 
 turn, it writes {"waiting": true, "own_seconds": CPU time so far, children's included} and waits for a line on stdin.
 
 The request is Task.request of ftbench.plan.scenario, with the id of the process that started the trial as "parent". The
-result is that of `measure`.
+result is that of `measure`, of several cases that of `side_by_side`.
 """
 
 import json
@@ -18,6 +18,7 @@ import traceback
 from collections.abc import Iterator
 
 from ftbench.machine.usage import cpu_seconds
+from ftbench.measure.neighbours import side_by_side
 from ftbench.plan.scenario import Task, TrialError, Turns
 from ftbench.plan.waterfall import PROCESSES, TODAY
 from ftrun.configurations import CONFIGURATIONS, gil_enabled, this_twin
@@ -123,7 +124,8 @@ def main() -> int:
         yield  # all imports are done at this point
         from ftbench.scenarios import find
 
-        result = yield from measure(Task.of(find(request["scenario"]), request))
+        scenario, cases = find(request["scenario"]), (request, *request["others"])
+        result = yield from side_by_side([measure(Task.of(scenario, each)) for each in cases])
 
     try:
         for _ in all_turns():

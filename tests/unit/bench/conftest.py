@@ -90,9 +90,9 @@ def special_plans(twin: str) -> dict[str, list[str]]:
         "interference": ["loader-thread/2@own", "loader-thread/2@shared"],
         "cache": ["loader-thread/2"],
         "training": [workers, "serial/1"],
-        "augment-heavy": [workers, "serial/0"],
+        "augment": [f"{workers}@heavy", f"{workers}@light", "serial/0@heavy", "serial/0@light"],
         "nvimgcodec-decode": ["loader-thread/2", "loader-process/2"],
-        "latency-requests": ["loader-thread/2@5-ms", "loader-process/2@5-ms"],
+        "latency-requests": [f"{workers}@50-ms", f"{workers}@0-ms"],
         "raw-cache": ["loader-thread/2@cold", "loader-process/2@cold"],
         "peers-pillow-128": [workers, "nodes-thread/2", *others],
     }

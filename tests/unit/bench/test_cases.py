@@ -106,3 +106,35 @@ def test_amounts_of_a_case_and_of_the_scenario():
     assert SCENARIO.case("4-MiB") is CASES[1] and SCENARIOS["pillow"].case("").parameters == {}
     with pytest.raises(KeyError, match="'x'"):
         SCENARIO.case("x")
+
+
+def test_a_process_measures_all_cases_and_each_candidate_gets_its_own_result():
+    asked: list[dict] = []
+
+    class Inside(Endpoint):
+        def run(self, request: dict) -> dict:
+            asked.append(request)
+            first, *others = (super(Inside, self).run(each) for each in (request, *request["others"]))
+            return {**first, "others": others}
+
+    work = Work(
+        replace(SCENARIO, inside=True),
+        {"64-KiB": load(256, 4, 3), "4-MiB": load(8, 3, 3)},
+        {"64-KiB": ["small"], "4-MiB": ["large"]},
+    )
+    ranked = [
+        (rank, c)
+        for rank, c in SCENARIO.plan.ranked(("gil", "ft"), [2], quick=True)
+        if c.variant == ("loader-thread" if c.config == "ft" else "loader-process")
+    ]
+    one_each = work.gather(ranked)
+    assert [c.case for _, c in one_each] == ["64-KiB", "64-KiB"] and len(ranked) == 4
+    with Interruption() as interruption:
+        controller = Controller(work, dict.fromkeys(("ft", "gil"), Inside()), Silent(), interruption, 1)
+        (only,) = controller.rounds(one_each, time.monotonic() + 600, 0.001, 1)
+    assert {trial.candidate: trial.first_batch for trial in only.trials} == {
+        f"{who}/2@{case}": rows
+        for who in ("gil/loader-process", "ft/loader-thread")
+        for case, rows in (("64-KiB", 16), ("4-MiB", 1024))
+    }
+    assert len(asked) == 2 and {request["others"][0]["paths"][0] for request in asked} == {"large"}

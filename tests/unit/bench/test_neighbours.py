@@ -2,7 +2,7 @@
 
 import pytest
 
-from ftbench.measure.neighbours import alternate, factor
+from ftbench.measure.neighbours import alternate, factor, side_by_side
 from tests.unit.bench.turns import without_pause
 
 
@@ -35,6 +35,33 @@ def test_a_drift_cancels_and_one_disturbed_turn_does_not_count():
     assert factor([*both[:-1], 50.0], alone) == pytest.approx(1.5)
     assert factor(alone, both) == pytest.approx(1 / 1.5)
     assert factor([2.0], [1.0]) == 2
+
+
+def test_cases_of_a_process_take_their_turns_next_to_each_other():
+    order: list[str] = []
+
+    def case(name: str):
+        order.append(f"{name} warms up")
+        for turn in (1, 2, 3):
+            yield
+            order.append(f"{name}{turn}")
+        return {"of": name}
+
+    whole = side_by_side([case("a"), case("b")])
+    assert [next(whole), next(whole), next(whole)] == [None] * 3  # before each turn, others may have theirs
+    with pytest.raises(StopIteration) as end:
+        next(whole)
+    assert end.value.value == {"of": "a", "others": [{"of": "b"}]}
+    assert order == ["a warms up", "b warms up", "b1", "a1", "a2", "b2", "b3", "a3"]
+
+
+def test_a_case_that_is_unavailable_ends_the_measurement():
+    def case(result: dict):
+        if "unavailable" not in result:
+            yield
+        return result
+
+    assert without_pause(side_by_side([case({"a": 1}), case({"unavailable": "no disk"})])) == {"unavailable": "no disk"}
 
 
 def test_turns_that_are_not_neighbours_are_refused():

@@ -10,7 +10,7 @@ from PIL import Image
 from ftbench.measure import augmentation
 from ftbench.measure.loaders import open_loader
 from ftbench.plan.candidates import CONFIGS, Candidate
-from ftbench.plan.scenario import Scenario, Task
+from ftbench.plan.scenario import Task
 from ftbench.rounds.controller import Controller, choose
 from ftbench.rounds.work import Work
 from ftbench.scenarios import SCENARIOS
@@ -20,12 +20,12 @@ from ftrun.interruption import Interruption
 from tests.unit.bench import scripted
 from tests.unit.bench.scripted import Script, Silent
 
-LIGHT, HEAVY = SCENARIOS["augment-light"], SCENARIOS["augment-heavy"]
-both = pytest.mark.parametrize("scenario", [LIGHT, HEAVY], ids=lambda s: s.name)
+SCENARIO = SCENARIOS["augment"]
+both = pytest.mark.parametrize("case", ["light", "heavy"])
 
 
-def task_of(scenario: Scenario, paths: list[str], variant: str, workers: int) -> Task:
-    return Task(scenario, paths, variant, workers, 3, 2, 4, 2)
+def task_of(case: str, paths: list[str], variant: str, workers: int) -> Task:
+    return Task(SCENARIO, paths, variant, workers, 3, 2, 4, 2, case)
 
 
 def turns_of(task: Task) -> list[torch.Tensor]:
@@ -40,18 +40,18 @@ def turns_of(task: Task) -> list[torch.Tensor]:
 
 @both
 @pytest.mark.slow(cases=1)
-def test_the_same_samples_whoever_loads_them(scenario, paths):
-    first, second = turns_of(task_of(scenario, paths, "serial", 0))
+def test_the_same_samples_whoever_loads_them(case, paths):
+    first, second = turns_of(task_of(case, paths, "serial", 0))
     assert second.shape == (12, 3, augmentation.SIDE, augmentation.SIDE) and second.dtype == torch.float32
     for variant, workers in (("loader-thread", 1), ("loader-thread", 2), ("loader-process", 2)):
-        again = turns_of(task_of(scenario, paths, variant, workers))
+        again = turns_of(task_of(case, paths, variant, workers))
         assert torch.equal(again[0], first) and torch.equal(again[1], second)
     # The numbers of the next turn are other ones; within a turn they belong to the sample's index.
     assert not torch.equal(first, second[:3])
     assert torch.equal(second[:6], second[6:])
 
 
-@pytest.mark.parametrize("case", ["light", "heavy"])
+@both
 def test_augmented_pictures_are_pictures(case, paths):
     """Standardised values of something that looks like its original, and differs from sample to sample."""
     dataset = augmentation.Augmented([paths[0]] * 6, case)
@@ -79,39 +79,40 @@ def test_an_affine_map_without_chance_is_the_identity():
 
 
 def test_who_takes_part():
-    ranked = LIGHT.plan.ranked(CONFIGS, [1, 2, 4], quick=False)
+    ranked = SCENARIO.plan.ranked(CONFIGS, [1, 2, 4], quick=False)
     candidates = [c for _, c in ranked]
-    assert len({c.key for c in candidates}) == len(candidates) == 3 * (1 + 2 * 3)
+    assert len({c.key for c in candidates}) == len(candidates) == 2 * 3 * (1 + 2 * 3)
     assert {c.workers for c in candidates if c.variant == "serial"} == {0}
     assert {c.key for rank, c in ranked if rank == 0} == {
-        "gil/serial/0",
-        "ft/serial/0",
-        "ft/loader-thread/4",
-        "ft-gil/loader-thread/4",
-        "gil/loader-process/4",
+        "gil/serial/0@heavy",
+        "ft/serial/0@heavy",
+        "ft/loader-thread/4@heavy",
+        "ft-gil/loader-thread/4@heavy",
+        "gil/loader-process/4@heavy",
     }
-    pairs = LIGHT.plan.pairs(candidates)
-    assert (pairs[0].numerator, pairs[0].denominator) == ("ft/loader-thread/4", "gil/loader-process/4")
+    pairs = SCENARIO.plan.pairs(candidates)
+    assert (pairs[0].numerator, pairs[0].denominator) == ("ft/loader-thread/4@heavy", "gil/loader-process/4@heavy")
     brought = [pair for pair in pairs if pair.kind == "workers"]
-    assert len(brought) == 3 * 2 * 3
-    assert all(p.denominator == f"{p.numerator.split('/')[0]}/serial/0" for p in brought)
-    # Quick: the headline's curves from no worker on.
-    quick = [c for _, c in LIGHT.plan.ranked(CONFIGS, [1, 2], quick=True)]
-    assert {(c.config, c.variant) for c in quick} == {
-        ("gil", "serial"),
-        ("ft", "serial"),
-        ("gil", "loader-process"),
-        ("ft", "loader-thread"),
+    assert len(brought) == 2 * 3 * 2 * 3
+    alone = {f"{p.numerator.split('/')[0]}/serial/0@{p.numerator.split('@')[1]}" for p in brought}
+    assert alone == {p.denominator for p in brought}
+    # Quick: the headline's two, and no workers.
+    quick = [c for _, c in SCENARIO.plan.ranked(CONFIGS, [1, 2], quick=True)]
+    assert {(c.config, c.variant, c.workers) for c in quick} == {
+        ("gil", "serial", 0),
+        ("ft", "serial", 0),
+        ("gil", "loader-process", 2),
+        ("ft", "loader-thread", 2),
     }
     for config in ("gil", "ft"):
-        alone = [c for _, c in LIGHT.plan.ranked((config,), [2], quick=True)]
-        assert LIGHT.plan.pairs(alone)
+        alone = [c for _, c in SCENARIO.plan.ranked((config,), [2], quick=True)]
+        assert SCENARIO.plan.pairs(alone)
 
 
 def test_loading_without_workers_is_as_much_as_one_worker_does():
-    work = Work(LIGHT, {"": scripted.load(4, 5)}, {"": ["a.jpg"]})
+    work = Work(SCENARIO, {"light": scripted.load(4, 5)}, {"light": ["a.jpg"]})
     none, one, two = (
-        work.task(Candidate("ft", variant, n))
+        work.task(Candidate("ft", variant, n, "light"))
         for variant, n in (("serial", 0), ("loader-thread", 1), ("loader-thread", 2))
     )
     assert (none.workers, none.batches, none.warmup_batches) == (0, 5, 2)
@@ -121,9 +122,9 @@ def test_loading_without_workers_is_as_much_as_one_worker_does():
 
 def test_a_full_run_repeats_everything_five_times():
     """Also where three rounds would do for a verdict: fewer candidates then, never fewer repeats."""
-    ranked = LIGHT.plan.ranked(CONFIGS, [1, 2], quick=False)
-    assert LIGHT.repeats == HEAVY.repeats == 5
-    kept, given_up = choose(ranked, 5 * 10 * 1.0, 1.0, fewest=LIGHT.repeats)
+    ranked, cases = SCENARIO.plan.ranked(CONFIGS, [1, 2], quick=False), ("heavy", "light")
+    assert SCENARIO.repeats == 5
+    kept, given_up = choose(ranked, 5 * 10 * 1.0, 1.0, fewest=SCENARIO.repeats)
     assert len(kept) <= 10 and len(kept) + len(given_up) == len(ranked)
 
     class Endpoint(Script):
@@ -132,12 +133,12 @@ def test_a_full_run_repeats_everything_five_times():
 
     with Interruption() as interruption:
         controller = Controller(
-            Work(LIGHT, {"": scripted.load(4, 5)}, {"": ["a.jpg"]}),
+            Work(SCENARIO, {c: scripted.load(4, 5) for c in cases}, {c: ["a.jpg"] for c in cases}),
             {"ft": Endpoint(), "gil": Endpoint()},
             Silent(),
             interruption,
             1,
-            LIGHT.repeats,
+            SCENARIO.repeats,
         )
         # The time is over before the first round begins.
         rounds = list(controller.rounds([(0, c) for c in kept], time.monotonic(), 0.001, None))
@@ -145,14 +146,16 @@ def test_a_full_run_repeats_everything_five_times():
 
 
 def test_a_run(special, twin):
-    entry = special("augment-heavy")
-    serial, two = sorted(entry.rounds[0].trials, key=lambda trial: trial.batches)
-    # Of a single configuration the curve of the headline.
-    workers = "thread" if twin == "ft" else "process"
-    assert (serial.candidate, two.candidate) == (f"{twin}/serial/0", f"{twin}/loader-{workers}/2")
-    # Two workers measure twice as many batches a turn; the turns have other random numbers.
-    assert entry.turns > 1 and two.batches == 2 * serial.batches
-    by_turn = [
-        [each.rows[turn * len(each.rows) // entry.turns] for turn in range(entry.turns)] for each in (serial, two)
-    ]
-    assert by_turn[0] == by_turn[1] and len({*by_turn[0]}) == entry.turns
+    entry = special("augment")
+    # Of a single configuration the curve of the headline; each process has measured both amounts.
+    workers = f"loader-{'thread' if twin == 'ft' else 'process'}/2"
+    by_key = {trial.candidate: trial for trial in entry.rounds[0].trials}
+    assert set(by_key) == {f"{twin}/{who}@{case}" for who in (workers, "serial/0") for case in ("heavy", "light")}
+    for case in ("heavy", "light"):
+        serial, two = by_key[f"{twin}/serial/0@{case}"], by_key[f"{twin}/{workers}@{case}"]
+        # Two workers measure twice as many batches a turn; the turns have other random numbers.
+        assert entry.turns > 1 and two.batches == 2 * serial.batches
+        by_turn = [
+            [each.rows[turn * len(each.rows) // entry.turns] for turn in range(entry.turns)] for each in (serial, two)
+        ]
+        assert by_turn[0] == by_turn[1] and len({*by_turn[0]}) == entry.turns

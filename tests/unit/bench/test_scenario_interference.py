@@ -7,6 +7,7 @@ import pytest
 
 from ftbench.plan.candidates import CONFIGS
 from ftbench.plan.metrics import METRICS
+from ftbench.rounds.controller import choose
 from ftbench.scenarios import SCENARIOS
 from ftbench.scenarios.interference import Loop
 
@@ -23,6 +24,12 @@ def test_who_is_compared():
     few, pairs = of(quick=True)
     assert few == {("ft", "loader-thread"), ("gil", "loader-thread"), ("gil", "loader-process")}
     assert pairs[0].kind == "headline"
+    # A slow machine leaves out a contestant, in both cases, and no case.
+    slow, dropped = choose(SCENARIO.plan.ranked(CONFIGS, SCENARIO.workers(4), quick=True), 100.0, 10.0)
+    assert {c.case for c in slow} == {"own", "shared"} and {c.key for c in dropped} == {
+        "gil/loader-thread/3@own",
+        "gil/loader-thread/3@shared",
+    }
     every, _ = of(quick=False)
     assert every == set(itertools.product(CONFIGS, ("loader-thread", "loader-process")))
 

@@ -8,6 +8,7 @@ import pytest
 
 from ftbench.data.clients import READ
 from ftbench.data.slow_server import content, slow_server
+from ftbench.plan.candidates import CONFIGS
 from ftbench.plan.scenario import Task
 from ftbench.scenarios import SCENARIOS, members
 from ftbench.scenarios.latency import SAMPLE_BYTES, RemoteSamples
@@ -43,15 +44,15 @@ def test_threads_and_processes_give_the_same_and_no_sample_comes_early(client):
     need(client)
     scenario, found = SCENARIOS[f"latency-{client}"], []
     for variant in ("loader-thread", "loader-process"):
-        parameters = scenario.case("20-ms").parameters
-        turn = scenario.measure(Task(scenario, [], variant, 4, 2, 4, 40, 2, "20-ms", parameters))
+        parameters = scenario.case("50-ms").parameters
+        turn = scenario.measure(Task(scenario, [], variant, 4, 2, 4, 40, 2, "50-ms", parameters))
         next(turn)  # up to its start
         begin = time.monotonic()
         result = without_pause(turn)
-        # Four workers wait for each sample, so more than 4 / 0.02 s of them cannot come.
-        assert 0 < 2 * len(result["rows"]) < 200 * (time.monotonic() - begin)
+        # Four workers wait for each sample, so more than 4 / 0.05 s of them cannot come.
+        assert 0 < 2 * len(result["rows"]) < 80 * (time.monotonic() - begin)
         assert result["metrics"]["throughput"] > 0
-        assert result["metrics"]["time_to_first_batch"] >= 0.019
+        assert result["metrics"]["time_to_first_batch"] >= 0.049
         assert (result["batches"], result["last_batch"]) == (40, 2)
         found.append((result["first_batch"], result["rows"]))
     assert found[0] == found[1]
@@ -61,9 +62,22 @@ def test_threads_and_processes_give_the_same_with_obstore(run_trial):
     """A process for each, as in a run: one that has read with obstore may not fork workers that do."""
     need("obstore")
     work = {"workers": 4, "batch_size": 2, "warmup_batches": 4, "batches": 20}
-    found = [run_trial("latency-obstore", variant, "20-ms", **work) for variant in ("loader-thread", "loader-process")]
+    found = [run_trial("latency-obstore", variant, "50-ms", **work) for variant in ("loader-thread", "loader-process")]
     assert found[0]["rows"] == found[1]["rows"] and found[0]["first_batch"] == found[1]["first_batch"]
-    assert all(each["metrics"]["time_to_first_batch"] >= 0.019 for each in found)
+    assert all(each["metrics"]["time_to_first_batch"] >= 0.049 for each in found)
+
+
+def test_a_quick_run_asks_what_is_left_of_the_delay_of_two_contestants():
+    scenario = SCENARIOS["latency-requests"]
+    candidates = [c for _, c in scenario.plan.ranked(CONFIGS, scenario.workers(2), quick=True)]
+    assert {c.key for c in candidates} == {
+        f"{who}/64@{case}" for who in ("ft/loader-thread", "gil/loader-process") for case in ("50-ms", "0-ms")
+    }
+    pairs = scenario.plan.pairs(candidates)
+    assert [(p.numerator, p.denominator) for p in pairs if p.kind == "delay"] == [
+        (f"{who}/64@50-ms", f"{who}/64@0-ms") for who in ("ft/loader-thread", "gil/loader-process")
+    ]
+    assert {p.kind for p in pairs} == {"delay", "headline"}
 
 
 def test_many_more_workers_than_cores():
