@@ -72,6 +72,8 @@ class Scenario:
     """Note for every report ("CPU backend: no GPU here"), or a function that returns it."""
     workers: Callable[[int], Iterable[int]] = worker_counts
     """Function from the number of CPUs to the default numbers of workers."""
+    quick_workers: int | None = None
+    """The highest default number of workers in a quick run; None for no other than in a full run."""
     repeats: int = 0
     """Least number of rounds of a full run; 0 for the controller's default."""
     same_work: bool = True

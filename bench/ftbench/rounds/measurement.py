@@ -118,9 +118,10 @@ class Measurement:
 
         If the budget may be exceeded, print how long they will take if that is much longer than `share` (s).
         """
-        if not self.left and self.options.rounds is None and rounds * seconds > 1.2 * share:
-            minutes = f"{rounds * seconds / 60:.0f} min on this machine, not {share / 60:.0f}"
-            self.display.note(f"{self.scenario.name} needs about {minutes}, for the {rounds} rounds of a verdict")
+        over = rounds * seconds - share
+        if not self.left and self.options.rounds is None and over > 0.2 * self.scenario.share(self.options.quick):
+            why = f"as {rounds} rounds, the fewest for a verdict, need {rounds * seconds / 60:.0f} min here"
+            self.display.note(f"{self.scenario.name} takes about {over / 60:.0f} min longer than listed, {why}")
         if self.left and rounds * seconds > (left := self.left()):
             raise sizing.BudgetTooShort(
                 f"{rounds} rounds need about {rounds * seconds:.0f} s, and {max(0.0, left):.0f} s are left of "
@@ -225,6 +226,8 @@ class Measurement:
         """Return the numbers of workers: those of --workers, or the scenario's default."""
         cpus = self.twins.usable_cpus()
         usual = list(self.scenario.workers(cpus))
+        if self.options.quick and (most := self.scenario.quick_workers):
+            usual = [count for count in usual if count <= most]
         given = self.options.workers
         if given and max(given) > max(WORKERS_PER_CPU * cpus, *usual):
             self.display.warn(

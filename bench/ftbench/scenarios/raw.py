@@ -162,6 +162,7 @@ _scenario = functools.partial(
     measure=measure,
     metrics=("gb_per_s", "time_to_first_batch"),
 )
+METRICS = ("gb_per_s", "time_to_first_batch", "pss_mib")  # where a process has one case
 
 SCENARIOS = (
     _scenario(
@@ -191,6 +192,7 @@ SCENARIOS = (
         question="incompressible scientific samples from the disk, not from memory: what is left of the difference?",
         description="raw int16 samples of 4 MiB with the page cache cold and warm",
         plan=ComparisonPlan(USUAL, TEMPERATURES),
+        metrics=METRICS,
         case_axis="page cache",
         # One turn: other trials' reads in between would fill the page cache.
         full=Amount(batch_size=8, batches_per_worker=32, seconds=240),
@@ -202,6 +204,7 @@ SCENARIOS = (
         question="incompressible scientific samples: how many GB/s onto the GPU, with and without pinned memory?",
         description="raw int16 samples of 4 MiB, each batch copied to the GPU",
         plan=ComparisonPlan(USUAL, PINNED),
+        metrics=METRICS,
         case_axis="memory of a batch",
         full=Amount(batch_size=8, batches_per_worker=48, seconds=240),
         quick=Amount(batch_size=8, batches_per_worker=12, seconds=80),

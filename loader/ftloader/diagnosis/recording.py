@@ -150,26 +150,27 @@ class EpochRecord:
 
 
 class EpochRecords:
-    """Records of all epochs of one loader. Reads and ``begin`` may come from any thread; each is one atomic step."""
+    """Records of all epochs of one loader. Any thread may read; the thread that makes an iterator calls ``begin``."""
 
-    def __init__(self) -> None:
-        self.latest: EpochRecord | None = None
-        self._earlier: EpochRecord | None = None
+    # One attribute, so that no reader finds an epoch among the earlier ones and as the latest, too.
+    _both: tuple[EpochRecord | None, EpochRecord | None] = (None, None)  # the sum of the earlier epochs; the latest
+
+    @property
+    def latest(self) -> EpochRecord | None:
+        """The record of the latest epoch; None if there was none."""
+        return self._both[1]
 
     def begin(self, record: EpochRecord) -> None:
         """Make *record* the latest; add the one before to the earlier ones."""
-        if self.latest is not None:
-            self._earlier = self._sum(self.latest)
-        self.latest = record
+        self._both = self.total(), record
 
     def total(self) -> EpochRecord | None:
         """Return the sum of all epochs; None if there was none."""
-        return self._earlier if self.latest is None else self._sum(self.latest)
-
-    def _sum(self, latest: EpochRecord) -> EpochRecord:
+        earlier, latest = self._both
+        if latest is None:
+            return None
         total = EpochRecord(latest.method, [])
         total._latest = total._started
-        if self._earlier is not None:
-            total.add(self._earlier)
-        total.add(latest)
+        for each in filter(None, (earlier, latest)):
+            total.add(each)
         return total
