@@ -64,6 +64,7 @@ class EpochRecord:
         self._earlier_seconds = 0.0  # of epochs that were added
         self.batches = self.samples = self.nbytes = self.skipped = 0
         self.waited = self.longest_wait = 0.0
+        self.starting = 0.0  # seconds until the worker processes had started
         self.ready = 0  # batches that were ready when the consumer asked, summed over its requests
         self.waits = [0] * _BINS
         self.looks = self.locked = self.running = 0  # looks at busy workers; found waiting for a lock, or computing
@@ -87,6 +88,9 @@ class EpochRecord:
 
     def handed_over(self, fetched: Any, worker_id: int) -> None:
         """Note a batch (``Fetched``). A worker thread notes its own times, any other worker sends them with it."""
+        if self.method == "process" and not self.batches:
+            until_now = time.perf_counter() - self._started
+            self.starting = max(0.0, until_now - fetched.loading - fetched.collating)
         self.batches += fetched.samples > 0
         self.samples += fetched.samples
         self.skipped += len(fetched.skipped)
@@ -143,7 +147,18 @@ class EpochRecord:
         self.workers = [times.add(more) for times, more in zip(mine, theirs)] + mine[len(theirs) :]
         self._before = [WorkerTimes() for _ in self.workers]
         self._earlier_seconds += other.seconds
-        for name in ("batches", "samples", "nbytes", "skipped", "waited", "ready", "looks", "locked", "running"):
+        for name in (
+            "batches",
+            "samples",
+            "nbytes",
+            "skipped",
+            "waited",
+            "starting",
+            "ready",
+            "looks",
+            "locked",
+            "running",
+        ):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.longest_wait = max(self.longest_wait, other.longest_wait)
         self.waits = [one + more for one, more in zip(self.waits, other.waits)]

@@ -40,6 +40,7 @@ class Statistics:
     samples: int
     skipped: int  # samples left out by on_error
     nbytes: int  # in the batches' tensors and arrays
+    starting: float  # of seconds, until worker processes had started; 0 for threads
     waited: float  # in next()
     wait_median: float  # of one call of next(); this and the next two up to 19% too long
     wait_95: float
@@ -64,9 +65,9 @@ class Statistics:
 
     @property
     def busy_share(self) -> float:
-        """Share of the workers' time spent loading and collating, from 0 to 1."""
-        available = self.seconds * max(1, self.num_workers)
-        return min(1.0, (self.loading + self.collating) / available) if available else 0.0
+        """Share of the workers' time since they had started spent loading and collating, from 0 to 1."""
+        available = (self.seconds - self.starting) * max(1, self.num_workers)
+        return min(1.0, (self.loading + self.collating) / available) if available > 0 else 0.0
 
     def as_dict(self) -> dict[str, Any]:
         """Return all numbers as a dictionary that ``json.dumps`` takes."""
@@ -102,6 +103,7 @@ def statistics(record: EpochRecord | None, memory: tuple[int, int]) -> Statistic
         samples=record.samples,
         skipped=record.skipped,
         nbytes=record.nbytes,
+        starting=record.starting,
         waited=record.waited,
         wait_median=record.wait_at(0.5),
         wait_95=record.wait_at(0.95),
