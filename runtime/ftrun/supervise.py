@@ -20,6 +20,7 @@ from typing import Any
 
 from ftrun import process_tree
 from ftrun.loop import Loop, Stopped, Watch
+from ftrun.parent_death import die_with_parent
 
 # How long to go on reading after the child was killed, if another process holds a pipe open.
 DRAIN_SECONDS = 1.0
@@ -144,6 +145,8 @@ class Child:
             for reader, _ in ends:
                 stack.callback(os.close, reader)
             writers = tuple(writer for _, writer in ends)
+            if tree:  # the kernel ends the child if this process is killed; with threads no function may run here
+                options["preexec_fn"] = functools.partial(die_with_parent, os.getpid())
             options = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
             try:
                 self._process = subprocess.Popen(

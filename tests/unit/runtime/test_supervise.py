@@ -3,6 +3,7 @@
 import contextlib
 import os
 import signal
+import subprocess
 import sys
 
 import pytest
@@ -143,3 +144,22 @@ def test_a_callback_may_let_the_child_go_on():
     assert seen == [b"!"]
     os.close(reader)
     os.close(writer)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="PR_SET_PDEATHSIG is Linux's")
+def test_a_killed_supervisor_takes_its_child_with_it():
+    """Also one that ignores SIGTERM and holds no pipe of the supervisor."""
+    supervisor = """
+import os, sys
+from ftrun.supervise import Child
+code = "import os, signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN);"
+code += "os.write(1, b'%d ' % os.getpid()); time.sleep(600)"
+child = Child([sys.executable, "-c", code], os.environ, tree=True, stdout=sys.stdout)
+child.listen({}, 600)
+"""
+    with subprocess.Popen([sys.executable, "-c", supervisor], stdout=subprocess.PIPE) as process:
+        number = b""
+        while not number.endswith(b" "):
+            number += process.stdout.read(1)
+        process.kill()
+    assert_gone([int(number)])
