@@ -71,12 +71,14 @@ def series() -> str:
     It is that of the variable PYTHON_SERIES, else of FT_PYTHON or GIL_PYTHON, else of the file docker/python-series.
     """
     named, own = os.environ.get("PYTHON_SERIES"), interpreters.brought_series()
+    if own not in (*interpreters.SERIES, "3.15"):
+        own = None  # brought() refuses it
     wanted = named or own or (SCRIPTS / "python-series").read_text().strip()
     if wanted not in interpreters.SERIES:
         raise TwinsError(
             f"{'PYTHON_SERIES=' if named else 'your interpreter is of CPython '}{wanted}: the twins exist for "
-            f"{' and '.join(interpreters.SERIES)}, for which all locked packages have wheels. "
-            "`./twins info --requirements docker/requirements.lock` shows which lack wheels for 3.15t",
+            f"{' and '.join(interpreters.SERIES)}. `./twins info --requirements docker/requirements.lock` shows which "
+            "of the locked packages lack wheels for 3.15t",
             2,
         )
     return wanted
