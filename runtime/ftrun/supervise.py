@@ -145,14 +145,13 @@ class Child:
             for reader, _ in ends:
                 stack.callback(os.close, reader)
             writers = tuple(writer for _, writer in ends)
-            if tree:  # the kernel ends the child if this process is killed; with threads no function may run here
-                options["preexec_fn"] = functools.partial(die_with_parent, os.getpid())
             options = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
             try:
                 self._process = subprocess.Popen(
                     arguments(*writers) if callable(arguments) else arguments,
                     env=dict(environment),
                     start_new_session=True,
+                    preexec_fn=functools.partial(die_with_parent, os.getpid()) if tree else None,
                     bufsize=0,
                     pass_fds=writers,
                     **options,
