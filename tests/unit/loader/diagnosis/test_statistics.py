@@ -26,10 +26,10 @@ class Planted(torch.utils.data.Dataset):
 
     def __getitem__(self, index):
         if self.plan == "disk":
-            time.sleep(0.01)
+            time.sleep(0.03)
         elif self.plan == "lock":
             with LOCK:
-                time.sleep(0.01)
+                time.sleep(0.02)
         elif self.plan == "python":
             sum(range(200_000))
         elif self.plan == "broken" and index % 8 == 0:
