@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 _BINS_PER_DOUBLING = 4
-_SHORTEST = 1e-6  # seconds; waits up to this are in the first bin
+_SHORTEST = -20  # power of two of the seconds below which all waits are in the first bin: a microsecond
 _BINS = 32 * _BINS_PER_DOUBLING  # up to 70 minutes
 _LOOK_EVERY = 0.05  # seconds between two looks at what busy workers wait for
 _FUTEX = {"x86_64": b"202", "aarch64": b"98"}.get(platform.machine())  # number of the system call that waits for locks
@@ -80,11 +80,13 @@ class EpochRecord:
         self._latest = time.perf_counter()
         wait = self._latest - since
         self.waited += wait
-        self.longest_wait = max(self.longest_wait, wait)
+        if wait > self.longest_wait:
+            self.longest_wait = wait
         self.ready += ready
-        self.nbytes += nbytes_of(data)
-        place = int(math.log2(max(wait, _SHORTEST) / _SHORTEST) * _BINS_PER_DOUBLING)
-        self.waits[min(place, _BINS - 1)] += 1
+        self.nbytes += data.nbytes if type(data) is torch.Tensor else nbytes_of(data)
+        fraction, power = math.frexp(wait)  # wait = fraction * 2**power, with a fraction from 0.5 to 1
+        place = (power - _SHORTEST) * _BINS_PER_DOUBLING + int(fraction * 8) - 4 if power >= _SHORTEST else 0
+        self.waits[place if place < _BINS else -1] += 1
 
     def handed_over(self, fetched: Any, worker_id: int) -> None:
         """Note a batch (``Fetched``). A worker thread notes its own times, any other worker sends them with it."""
@@ -127,12 +129,13 @@ class EpochRecord:
                 self.running += state.startswith(b"running")  # on a CPU, or waiting for one
 
     def wait_at(self, share: float) -> float:
-        """Return the wait in seconds which *share* of all waits do not exceed, up to 19% too long."""
+        """Return the wait in seconds which *share* of all waits do not exceed, up to 25% too long."""
         left = share * sum(self.waits)
         for place, count in enumerate(self.waits):
             left -= count
             if count and left <= 0:
-                return min(self.longest_wait, _SHORTEST * 2 ** ((place + 1) / _BINS_PER_DOUBLING))
+                power, part = divmod(place, _BINS_PER_DOUBLING)
+                return min(self.longest_wait, math.ldexp((part + 5) / 8, power + _SHORTEST))
         return 0.0
 
     def worker_times(self) -> list[WorkerTimes]:

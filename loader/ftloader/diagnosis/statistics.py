@@ -42,7 +42,7 @@ class Statistics:
     nbytes: int  # in the batches' tensors and arrays
     starting: float  # of seconds, until worker processes had started; 0 for threads
     waited: float  # in next()
-    wait_median: float  # of one call of next(); this and the next two up to 19% too long
+    wait_median: float  # of one call of next(); this and the next two up to 25% too long
     wait_95: float
     wait_99: float
     wait_max: float

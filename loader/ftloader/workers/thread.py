@@ -31,6 +31,8 @@ from ftloader.state.format import WorkerState, fresh_share
 from ftloader.workers.copies import UserObjects
 from ftloader.workers.info import acting_as, describe_worker
 
+_NOTE_CPU_EVERY = 0.01  # seconds; asking the system for a thread's CPU time takes a microsecond
+
 
 @dataclass(frozen=True, slots=True)
 class Task:
@@ -173,6 +175,7 @@ def run_worker(
         keep_freed_memory()
         _limit_intra_op_threads()
         context = start.pop()
+        times = context.times
         try:
             context.config.adopt_modes()
             context.within(context.start_up)
@@ -181,7 +184,7 @@ def run_worker(
             started_up.put(None)
         del context
         started = True
-        _serve(worker_id, tasks, results, process)
+        _serve(worker_id, times, tasks, results, process)
     except BaseException as error:
         annotate(error, f"in loader worker thread {worker_id}, which has ended because of it")
         send(results, Departure(worker_id, error, task_lost=started))
@@ -194,11 +197,19 @@ def send(results: weakref.ref, message: Result | Departure | None) -> None:
         queue.put(message)
 
 
-def _serve(worker_id: int, tasks: SimpleQueue, results: weakref.ref, process: int) -> None:
+def _serve(worker_id: int, times: WorkerTimes, tasks: SimpleQueue, results: weakref.ref, process: int) -> None:
     """Execute tasks until told to end. Keep the calls between here and ``dataset[i]`` few, since each costs time."""
+    before = times.cpu - time.thread_time()  # of an earlier worker with this number
+
+    def note_cpu() -> float:
+        times.cpu = before + time.thread_time()
+        return time.perf_counter()
+
+    noted = note_cpu()
     while True:
         task = tasks.get()
         if isinstance(task, Command):
+            noted = note_cpu()
             if task is Command.END:
                 return
             continue
@@ -207,12 +218,8 @@ def _serve(worker_id: int, tasks: SimpleQueue, results: weakref.ref, process: in
             task.batch.epoch.check()
             context = task.contexts[worker_id]
             this_thread.worker = context.info
-            context.times.busy, started = True, time.thread_time()
-            try:
-                outcome = context.within(task.batch.build, context)
-            finally:
-                context.times.cpu += time.thread_time() - started
-                context.times.busy = False
+            times.busy = True
+            outcome = context.within(task.batch.build, context)
         except Cancelled:
             pass
         except BaseException as error:
@@ -221,7 +228,10 @@ def _serve(worker_id: int, tasks: SimpleQueue, results: weakref.ref, process: in
             outcome = Failure(without_stop_iteration(error, "the dataset or collate_fn"))
         finally:
             this_thread.worker = None
+            times.busy = False
         _end_if_forked(process)
+        if time.perf_counter() - noted > _NOTE_CPU_EVERY:
+            noted = note_cpu()
         if isinstance(outcome, Failure):
             building = f"building batch {task.number} {describe_index(task.batch.index)}"
             annotate(outcome.exception, f"in loader worker thread {worker_id}, {building}")
