@@ -9,7 +9,7 @@ import os
 import platform
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -56,9 +56,9 @@ def nbytes_of(data: Any) -> int:
 class EpochRecord:
     """Record of one epoch, or of several that were added up. *before*: what the workers had done before the epoch."""
 
-    def __init__(self, method: str, workers: Sequence[WorkerTimes]) -> None:
+    def __init__(self, method: str, workers: list[WorkerTimes]) -> None:
         self.method = method  # "thread", "process" or "none"
-        self.workers = list(workers)
+        self.workers = workers  # not copied: a worker thread puts its own object here
         self._before = [WorkerTimes().add(times) for times in self.workers]
         self._started = self._latest = time.perf_counter()
         self._earlier_seconds = 0.0  # of epochs that were added

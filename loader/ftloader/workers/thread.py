@@ -175,7 +175,9 @@ def run_worker(
         keep_freed_memory()
         _limit_intra_op_threads()
         context = start.pop()
-        times = context.times
+        # Made by this thread, so that reference counts and cache lines are its own, without the GIL.
+        times = WorkerTimes().add(context.config.times[worker_id])
+        context.times = context.config.times[worker_id] = times
         try:
             context.config.adopt_modes()
             context.within(context.start_up)
