@@ -40,21 +40,23 @@ class WorkerTimes:
         return self
 
 
-def nbytes_of(data: Any) -> int:
-    """Return the bytes in the tensors and arrays of a batch: nested dictionaries, lists and tuples of them."""
+def nbytes_of(data: Any, depth: int = 8) -> int:
+    """Return the bytes in the tensors and arrays of a batch: up to *depth* nested dictionaries, lists and tuples."""
     if isinstance(data, torch.Tensor):
-        return data.numel() * data.element_size()
+        return data.numel() * data.element_size()  # sparse tensors have no nbytes
     if isinstance(data, np.ndarray):
         return data.nbytes
+    if not depth:  # a list may hold itself
+        return 0
     if isinstance(data, dict):
-        return sum(map(nbytes_of, data.values()))
+        return sum(nbytes_of(value, depth - 1) for value in data.values())
     if isinstance(data, list | tuple) and data and not isinstance(data[0], str | int | float):
-        return sum(map(nbytes_of, data))
+        return sum(nbytes_of(value, depth - 1) for value in data)
     return 0
 
 
 class EpochRecord:
-    """Record of one epoch, or of several that were added up. *before*: what the workers had done before the epoch."""
+    """Record of one epoch, or of several that were added up. *workers*: their times, also of earlier epochs."""
 
     def __init__(self, method: str, workers: list[WorkerTimes]) -> None:
         self.method = method  # "thread", "process" or "none"
@@ -83,7 +85,7 @@ class EpochRecord:
         if wait > self.longest_wait:
             self.longest_wait = wait
         self.ready += ready
-        self.nbytes += data.nbytes if type(data) is torch.Tensor else nbytes_of(data)
+        self.nbytes += nbytes_of(data)
         fraction, power = math.frexp(wait)  # wait = fraction * 2**power, with a fraction from 0.5 to 1
         place = (power - _SHORTEST) * _BINS_PER_DOUBLING + int(fraction * 8) - 4 if power >= _SHORTEST else 0
         self.waits[place if place < _BINS else -1] += 1
@@ -150,18 +152,7 @@ class EpochRecord:
         self.workers = [times.add(more) for times, more in zip(mine, theirs)] + mine[len(theirs) :]
         self._before = [WorkerTimes() for _ in self.workers]
         self._earlier_seconds += other.seconds
-        for name in (
-            "batches",
-            "samples",
-            "nbytes",
-            "skipped",
-            "waited",
-            "starting",
-            "ready",
-            "looks",
-            "locked",
-            "running",
-        ):
+        for name in "batches samples nbytes skipped waited starting ready looks locked running".split():
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.longest_wait = max(self.longest_wait, other.longest_wait)
         self.waits = [one + more for one, more in zip(self.waits, other.waits)]

@@ -141,6 +141,16 @@ def test_memory_is_that_of_the_batches_held():
     assert 8 * 400_000 <= found.memory_held <= found.memory_peak <= 10 * 8 * 400_000
 
 
+def test_batches_of_any_kind_are_measured():
+    itself: list = [torch.zeros(4)]
+    itself.append(itself)
+    kinds = [torch.eye(3).to_sparse(), {"a": (np.zeros(5), [torch.zeros(2)])}, itself, ["text"], None, object()]
+    batches = DataLoader(range(len(kinds)), batch_size=1, collate_fn=lambda keys: kinds[keys[0]])
+    assert len(list(batches)) == len(kinds)
+    # Of the sparse tensor all nine places are counted; the list that holds itself is followed to a depth of 8.
+    assert batches.statistics().nbytes == 36 + 40 + 8 + 8 * 16
+
+
 def test_a_copy_starts_from_nothing():
     import copy
 
