@@ -4,7 +4,6 @@ import dataclasses
 import math
 import os
 import sys
-import sysconfig
 from typing import Any
 
 from ftloader.diagnosis.recording import EpochRecord
@@ -18,7 +17,7 @@ _LOCKED = 0.1  # share of looks that found a busy worker waiting for a lock; wit
 
 @dataclasses.dataclass(frozen=True)
 class WorkerStatistics:
-    """What one worker has done: its samples, and seconds of loading and collating, and of CPU time in them."""
+    """What one worker has done: its samples, and seconds of loading, of collating and of CPU time."""
 
     samples: int
     loading: float
@@ -49,7 +48,7 @@ class Statistics:
     ready: float  # batches that waited for the loop when it asked, on average
     loading: float  # in dataset[i], summed over the workers
     collating: float  # in collate_fn, summed over the workers
-    cpu: float  # CPU time of both, summed over the workers
+    cpu: float  # CPU time, summed over the workers; of threads up to 10 ms less
     workers: tuple[WorkerStatistics, ...]
     memory_held: int  # bytes of batch memory that the loader keeps for reuse or has lent; 0 with processes
     memory_peak: int  # the largest value of memory_held
@@ -118,13 +117,9 @@ def statistics(record: EpochRecord | None, memory: tuple[int, int]) -> Statistic
         memory_peak=memory[1],
         locked=record.locked / record.looks if record.looks else None,
         running=record.running / record.looks if record.looks else None,
-        gil=_gil_is_on(),
+        gil=sys._is_gil_enabled(),
         cpus=os.process_cpu_count() or 1,
     )
-
-
-def _gil_is_on() -> bool:
-    return not sysconfig.get_config_var("Py_GIL_DISABLED") or sys._is_gil_enabled()
 
 
 def _straggler(workers: tuple[WorkerStatistics, ...]) -> int | None:

@@ -79,6 +79,7 @@ def _quiet(loader: Any, mid_epoch: bool) -> StandIn:
 class ResumableDataLoaderIter(BaseDataLoaderIter):
     """Iterator that keeps ``loader.state_dict()`` up to date and starts where ``loader.load_state_dict()`` says."""
 
+    _worker_method = "none"  # for the statistics
     _copies_dataset = False  # True if each worker has its own map-style dataset (processes)
     _dataset: Any  # set by torch's __init__
     _worker_queue_idx_cycle: Iterator[int]  # workers in the order of their turns; torch's name
@@ -133,8 +134,6 @@ class ResumableDataLoaderIter(BaseDataLoaderIter):
             self._order.report_to(self._progress)
         self._states.began(self._progress)
         self._begin_record()
-
-    _worker_method = "none"
 
     def _begin_record(self) -> None:
         self._record = EpochRecord(self._worker_method, self._worker_times())

@@ -40,7 +40,7 @@ def turns_of(task: Task) -> list[torch.Tensor]:
 
 @both
 @pytest.mark.slow(cases=1)
-def test_the_same_samples_whoever_loads_them(case, paths):
+def test_all_workers_load_the_same_samples(case, paths):
     first, second = turns_of(task_of(case, paths, "serial", 0))
     assert second.shape == (12, 3, augmentation.SIDE, augmentation.SIDE) and second.dtype == torch.float32
     for variant, workers in (("loader-thread", 1), ("loader-thread", 2), ("loader-process", 2)):
