@@ -20,8 +20,8 @@ The parts:
 - ``rng``: random generators of samples, and the program's global ones
 - ``datasets``, ``decode``: image folders and image decoding, for datasets
 - ``current``: the sample that a thread is loading
-- ``protocols``: optional methods of datasets and samplers; ``diagnosis``: helpers for warnings and exceptions
-- ``compat``: private names of torch; ``fork``: locks in forked processes
+- ``protocols``: optional methods of datasets and samplers; ``diagnosis``: warnings, exceptions and statistics
+- ``compat``: private names of torch, ranges for its profiler; ``fork``: locks in forked processes
 
 The layers, each of which imports only those after it: dataloader; cache, datasets and choose; iterators and decode;
 workers; batch; state; rng; current and protocols; compat and diagnosis; fork.

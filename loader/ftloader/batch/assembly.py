@@ -22,6 +22,7 @@ from ftloader.batch.fetch import EMPTY, BatchSettings, Cancelled, Epoch, Failure
 from ftloader.batch.layout import Layout, is_torchs_collation
 from ftloader.batch.memory import BufferPool
 from ftloader.batch.slots import Slots
+from ftloader.compat import ranges
 from ftloader.compat.torch_private import pinned
 from ftloader.current import this_thread
 from ftloader.diagnosis.exceptions import annotate, set_traceback, traceback_of
@@ -108,7 +109,8 @@ class SharedBatch:
             while piece:
                 started = time.perf_counter()
                 try:
-                    self._load(piece, dataset)
+                    with ranges.loading(dataset):
+                        self._load(piece, dataset)
                 except Cancelled:
                     raise
                 except BaseException as error:
@@ -127,7 +129,8 @@ class SharedBatch:
             return None
         started = time.perf_counter()
         try:
-            return self._finish()
+            with ranges.collating(self._hints.settings.collate_fn):
+                return self._finish()
         finally:
             context.times.collating += time.perf_counter() - started
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from ftloader.batch.errors import MOST_FAILURES_IN_A_ROW, SKIP, Skipped
 from ftloader.batch.fetch import EMPTY, BatchSettings, Cancelled, Epoch, Fetched, MapFetcher, collated, load_one
+from ftloader.compat import ranges
 from ftloader.current import enter_sample, sample_scope
 from ftloader.diagnosis.exceptions import annotate, text_of
 from ftloader.protocols import is_stateful
@@ -58,7 +59,8 @@ class IterableFetcher:
         self._skipped = []
         started = time.perf_counter()
         try:
-            samples = self._samples(index, epoch)
+            with ranges.loading(self._dataset):
+                samples = self._samples(index, epoch)
         except Exhausted:
             return self._end()
         skipped = tuple(self._skipped)

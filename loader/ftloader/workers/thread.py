@@ -23,6 +23,7 @@ from ftloader.batch.errors import describe_index, without_stop_iteration
 from ftloader.batch.fetch import EMPTY, BatchSettings, Cancelled, Epoch, Failure, Fetched, MapFetcher, Outcome
 from ftloader.batch.iterable import Fetcher, IterableFetcher
 from ftloader.batch.memory import keep_freed_memory
+from ftloader.compat import ranges
 from ftloader.compat.torch_private import LIBRARY, DatasetKind, pinned
 from ftloader.current import this_thread
 from ftloader.diagnosis.exceptions import annotate, drop_first_frame
@@ -209,7 +210,8 @@ def _serve(worker_id: int, times: WorkerTimes, tasks: SimpleQueue, results: weak
 
     noted = note_cpu()
     while True:
-        task = tasks.get()
+        with ranges.waiting():
+            task = tasks.get()
         if isinstance(task, Command):
             noted = note_cpu()
             if task is Command.END:

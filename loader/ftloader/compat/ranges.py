@@ -1,0 +1,79 @@
+"""Named ranges of time in traces: of ``torch.profiler``, and of tools that capture NVTX, such as Nsight Systems.
+
+torch records ranges of other threads than the profiler's only with ``profile_all_threads`` (its experimental options).
+"""
+
+import os
+import types
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+from torch.cuda import nvtx
+
+from ftloader.compat.torch_private import autograd_profiler as profiler
+
+# Tools set the variable for the programs that they capture; torch without CUDA has no NVTX.
+_NVTX = bool(os.environ.get("NVTX_INJECTION64_PATH")) and torch.backends.cuda.is_built()
+_NO_RANGE = nullcontext()
+_unfinished: list[Any] = []  # keeps ranges from being ended, see _Range.__exit__
+
+
+class _Session:
+    """One run of the profiler. Replaced by the thread that starts the profiler; other threads only read."""
+
+    latest = object()
+
+
+def _start(torchs: Any = profiler._run_on_profiler_start) -> None:
+    _Session.latest = object()
+    torchs()
+
+
+profiler._run_on_profiler_start = _start
+
+
+class _Range:
+    """Context manager that marks the time inside it, in the calling thread, with *name*."""
+
+    __slots__ = ("_name", "_recorded", "_session")
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __enter__(self) -> None:
+        self._session = _Session.latest
+        self._recorded = profiler.record_function(self._name)
+        self._recorded.__enter__()
+        if _NVTX:
+            nvtx.range_push(self._name)
+
+    def __exit__(self, *exc_info: object) -> None:
+        if _NVTX:
+            nvtx.range_pop()
+        if self._session is _Session.latest:
+            self._recorded.__exit__(None, None, None)
+        else:
+            # The end of a range, also by its destructor, would be written to the memory of the session in which the
+            # range began. torch 2.10 has freed that by now.
+            _unfinished.append(self._recorded)
+
+
+def loading(dataset: Any) -> AbstractContextManager[None]:
+    """Return the range of loading samples from *dataset*."""
+    if not (_NVTX or profiler._is_profiler_enabled):
+        return _NO_RANGE
+    return _Range(f"ftloader.dataset#{type(dataset).__name__}")
+
+
+def collating(collate_fn: Any) -> AbstractContextManager[None]:
+    """Return the range of making a batch with *collate_fn*."""
+    if not (_NVTX or profiler._is_profiler_enabled):
+        return _NO_RANGE
+    named = collate_fn if isinstance(collate_fn, types.FunctionType) else type(collate_fn)
+    return _Range(f"ftloader.collate#{named.__name__}")
+
+
+def waiting() -> AbstractContextManager[None]:
+    """Return the range of a worker thread's wait for work."""
+    return _Range("ftloader.wait") if _NVTX or profiler._is_profiler_enabled else _NO_RANGE
