@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 MIB = 1024 * 1024
-# Memory of the consumer (an interpreter with torch), and of each worker process in addition.
+# Memory of the consumer (an interpreter with torch), and of each worker in addition (64 threads added 140 MiB).
 CONSUMER_BYTES = 500 * MIB
-WORKER_BYTES = 150 * MIB
+PROCESS_BYTES, THREAD_BYTES = 150 * MIB, 3 * MIB
 # The part of free memory that trials may use; other processes need the rest.
 USABLE = 0.85
 
@@ -46,13 +46,19 @@ def batches_under_way(prefetch_factor: int, workers: int) -> int:
 
 
 def demand(
-    batch_bytes: int, workers: int, prefetch_factor: int, queued_per_worker: int = 0, dataset_bytes: int = 0
+    batch_bytes: int,
+    workers: int,
+    prefetch_factor: int,
+    processes: bool,
+    queued_per_worker: int = 0,
+    dataset_bytes: int = 0,
 ) -> Demand:
-    """Return the bytes that a loader needs at its peak, with `workers` workers and batches of `batch_bytes`."""
-    shared = batch_bytes * batches_under_way(prefetch_factor, workers)
+    """Return the bytes that a loader needs at its peak, with N threads or processes and batches of `batch_bytes`."""
+    batches = batch_bytes * batches_under_way(prefetch_factor, workers)
     own = batch_bytes * workers * (1 + queued_per_worker)  # with the samples that are not collated yet
-    copies = dataset_bytes * (2 + workers)  # the consumer holds two while it pickles the dataset
-    return Demand(shared + own + copies + CONSUMER_BYTES + WORKER_BYTES * workers, shared)
+    each, shared = (PROCESS_BYTES, batches) if processes else (THREAD_BYTES, 0)
+    copies = dataset_bytes * (2 + workers if processes else 1)  # the consumer holds two while it pickles the dataset
+    return Demand(batches + own + copies + CONSUMER_BYTES + each * workers, shared)
 
 
 def room(memory: Mapping[str, Mapping]) -> Demand:
@@ -80,22 +86,23 @@ def fit(
     sample_bytes: int,
     workers: int,
     prefetch_factor: int,
-    needs_shm: bool,
+    processes: bool,
     memory: Mapping[str, Mapping],
     queued_per_worker: int = 0,
     dataset_bytes: int = 0,
 ) -> tuple[int, list[str]]:
     """Return (batch size, warnings). The batch size is `requested`, halved until it fits into every twin's memory.
 
-    `memory` is {twin: ftrun.environment.memory()}. Raises DoesNotFit.
+    `processes`: True if any candidate has worker processes. `memory`: {twin: ftrun.environment.memory()}. Raises
+    DoesNotFit.
     """
     warnings: list[str] = []
     size = requested
     while True:
-        need = demand(size * sample_bytes, workers, prefetch_factor, queued_per_worker, dataset_bytes)
+        need = demand(size * sample_bytes, workers, prefetch_factor, processes, queued_per_worker, dataset_bytes)
         short = []
         for twin, has in memory.items():
-            if needs_shm and need.shm > has["shm_free"] * USABLE:
+            if need.shm > has["shm_free"] * USABLE:
                 short.append(
                     f"/dev/shm of {twin} has {has['shm_free'] / MIB:.0f} MiB free, {workers} worker processes "
                     f"need {need.shm / USABLE / MIB:.0f} MiB (raise it: docker run --shm-size, SHM_SIZE=... "

@@ -48,8 +48,9 @@ class Work:
             return sizing.Demand(max(each.memory for each in needs), max(each.shm for each in needs))
         load, variant = self.cases[candidate.case], VARIANTS[candidate.variant]
         batch, dataset = load.batch_size * load.sample_bytes, self.scenario.case(candidate.case).dataset_bytes
-        need = sizing.demand(batch, candidate.workers, PREFETCH_FACTOR, variant.queued_per_worker, dataset)
-        return need if variant.processes else sizing.Demand(need.memory, 0)
+        return sizing.demand(
+            batch, candidate.workers, PREFETCH_FACTOR, variant.processes, variant.queued_per_worker, dataset
+        )
 
     def groups(self, candidates: Sequence[Candidate]) -> list[list[Candidate]]:
         """Split candidates, ordered by case, into groups that fit into memory. The trials of a group take turns."""

@@ -109,7 +109,7 @@ def test_threads_and_processes_give_the_same(name, case, files):
     for variant in ("loader-thread", "loader-process"):
         this = small(name, files, variant, case)
         batch_bytes = this.batch_size * this.parameters["sample_bytes"]
-        wanted = sizing.demand(batch_bytes, this.workers, this.prefetch_factor).shm
+        wanted = sizing.demand(batch_bytes, this.workers, this.prefetch_factor, processes=True).shm
         free = environment.memory()["shm_free"]
         if variant == "loader-process" and not this.parameters.get("pickled") and free < wanted:
             pytest.skip(f"/dev/shm has {free >> 20} MiB free, worker processes may need {wanted >> 20} MiB here")

@@ -7,13 +7,14 @@ import pytest
 
 from ftbench.data.sources import Sources
 from ftbench.document.model import Dataset
-from ftbench.plan.candidates import CONFIGS
+from ftbench.plan.candidates import CONFIGS, Candidate
 from ftbench.plan.sizing import MIB, USABLE, Demand, DoesNotFit, batches_under_way, demand, fit, room, together
 from ftbench.rounds.measurement import Measurement
 from ftbench.rounds.twins import Twins
+from ftbench.rounds.work import Work
 from ftbench.scenarios import SCENARIOS
 from ftloader import DataLoader
-from tests.unit.bench.scripted import Noted, options
+from tests.unit.bench.scripted import Noted, load, options
 
 SAMPLE = 640 * 408 * 3
 PLENTY = {"available": 10**12, "shm_free": 10**12}
@@ -27,7 +28,8 @@ def test_dockers_64_mb_of_shared_memory():
     small = {**PLENTY, "shm_free": 64 * MIB}
     size, warnings = fit(512, SAMPLE, 2, 2, True, {"ft": PLENTY, "gil": small})
     assert size & (size - 1) == 0 and 1 <= size < 512
-    assert demand(size * SAMPLE, 2, 2).shm <= 64 * MIB < demand(4 * size * SAMPLE, 2, 2).shm
+    needs = [demand(samples * SAMPLE, 2, 2, processes=True).shm for samples in (size, 4 * size)]
+    assert needs[0] <= 64 * MIB < needs[1]
     assert "gil" in warnings[0] and "--shm-size" in warnings[0] and f"{size} instead of 512" in warnings[0]
 
 
@@ -119,6 +121,23 @@ def test_nothing_fits():
 )
 def test_who_fits_into_memory_together(has, groups):
     assert ["".join(group) for group in together("abcd", lambda _: Demand(10, 5), has)] == groups
+
+
+def test_many_threads_are_alive_together_where_as_many_processes_take_turns():
+    work = Work(SCENARIOS["latency-requests"], {"50-ms": load(4, 2, turns=4)}, {}, Demand(4096 * MIB, 4096 * MIB))
+
+    def groups(variant: str) -> list[list[str]]:
+        found = work.groups([Candidate(config, variant, 64, "50-ms") for config in CONFIGS])
+        return [[c.config for c in group] for group in found]
+
+    assert groups("loader-thread") == [[*CONFIGS]]
+    assert groups("loader-process") == [[config] for config in CONFIGS]
+
+
+def test_threads_share_a_dataset_that_processes_copy():
+    large = 1024 * MIB
+    threads, processes = (demand(1, 4, 2, processes=each, dataset_bytes=large) for each in (False, True))
+    assert large < threads.memory < 2 * large and processes.memory > 6 * large and threads.shm == 0
 
 
 def test_the_room_for_all_is_that_of_the_tightest_twin():
