@@ -7,7 +7,11 @@ import sys
 
 import pytest
 
+from ftrun.inline_metadata import dependencies
+from ftrun.interruption import Interruption
+from ftrun.overlay import OverlayError
 from tests.checkout import CHECKOUT, importable
+from tests.libraries.run import CACHE, install_for
 
 EXAMPLES = CHECKOUT / "examples"
 PROGRAMS = sorted(path.name for path in EXAMPLES.glob("*.py"))
@@ -15,10 +19,25 @@ PROGRAMS = sorted(path.name for path in EXAMPLES.glob("*.py"))
 
 @pytest.fixture
 def run(tmp_path):
-    """Return ``run(name, *launcher)``, which runs a program and returns what it prints."""
+    """Return ``run(name, *launcher)``, which runs a program with the packages it names and returns its output.
+
+    A test skips itself where these packages cannot be installed.
+    """
 
     def run(name, *launcher):
-        environment = {**os.environ, "PYTHONPATH": importable(), "TMPDIR": str(tmp_path), "OMP_NUM_THREADS": "1"}
+        packages = tmp_path / "site-packages"
+        if dependencies((EXAMPLES / name).read_text()):
+            try:
+                with Interruption() as interruption:
+                    install_for(EXAMPLES / name, packages, CACHE, interruption)
+            except OverlayError as error:
+                pytest.skip(f"what {name} needs cannot be installed: {error}")
+        environment = {
+            **os.environ,
+            "PYTHONPATH": importable(packages),
+            "TMPDIR": str(tmp_path),
+            "OMP_NUM_THREADS": "1",
+        }
         done = subprocess.run(
             [sys.executable, *launcher, EXAMPLES / name],
             cwd=tmp_path,
@@ -102,6 +121,30 @@ def test_audit_dataset(run, tmp_path):
     assert "os.pread" in broken
     assert "verdict: nothing was found" in mended and "PROBLEM" not in mended
     assert not list(tmp_path.glob("records-*"))
+
+
+def test_progress_line(run):
+    first, limit, change = run("progress_line.py").splitlines()
+    assert first.startswith("20 batches, 320 samples in")
+    assert limit.startswith("limit: the dataset, which waits") and change == "change: num_workers=4"
+
+
+def test_prometheus_metrics(run):
+    metrics = dict(line.split() for line in run("prometheus_metrics.py").splitlines())
+    assert (metrics["loader_batches_total"], metrics["loader_samples_total"]) == ("50.0", "400.0")
+    waited, seconds = float(metrics["loader_waited_seconds_total"]), float(metrics["loader_loop_seconds_total"])
+    assert 0 < waited < seconds
+    assert float(metrics["loader_loading_seconds_total"]) > 0.8
+    assert metrics["loader_bytes_total"] == "102400.0"
+
+
+def test_lightning_callback(run):
+    printed = run("lightning_callback.py")
+    assert re.findall(r"^epoch (\d): 16 batches, 128 samples in", printed, re.M) == ["0", "1"]
+    assert printed.count("limit: the dataset, which waits") == 2
+    logged = int(re.search(r"^logged: data_wait=(\d+)%$", printed, re.M)[1])
+    last = int(re.findall(r"the loop waited for data (\d+)% of the time", printed)[-1])
+    assert 0 < logged <= 100 and abs(logged - last) <= 5
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

@@ -22,15 +22,20 @@ from ftrun.project import normalise
 HERE = Path(__file__).parent
 
 
+def install_for(file: Path, folder: Path, cache: Path, interruption: Interruption) -> list[str]:
+    """Install what *file* names and the twin lacks into *folder*; return its NAME==VERSION. Raises OverlayError."""
+    installed = {normalise(each.name): each.version for each in importlib.metadata.distributions()}
+    wanted = dependencies(file.read_text())
+    return install(folder, sys.executable, wanted, installed, cache, interruption, **WITHOUT_WHEELS)
+
+
 def run(file: Path, work: Path, cache: Path, interruption: Interruption) -> int:
     """Run one file; return pytest's exit status, or 1 if the library cannot be installed."""
-    wanted = dependencies(file.read_text())
     library = file.stem.removeprefix("with_")
-    installed = {normalise(each.name): each.version for each in importlib.metadata.distributions()}
+    # By the name "site-packages" dill, for one, tells an installed module from the user's.
+    folder = work / library / "site-packages"
     try:
-        # By the name "site-packages" dill, for one, tells an installed module from the user's.
-        folder = work / library / "site-packages"
-        pins = install(folder, sys.executable, wanted, installed, cache, interruption, **WITHOUT_WHEELS)
+        pins = install_for(file, folder, cache, interruption)
     except OverlayError as error:
         print(f"\n== {library}: cannot be installed: {error}", flush=True)
         return 1
@@ -40,13 +45,13 @@ def run(file: Path, work: Path, cache: Path, interruption: Interruption) -> int:
     return subprocess.run(command, cwd=HERE.parents[1], env={**os.environ, "PYTHONPATH": paths}).returncode
 
 
+CACHE = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "ft-twins"
 # What has no wheels for free-threaded builds: PyYAML builds without a compiler, and without hf-xet there are
 # only no downloads.
 WITHOUT_WHEELS = {"build": ["pyyaml"], "never": ["hf-xet"]} if sysconfig.get_config_var("Py_GIL_DISABLED") else {}
 
 
 if __name__ == "__main__":
-    cache = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "ft-twins"
     with Interruption() as interruption, tempfile.TemporaryDirectory() as work:
         files = [HERE / f"with_{name}.py" for name in sys.argv[1:]] or sorted(HERE.glob("with_*.py"))
-        sys.exit(max(run(file, Path(work), cache, interruption) for file in files))
+        sys.exit(max(run(file, Path(work), CACHE, interruption) for file in files))
