@@ -6,6 +6,7 @@ Rounds continue until one more would exceed the budget. The controller checks th
 import contextlib
 import functools
 import itertools
+import math
 import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -17,6 +18,7 @@ from ftbench.document.model import Failure, Round, RoundDisturbance, Trial
 from ftbench.machine.disturbance import state, together
 from ftbench.measure.checksums import by_batch
 from ftbench.plan.candidates import VARIANTS, Candidate, reduce
+from ftbench.plan.sizing import BudgetTooShort
 from ftbench.rounds.progress import Display
 from ftbench.rounds.work import Work
 from ftbench.stats import allocation
@@ -75,6 +77,8 @@ class Controller:
     interruption: Interruption
     seed: int
     fewest: int = FEWEST_ROUNDS
+    limit: float = math.inf
+    """Time (time.monotonic()) after which no round begins, even if there are fewer than `fewest`."""
     seen: dict[str, dict[str, tuple[str, int]]] = field(default_factory=dict)
     """{case: {batch name: (title of the first candidate that loaded the batch, checksum of the batch)}}"""
     notes: dict[str, None] = field(default_factory=dict)
@@ -167,10 +171,13 @@ class Controller:
 
         These trials fill the page cache, and show early that each twin works. A turn costs the mean of the measured
         times. Imports and warm-ups cost the shortest times, since the slower trials also waited for the disk.
+        Raises BudgetTooShort once `limit` has passed.
         """
         found: list[Costs] = []
         hung: set[bool] = set()
         for twin in dict.fromkeys(TWIN[candidate.config] for candidate in candidates):
+            if time.monotonic() > self.limit:
+                raise BudgetTooShort("--budget is over before the first round: give more, or a number of --rounds")
             # Try the candidates with the most workers first, until one succeeds.
             of_twin = [candidate for candidate in candidates if TWIN[candidate.config] == twin]
             for candidate in sorted(of_twin, key=lambda c: -c.workers):
@@ -232,7 +239,8 @@ class Controller:
 
         Exactly `most` rounds are run. If `most` is None, at least `fewest` rounds are run, until `enough()` is true or
         the next round would end after `deadline` (time.monotonic()). If too little time is left, the highest ranks are
-        dropped. Raises TrialFailed if no candidate is left; Interrupted, WorkDiffers, Unavailable, TwinError.
+        dropped. Before the `fewest`, rounds end if the next one would end after `limit`. Raises TrialFailed if no
+        candidate is left; Interrupted, WorkDiffers, Unavailable, TwinError.
         """
         fewest = self.fewest if most is None else most
         ranked = sorted((each for each in ranked if each[1] not in self.failed), key=lambda each: each[0])
@@ -249,7 +257,9 @@ class Controller:
         while most is None or number < most:
             begin = time.monotonic()
             expected, to_come = left(begin)
-            if number >= fewest and (begin + expected > deadline or enough()):
+            if number >= fewest and enough():
+                return
+            if number and begin + expected > (deadline if number >= fewest else self.limit):
                 return
             number += 1
             turns = {c: self.work.turns(c) for _, c in ranked}

@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import math
 import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -28,6 +29,8 @@ from ftrun.interruption import Interruption
 
 # More workers than this for each CPU make sense only in scenarios that wait.
 WORKERS_PER_CPU = 4
+# Less than any trial takes to start: it imports torch.
+START_SECONDS = 1.0
 # Fields of a scenario that are copied into its record.
 COPIED = ("name", "group", "question", "description", "sample", "case_axis", "case_unit")
 
@@ -74,7 +77,8 @@ class Measurement:
         ranked, seed = work.gather([(rank, c) for rank, c in ranked if c in fitting]), secrets.randbits(32)
         # A quick run has three rounds, whatever number a full run has.
         fewest = max(statistics.FEWEST_ROUNDS, 0 if options.quick else scenario.repeats)
-        controller = Controller(work, self.twins.endpoints, self.display, interruption, seed, fewest)
+        limit = self._limit(fewest * sum(rank == 0 for rank, _ in ranked))
+        controller = Controller(work, self.twins.endpoints, self.display, interruption, seed, fewest, limit)
         costs = controller.warm_up([c for _, c in ranked])
         seconds, cpus = share(), self.twins.usable_cpus()
         deadline, everybody = time.monotonic() + seconds, options.rounds is not None
@@ -87,8 +91,7 @@ class Measurement:
             )
         candidates = work.measured(c for _, c in ranked)
         entry = self._record(controller, candidates, seed)
-        enough = functools.partial(precise, entry, options.precision)
-        told: set[Candidate] = set()
+        enough, told = functools.partial(precise, entry, options.precision), set[Candidate]()
         for finished in controller.rounds(ranked, deadline, trial_seconds, options.rounds, enough):
             self._tell_of_differences(controller)
             measured = {trial.candidate for trial in finished.trials}
@@ -109,9 +112,21 @@ class Measurement:
             entry.pairs = scenario.plan.pairs(candidates)
             entry.failures = [controller.failed[c] for c in entry.candidates if c in controller.failed]
             yield entry
+        self._tell_of_few_rounds(len(entry.rounds), fewest)
         if controller.failed:
             # The measurements of the other candidates are valid.
             raise TrialFailed(failures(controller.failed))
+
+    def _limit(self, processes: int) -> float:
+        """Return the time at which --budget is over; raises BudgetTooShort if N processes cannot even start."""
+        if not self.left:
+            return math.inf
+        if (left := self.left()) < processes * START_SECONDS:
+            raise sizing.BudgetTooShort(
+                f"--budget {self.options.budget:g} is too short for the {processes} processes that a verdict needs: "
+                f"give more ({self.scenario.share(self.options.quick):.0f} is usual), or a number of --rounds"
+            )
+        return time.monotonic() + left
 
     def _keep_budget(self, rounds: int, seconds: float, share: float) -> None:
         """Raise BudgetTooShort if `rounds` rounds of `seconds` each would take longer than the rest of the budget.
@@ -127,6 +142,11 @@ class Measurement:
                 f"{rounds} rounds need about {rounds * seconds:.0f} s, and {max(0.0, left):.0f} s are left of "
                 f"--budget {self.options.budget:g}: give more, or a number of --rounds"
             )
+
+    def _tell_of_few_rounds(self, finished: int, fewest: int) -> None:
+        if self.options.rounds is None and finished < fewest:
+            few = f"{finished} of the {fewest} rounds that a verdict needs"
+            self.display.warn(f"{self.scenario.name}: --budget {self.options.budget:g} is over after {few}: give more")
 
     def _record(self, controller: Controller, candidates: list[Candidate], seed: int) -> model.Scenario:
         """Return the scenario's record for results.json, still without rounds."""

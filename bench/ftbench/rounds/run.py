@@ -58,7 +58,7 @@ class Run:
         """Measure all scenarios, then run the thread-safety suite. If this raises, finished rounds are on disk."""
         options = self.results.options
         with contextlib.ExitStack() as stack:
-            if not stack.enter_context(alone.claimed()):
+            if not stack.enter_context(alone.claimed(self.directory.root)):
                 self.display.note(f"note: {alone.OTHER}")
             twins = stack.enter_context(contextlib.closing(Twins()))
             work = stack.enter_context(tempfile.TemporaryDirectory(prefix="ft-bench-"))
@@ -103,6 +103,8 @@ class Run:
                     failed.append(f"{scenario.name}: {error}")
                     self.display.warn(f"stopped: {failed[-1]}")
                 self.ended.add(scenario.name)
+            if left and (over := time.monotonic() - self.begin - options.budget) > 0:
+                self.display.warn(f"--budget {options.budget:g} is exceeded by {over:.0f} s: a round took that longer")
             if not failed:
                 self.results.status, self.results.reason = "complete", None
             if options.stress and self.results.scenarios:

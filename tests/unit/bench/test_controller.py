@@ -9,7 +9,7 @@ import pytest
 from ftbench.document.model import Failure, Round
 from ftbench.plan.candidates import VARIANTS
 from ftbench.plan.comparisons import grid
-from ftbench.plan.sizing import Demand
+from ftbench.plan.sizing import BudgetTooShort, Demand
 from ftbench.rounds.controller import Controller, WorkDiffers, check_same_work, choose, failures
 from ftbench.rounds.work import Work
 from ftbench.scenarios import SCENARIOS
@@ -100,6 +100,28 @@ def test_three_rounds_are_run_whatever_the_budget_and_lose_candidates_for_it(mak
     assert len(rounds) == 3
     assert len(rounds[0].trials) == len(RANKED)
     assert set(keys(rounds[2])) == {c.key for rank, c in RANKED if rank == 0}
+
+
+def test_a_budget_ends_rounds_that_became_slow_before_the_fewest(make, clock):
+    class Slower(Scripted):
+        def run(self, request):
+            self.seconds = 0.01 if len(self.ran) <= len(RANKED) else 1.0
+            return super().run(request)
+
+    controller, limit = make(Slower()), 3 * 0.011 * len(RANKED)
+    controller.limit = limit
+    rounds = list(controller.rounds(RANKED, limit, 0.01, None))
+    # The second round took longer than the first told; a third one is not begun.
+    assert len(rounds) == 2
+
+
+def test_a_budget_that_is_over_in_the_warm_up_is_refused_then(make, clock):
+    endpoint = Scripted(10.0)
+    controller = make(endpoint)
+    controller.limit = 5.0
+    with pytest.raises(BudgetTooShort, match="--budget is over before the first round: give more"):
+        controller.warm_up([c for _, c in RANKED])
+    assert len(endpoint.ran) == 1  # and not the other twin's
 
 
 def test_nobody_comes_back_who_has_missed_a_round(make, clock):

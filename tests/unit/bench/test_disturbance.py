@@ -119,8 +119,11 @@ def test_a_run_records_it(document):
             assert trial.disturbance.own_cpus > 0
 
 
-def test_another_run_is_noticed():
-    name = f"\0ft-bench-test-{os.getpid()}"
-    for _ in range(2):
-        with claimed(name) as alone, claimed(name) as second:
-            assert alone and not second
+def test_another_run_is_noticed(tmp_path):
+    """By its name, also where there is no folder yet; and in another network namespace by the folder of its results."""
+    name, missing = f"\0ft-bench-test-{os.getpid()}", tmp_path / "missing"
+    for first, second in (((missing, name), (missing, name)), ((tmp_path, name), (tmp_path, f"{name}-elsewhere"))):
+        for _ in range(2):
+            with claimed(*first) as alone, claimed(*second) as both:
+                assert alone and not both
+    assert not missing.exists() and [*tmp_path.iterdir()] == []
