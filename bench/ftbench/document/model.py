@@ -217,11 +217,6 @@ class Scenario(Load):
         return geometric_mean(self.in_each_process(key, metric))
 
     @property
-    def counts_queued_memory(self) -> bool:
-        """False if `pss_mib` lacks batches in queues of worker processes, as in runs that recorded no start method."""
-        return any(trial.start_method for one in self.rounds for trial in one.trials)
-
-    @property
     def whole(self) -> list[Candidate]:
         """The candidates that took part in every round."""
         return [c for c in self.candidates if len(self.trials_of(c.key)) == len(self.rounds)]
@@ -282,7 +277,7 @@ class Waterfall(Steps):
     cpu_per_1000: A[Steps, "the same in seconds of CPU time for 1,000 samples"]
     ends: A[
         dict[str, A[list[Positive], {"minItems": 2, "maxItems": 2}]],
-        "time_to_first_batch, pss_mib: medians, start and end",
+        "time_to_first_batch, memory_mib: medians, start and end",
     ]
     missing: A[list[str], "configurations and loaders that were not measured"]
     others: A[list[str], "keys of the candidates that loaded other samples than the start"]

@@ -12,7 +12,7 @@ from ftbench.measure.checksums import Seen, length
 from ftbench.measure.loaders import open_loader
 from ftbench.plan.scenario import Task, Turns
 
-METRICS = ("throughput", "cpu_per_1000", "time_to_first_batch", "pss_mib")
+METRICS = ("throughput", "cpu_per_1000", "time_to_first_batch", "memory_mib")
 
 
 def _warm_up(task: Task, dataset: Any, seen: Seen, options: dict) -> tuple[float, float]:
@@ -58,7 +58,7 @@ def measure(task: Task, seen: Seen | None = None, **options: object) -> Turns:
       throughput;
     - cpu_per_1000: CPU time of the process and its workers for 1,000 samples, over the timed parts (s);
     - time_to_first_batch: from the start of a new loader to its first batch, start of the workers included (s);
-    - pss_mib: the most memory of the process tree (Usage.total), read during the warm-up and after the last turn.
+    - memory_mib: the most memory of the process tree (Usage.total), read during the warm-up and after the last turn.
     """
     dataset, seen = task.dataset(), seen or Seen()
     # Batches before and after the timed ones.
@@ -95,7 +95,7 @@ def measure(task: Task, seen: Seen | None = None, **options: object) -> Turns:
             "overhead_us": 1e6 / throughput,
             "cpu_per_1000": 1000 * cpu / (samples * task.turns),
             "time_to_first_batch": time_to_first_batch,
-            "pss_mib": memory,
+            "memory_mib": memory,
         },
         **seen.result(samples * task.turns, last),
         "batches": task.batches * len(turn_seconds),

@@ -52,9 +52,10 @@ METRICS = {
         Metric("epoch_gap_persistent", "From epoch to epoch, persistent workers", "s", ".4f", "later", "sooner"),
         Metric("worker_setup", "Time to a worker's first image", "s", ".3f", "later", "sooner"),
         Metric("gpu_mib_per_worker", "GPU memory per worker", "MiB", ".0f", "more GPU memory", "less GPU memory"),
-        # ftbench.machine.usage.Usage.total. Version 0.1.0 measured the PSS, whence the name: too little for worker
-        # processes, since no process has mapped the batches that wait in their queues.
-        Metric("pss_mib", "Peak memory", "MiB", ".0f", "more memory", "less memory"),
+        # ftbench.machine.usage.Usage.total.
+        Metric("memory_mib", "Peak memory", "MiB", ".0f", "more memory", "less memory"),
+        # What runs had until after version 0.1.0. No process has mapped the batches that wait in a worker's queue.
+        Metric("pss_mib", "Peak memory (PSS; too low for worker processes)", "MiB", ".0f", "more PSS", "less PSS"),
         Metric("uss_mib", "Peak memory of their own (USS)", "MiB", ".0f", "more own memory", "less own memory"),
         Metric("slowdown_python", "Step in Python while loading", ALONE, ".2f", "longer", "shorter", ideal="1"),
         Metric("slowdown_torch", "Step in torch while loading", ALONE, ".2f", "longer", "shorter", ideal="1"),

@@ -30,7 +30,8 @@ TITLES = {
     "operation": "Time of an operation, all workers at it",
     "operation-alone": "Time of an operation, one worker at it",
     "epoch": "Time of each epoch",
-    "pss_mib": "Memory",
+    "memory_mib": "Memory",
+    "pss_mib": "Memory (PSS)",
     "uss_mib": "Memory of their own (USS)",
     "samples-there": "Samples in the cache",
 }

@@ -76,7 +76,7 @@ def measure(task: Task) -> dict:
     """Load epochs of the samples in the cache, until `task.batches` batches are loaded.
 
     Returns the metrics gb_per_s (waits between epochs included), time_to_first_batch (s, from the first fetch) and
-    pss_mib (at the end), and the curves named in CURVES, with one value per epoch. A stall is the wait between epochs.
+    memory_mib (at the end), and the curves named in CURVES, with one value per epoch. A stall is a wait between epochs.
     """
     import numpy
 
@@ -113,7 +113,7 @@ def measure(task: Task) -> dict:
         "metrics": {
             "gb_per_s": taken * task.batch_size * SAMPLE_BYTES / seconds / 1e9,
             "time_to_first_batch": first,
-            "pss_mib": memory,
+            "memory_mib": memory,
         },
         "samples": taken * task.batch_size,
         "batches": taken,
@@ -134,7 +134,7 @@ SCENARIO = Scenario(
     # This is the source. The measurement makes the dataset from it.
     dataset=lambda task: Shards(task.paths),
     measure=measure,
-    metrics=("gb_per_s", "time_to_first_batch", "pss_mib"),
+    metrics=("gb_per_s", "time_to_first_batch", "memory_mib"),
     plan=ComparisonPlan(USUAL),
     full=Amount(batch_size=16, batches_per_worker=120, seconds=420),
     quick=Amount(batch_size=16, batches_per_worker=60, seconds=120),

@@ -53,7 +53,7 @@ class FileNames:
 
 
 def measure(task: Task) -> dict:
-    """Run one epoch; return the largest pss_mib and uss_mib, and curves of both over the samples loaded."""
+    """Run one epoch; return the largest memory_mib and uss_mib, and curves of both over the samples loaded."""
     samples = task.batches * task.batch_size
     looks = {round(task.batches * look / LOOKS) - 1 for look in range(1, LOOKS + 1)} | {0}
     seen = checksums.Seen()
@@ -65,7 +65,7 @@ def measure(task: Task) -> dict:
             if number in looks:
                 usage.append(tree_usage())
                 done.append((number + 1) * task.batch_size)
-    found = {"pss_mib": [one.total for one in usage], "uss_mib": [one.uss for one in usage]}
+    found = {"memory_mib": [one.total for one in usage], "uss_mib": [one.uss for one in usage]}
     over = {"title": "samples loaded", "values": done}
     return {
         "metrics": {name: max(values) for name, values in found.items()},
@@ -87,7 +87,7 @@ SCENARIO = Scenario(
     sample_bytes=8,
     dataset=lambda task: FileNames(task.parameters["kept"] == "array"),
     measure=measure,
-    metrics=("pss_mib", "uss_mib"),
+    metrics=("memory_mib", "uss_mib"),
     plan=ComparisonPlan(
         with_every_count(
             (

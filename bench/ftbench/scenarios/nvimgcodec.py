@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 NAME = "nvimgcodec"
 DESCRIPTION = "decoding with nvImageCodec: per-thread decoders in one CUDA context, or a context a process"
-METRICS = ("throughput", "worker_setup", "time_to_first_batch", "pss_mib")
+METRICS = ("throughput", "worker_setup", "time_to_first_batch", "memory_mib")
 # Factor on the number of batches: a GPU decodes the CPU's number too fast to be timed.
 STRETCH_ON_GPU = 8
 # Mean difference in grey levels up to which two libraries decoded the same picture.

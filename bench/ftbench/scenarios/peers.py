@@ -21,7 +21,7 @@ from ftbench.scenarios.pillow import DecodedImages, PillowDataset, of_images
 
 NAME = "peers"
 DESCRIPTION = "this loader against torch's DataLoader, torchdata.nodes, spdl and a bare loop, with targets"
-METRICS = ("throughput", "time_to_first_batch", "pss_mib")
+METRICS = ("throughput", "time_to_first_batch", "memory_mib")
 LENGTH = 65_536
 FEATURES = 16
 
@@ -222,7 +222,7 @@ SCENARIOS = (
         sample_bytes=8,
         dataset=lambda _: memory.FileNames(as_array=False),
         measure=memory.measure,
-        metrics=("pss_mib",),
+        metrics=("memory_mib",),
         plan=ComparisonPlan(
             (
                 Comparison(FT, replace(FT, workers=1), at_most(1.1), "what more threads take"),

@@ -162,7 +162,7 @@ _scenario = functools.partial(
     measure=measure,
     metrics=("gb_per_s", "time_to_first_batch"),
 )
-METRICS = ("gb_per_s", "time_to_first_batch", "pss_mib")  # where a process has one case
+METRICS = ("gb_per_s", "time_to_first_batch", "memory_mib")  # where a process has one case
 
 SCENARIOS = (
     _scenario(

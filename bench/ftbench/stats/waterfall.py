@@ -21,7 +21,7 @@ from ftrun.configurations import CONFIGURATIONS
 FEWEST_TO_STOP = 5
 WIDEST = 1.3
 # Metrics that are given for both ends of the chain.
-ENDS = ("time_to_first_batch", "pss_mib")
+ENDS = ("time_to_first_batch", "memory_mib", "pss_mib")
 
 Chain = list[tuple[str, Candidate]]
 """Pairs (name, candidate): the start, then each change with the candidate that the change leads to."""
@@ -102,7 +102,11 @@ def waterfall(scenario: Scenario, comparisons: Iterable[Comparison], case: str) 
         case=case,
         workers=start.workers,
         cpu_per_1000=steps(CPU),
-        ends={name: [median(scenario.in_each_process(c.key, name)) for c in (start, end)] for name in ENDS},
+        ends={
+            name: [median(scenario.in_each_process(c.key, name)) for c in (start, end)]
+            for name in ENDS
+            if name in scenario.metrics
+        },
         missing=missing,
         others=[c.key for c in scenario.candidates if (start.key, c.key) in different],
     )

@@ -37,7 +37,7 @@ def scenario(
     axis: str = "",
     unit: str = "",
     workers: Sequence[int] = (1, 2),
-    metrics: Sequence[str] = ("throughput", "pss_mib"),
+    metrics: Sequence[str] = ("throughput", "memory_mib"),
     steps: bool = False,
     kept: Callable[[Candidate, random.Random], dict] | None = None,
     value: Callable[[Candidate], float] = throughput,
@@ -108,7 +108,7 @@ def inside(candidate: Candidate, draw: random.Random) -> dict:
     return {
         **times,
         "rate": {"unit": "batches/s", "values": [100.0 * candidate.workers]},
-        "pss_mib": {"unit": "MiB", "values": memory, "over": {"title": "samples loaded", "values": loaded}},
+        "memory_mib": {"unit": "MiB", "values": memory, "over": {"title": "samples loaded", "values": loaded}},
         "loss": {
             "unit": "nats",
             "values": [1 / n for n in range(1, 31)],

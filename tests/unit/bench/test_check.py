@@ -16,6 +16,7 @@ from ftbench.document.convert import as_json, schema
 from ftbench.document.model import Distribution, Over, Results
 from ftbench.document.store import ResultsError, RunDirectory, find, load
 from ftbench.plan.candidates import Candidate
+from ftbench.report import charts, waterfalls
 from ftbench.stats.analysis import analyse
 from tests.checkout import CHECKOUT
 from tests.unit.bench import documents
@@ -43,6 +44,10 @@ KEPT = CHECKOUT / "docs/results/2026-11-24-quick-2-cpus"
 def test_the_kept_run_gives_its_waterfalls_again():
     run = analyse(load(KEPT))
     assert run.waterfalls and run.results.waterfalls == run.waterfalls
+    # Its memory was counted too low: no sentence has it, and the chart says so.
+    assert not [note for fall in run.waterfalls for note in waterfalls.notes(run, fall) if "memory" in note]
+    titles = [chart.title for scenario in run.scenarios for chart in charts.charts(scenario)]
+    assert [title for title in titles if "too low for worker processes" in title]
 
 
 def first(results: Results):

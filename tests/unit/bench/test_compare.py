@@ -52,7 +52,7 @@ def test_a_candidate_that_became_faster_is_found(document):
     # Its absolute value is there too; noise of whole rounds is in that.
     (value,) = [c for c in comparison.changes if not c.is_ratio and c.metric == "throughput" and c.ratio > 1.25]
     assert value.better and "faster" in describe(value)
-    (memory,) = [c for c in comparison.changes if not c.is_ratio and c.metric == "pss_mib" and c.ratio > 1.25]
+    (memory,) = [c for c in comparison.changes if not c.is_ratio and c.metric == "memory_mib" and c.ratio > 1.25]
     assert not memory.better and "more memory" in describe(memory)
 
 

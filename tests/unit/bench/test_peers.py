@@ -103,14 +103,14 @@ def test_targets_are_printed_with_what_came_of_them(analysed, special_run):
         assert verdict_words.target(c) in special_run.printed and verdict_words.target(c).replace(">", "&gt;") in page
     assert all(c.metric == "throughput" for c in wanted)
     # Told without a target too: memory and the first batch.
-    assert {c.metric for c in scenario.comparisons} == {"throughput", "time_to_first_batch", "pss_mib"}
+    assert {c.metric for c in scenario.comparisons} == {"throughput", "time_to_first_batch", "memory_mib"}
 
 
 @pytest.mark.parametrize(
     "name, metrics",
     [
         ("peers-startup", {"time_to_first_batch"}),
-        ("peers-overhead-int", {"overhead_us", "time_to_first_batch", "pss_mib"}),
+        ("peers-overhead-int", {"overhead_us", "time_to_first_batch", "memory_mib"}),
     ],
 )
 def test_the_other_measurements(paths, name, metrics):

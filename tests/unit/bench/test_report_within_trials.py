@@ -31,16 +31,16 @@ def kept(scenario: AnalysedScenario, key: str, name: str) -> list[Distribution]:
 
 
 def test_a_curve_is_the_median_of_the_rounds_within_their_range(scenario, drawn):
-    rounds = [one.values for one in kept(scenario, KEY, "pss_mib")]
-    picture = drawn["inside-pss-mib-curve"].picture
+    rounds = [one.values for one in kept(scenario, KEY, "memory_mib")]
+    picture = drawn["inside-memory-mib-curve"].picture
     (line,) = [line for line in picture.lines if line.label == "free-threaded: loader threads"]
-    assert list(line.x) == kept(scenario, KEY, "pss_mib")[0].over.values
+    assert list(line.x) == kept(scenario, KEY, "memory_mib")[0].over.values
     assert list(line.y) == [median(at) for at in zip(*rounds, strict=True)]
     assert list(line.high) == [*map(max, zip(*rounds, strict=True))]
     assert list(line.low) == [*map(min, zip(*rounds, strict=True))]
     assert len(picture.lines) == 6  # of two numbers of workers, the most
-    assert "decode only, 2 workers" in drawn["inside-pss-mib-curve"].title
-    assert len(drawn["inside-pss-mib-curve"].table.rows) == 2 * 12  # the table has all, of both cases
+    assert "decode only, 2 workers" in drawn["inside-memory-mib-curve"].title
+    assert len(drawn["inside-memory-mib-curve"].table.rows) == 2 * 12  # the table has all, of both cases
 
 
 def test_curves_that_are_all_the_same_are_one(scenario, drawn):
@@ -59,7 +59,7 @@ def test_what_is_a_curve_of_some_candidates_alone_is_drawn_as_both(scenario):
 
 
 def test_a_curve_is_no_distribution(scenario, drawn):
-    assert not {"inside-pss-mib", "inside-loss"} & set(drawn)
+    assert not {"inside-memory-mib", "inside-loss"} & set(drawn)
 
 
 def test_single_values_are_bars_on_request(scenario, drawn):

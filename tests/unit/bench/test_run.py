@@ -31,7 +31,7 @@ def test_complete_run(finished_run, document, twin):
             assert sorted(trial.turn_began) == trial.turn_began
             assert trial.samples == 12 * turns and trial.batches == 6 * turns
             metrics = trial.metrics
-            assert metrics["throughput"] > 0 and metrics["time_to_first_batch"] > 0 and metrics["pss_mib"] > 50
+            assert metrics["throughput"] > 0 and metrics["time_to_first_batch"] > 0 and metrics["memory_mib"] > 50
             assert 0.1 < metrics["cpu_per_1000"] < 1000
             assert trial.gil_enabled == (twin == "gil")
     checksums = {(t.first_batch, tuple(t.rows)) for r in scenario.rounds for t in r.trials}

@@ -42,7 +42,7 @@ def test_epochs_of_what_is_there(shards, variant, tmp_path, monkeypatch):
     seconds = time.monotonic() - began
     assert (result["batches"], result["samples"]) == (60, 240)
     assert result["metrics"]["gb_per_s"] > 240 * cache.SAMPLE_BYTES / seconds / 1e9
-    assert 0 < result["metrics"]["time_to_first_batch"] < seconds and result["metrics"]["pss_mib"] > 50
+    assert 0 < result["metrics"]["time_to_first_batch"] < seconds and result["metrics"]["memory_mib"] > 50
     curves = result["distributions"]
     (times,) = {tuple(curve["over"]["values"]) for curve in curves.values()}
     assert list(times) == sorted(times) and times[-1] < seconds

@@ -33,13 +33,13 @@ def test_a_series_over_the_epoch():
     result = SCENARIO.measure(task)
     series = result["distributions"]
     assert {name: len(one["values"]) for name, one in series.items()} == dict.fromkeys(
-        ("pss_mib", "uss_mib"), LOOKS + 1
+        ("memory_mib", "uss_mib"), LOOKS + 1
     )
-    for name in ("pss_mib", "uss_mib"):
+    for name in ("memory_mib", "uss_mib"):
         loaded = series[name]["over"]["values"]
         assert len(loaded) == len(series[name]["values"]) and (loaded[0], loaded[-1]) == (5, 300)
         assert result["metrics"][name] == max(series[name]["values"]) > 50
-    both = zip(series["pss_mib"]["values"], series["uss_mib"]["values"], strict=True)
+    both = zip(series["memory_mib"]["values"], series["uss_mib"]["values"], strict=True)
     assert all(uss <= pss + 1 for pss, uss in both)
 
 
@@ -176,7 +176,7 @@ def test_a_list_is_copied_while_it_is_looked_at_and_an_array_is_not(run_trial):
     def grown(case: str) -> tuple[float, list]:
         """(MiB by which the process tree grows over an epoch of one worker, checksums)."""
         result = run_trial("memory", "loader-process", case, batch_size=1000, batches=60)
-        values = result["distributions"]["pss_mib"]["values"]
+        values = result["distributions"]["memory_mib"]["values"]
         return values[-1] - values[0], [result["first_batch"], result["rows"]]
 
     of_list, list_sums = grown("list")

@@ -183,20 +183,20 @@ A, B = "ft/loader-thread/1", "gil/loader-thread/1"
 def test_targets_and_questions_are_of_the_first_metric_and_some_pairs_too():
     values = {
         "overhead_us": {A: [1.0, 1.1, 0.9], B: [4.0, 4.1, 4.2]},
-        "pss_mib": {A: [5.0, 5.0, 5.0], B: [5.0, 5.0, 5.0]},
+        "memory_mib": {A: [5.0, 5.0, 5.0], B: [5.0, 5.0, 5.0]},
     }
     pairs = [Pair("peer", A, B, target=Target("most", 0.5), asked=True), Pair("scaling", B, A, first_only=True)]
     told = [(c.kind, c.metric, c.asked, c.reached) for c in compared(simulated.measured(values, pairs))]
     assert told == [
         ("peer", "overhead_us", True, "met"),
         ("scaling", "overhead_us", False, None),
-        ("peer", "pss_mib", False, None),
+        ("peer", "memory_mib", False, None),
     ]
 
 
 def test_a_difference_of_a_tenth_of_a_percent_is_none_however_certain():
     """Memory repeats as well as this; the report would say "0.1% more memory"."""
-    values = {"pss_mib": {A: [620.1, 620.0, 620.2], B: [619.4, 619.4, 619.5]}}
+    values = {"memory_mib": {A: [620.1, 620.0, 620.2], B: [619.4, 619.4, 619.5]}}
     (comparison,) = found = compared(simulated.measured(values, [Pair("chosen", A, B)]))
     judge(found)
     assert comparison.low > 1 and comparison.q < 0.05

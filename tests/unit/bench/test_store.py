@@ -151,7 +151,7 @@ ROUND, PAIR = "scenarios/0/rounds/0", "scenarios/0/pairs/0"
         ("waterfalls/0/total/verdict", "faster"),
         (f"{ROUND}/disturbance/before/load", [1.0, 2.0]),
         ("waterfalls/0/steps", []),
-        ("waterfalls/0/ends/pss_mib", [1.0, 2.0, 3.0]),
+        ("waterfalls/0/ends/memory_mib", [1.0, 2.0, 3.0]),
         ("status", "perhaps"),
         ("schema_version", 5),
         ("scenarios/0/candidates/0/config", "gil-ft"),

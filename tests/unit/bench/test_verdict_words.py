@@ -13,7 +13,7 @@ from ftbench.plan.metrics import METRICS
 from ftbench.report import run_words, verdict_words
 from tests.unit.bench.reports import alone, rounds_of
 
-THROUGHPUT, MEMORY = METRICS["throughput"], METRICS["pss_mib"]
+THROUGHPUT, MEMORY = METRICS["throughput"], METRICS["memory_mib"]
 
 
 def test_a_scenario_without_a_waterfall_tells_its_first_conclusion(many):
@@ -106,7 +106,7 @@ def test_outcomes_in_words(change, wanted):
             "less than 100 times faster or 100 times slower cannot be seen in 4 rounds",
         ),
         (
-            {"metric": "pss_mib", "ratio": 1.01, "low": 0.8, "high": 1.28},
+            {"metric": "memory_mib", "ratio": 1.01, "low": 0.8, "high": 1.28},
             "less than 40% more memory or 29% less memory cannot be seen in 4 rounds",
         ),
         ({"ratio": 1.3, "low": 1.2, "high": 1.4}, None),
@@ -132,9 +132,9 @@ def test_what_would_take_days_settles_nothing(seconds):
 
 def test_the_resolution_in_words():
     def scenario(*found: float | None) -> SimpleNamespace:
-        comparisons = [SimpleNamespace(metric="pss_mib", resolution=each) for each in found]
+        comparisons = [SimpleNamespace(metric="memory_mib", resolution=each) for each in found]
         comparisons.append(SimpleNamespace(metric="throughput", resolution=9.0))
-        return SimpleNamespace(metrics=["pss_mib"], rounds=[None] * 7, comparisons=comparisons)
+        return SimpleNamespace(metrics=["memory_mib"], rounds=[None] * 7, comparisons=comparisons)
 
     assert verdict_words.resolution(scenario(1.04, 1.21, None)) == (
         "The smallest difference that these 7 rounds could have shown is 4% to 21%, depending on the comparison."

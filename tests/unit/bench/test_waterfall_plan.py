@@ -108,4 +108,4 @@ def test_the_main_job_is_work_that_releases_the_gil_and_work_that_holds_it():
     for name in ("pillow", "text"):
         plan = SCENARIOS[name].plan
         assert isinstance(plan, WaterfallPlan) and plan.cases[0].name == ""
-        assert {"throughput", "cpu_per_1000", "time_to_first_batch", "pss_mib"} == set(SCENARIOS[name].metrics)
+        assert {"throughput", "cpu_per_1000", "time_to_first_batch", "memory_mib"} == set(SCENARIOS[name].metrics)
