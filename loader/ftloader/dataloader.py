@@ -148,7 +148,10 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
     def __iter__(self) -> BaseDataLoaderIter:
         if isinstance(self._iterator, ProcessDataLoaderIter) and self._iterator.orphaned:
             self._iterator = None  # persistent workers of the process that this one was forked from
-        return super().__iter__()
+        iterator = super().__iter__()
+        if (record := self._shared.records.latest) is not None:
+            record.made_iterator()
+        return iterator
 
     def _get_iterator(self) -> BaseDataLoaderIter:
         if self.num_workers == 0:

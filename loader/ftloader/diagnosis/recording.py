@@ -18,6 +18,11 @@ import torch
 _BINS_PER_DOUBLING = 4
 _SHORTEST = -20  # power of two of the seconds below which all waits are in the first bin: a microsecond
 _BINS = 32 * _BINS_PER_DOUBLING  # up to 70 minutes
+READ_EVERY = 0.01  # seconds; asking the system for the CPU time of a thread, or its waits for a CPU, takes microseconds
+_ADDED = (
+    *("batches", "samples", "nbytes", "skipped", "waited", "first_batch", "sampling", "starting"),
+    *("shm_full", "ready", "looks", "locked", "running"),
+)
 _LOOK_EVERY = 0.05  # seconds between two looks at what busy workers wait for
 _FUTEX = {"x86_64": b"202", "aarch64": b"98"}.get(platform.machine())  # number of the system call that waits for locks
 
@@ -25,10 +30,13 @@ _FUTEX = {"x86_64": b"202", "aarch64": b"98"}.get(platform.machine())  # number 
 class WorkerTimes:
     """Times of one worker in seconds, and the number of samples that it has loaded."""
 
-    __slots__ = ("busy", "collating", "cpu", "loading", "samples")
+    __slots__ = ("busy", "collating", "cpu", "loading", "queued", "samples")
 
-    def __init__(self, loading: float = 0.0, collating: float = 0.0, cpu: float = 0.0, samples: int = 0) -> None:
-        self.loading, self.collating, self.cpu, self.samples = loading, collating, cpu, samples
+    def __init__(
+        self, loading: float = 0.0, collating: float = 0.0, cpu: float = 0.0, queued: float = 0.0, samples: int = 0
+    ) -> None:
+        self.loading, self.collating, self.samples = loading, collating, samples
+        self.cpu, self.queued = cpu, queued  # on a CPU; ready to run, but waiting for a CPU
         self.busy = False  # True while a worker thread executes a task
 
     def add(self, other: "WorkerTimes", sign: int = 1) -> "WorkerTimes":
@@ -36,8 +44,23 @@ class WorkerTimes:
         self.loading += sign * other.loading
         self.collating += sign * other.collating
         self.cpu += sign * other.cpu
+        self.queued += sign * other.queued
         self.samples += sign * other.samples
         return self
+
+
+def seconds_queued() -> float:
+    """Return the seconds in which the calling thread was ready to run but had no CPU; 0 if the system does not tell."""
+    try:
+        file = os.open("/proc/thread-self/schedstat", os.O_RDONLY)
+    except OSError:
+        return 0.0
+    try:
+        return int(os.read(file, 64).split()[1]) / 1e9  # seconds on a CPU, seconds queued, turns
+    except (OSError, IndexError):
+        return 0.0
+    finally:
+        os.close(file)
 
 
 def nbytes_of(data: Any, depth: int = 8) -> int:
@@ -58,8 +81,9 @@ def nbytes_of(data: Any, depth: int = 8) -> int:
 class EpochRecord:
     """Record of one epoch, or of several that were added up. *workers*: their times, also of earlier epochs."""
 
-    def __init__(self, method: str, workers: list[WorkerTimes]) -> None:
+    def __init__(self, method: str, workers: list[WorkerTimes], shares: bool = False) -> None:
         self.method = method  # "thread", "process" or "none"
+        self.shares = shares  # True if each worker loads its own share of the samples, however long that takes
         self.workers = workers  # not copied: a worker thread puts its own object here
         self._before = [WorkerTimes().add(times) for times in self.workers]
         self._started = self._latest = time.perf_counter()
@@ -67,6 +91,9 @@ class EpochRecord:
         self.batches = self.samples = self.nbytes = self.skipped = 0
         self.waited = self.longest_wait = 0.0
         self.starting = 0.0  # seconds until the worker processes had started
+        self.first_batch = 0.0  # seconds of waited for the epoch's first batch
+        self.sampling = 0.0  # seconds of waited in the sampler
+        self.shm_full = 0  # batches lost because worker processes had no shared memory left
         self.ready = 0  # batches that were ready when the consumer asked, summed over its requests
         self.waits = [0] * _BINS
         self.looks = self.locked = self.running = 0  # looks at busy workers; found waiting for a lock, or computing
@@ -77,11 +104,22 @@ class EpochRecord:
         """Time from the epoch's start to the latest return of ``next()``, without the time between epochs."""
         return self._earlier_seconds + self._latest - self._started
 
-    def returned(self, data: Any, since: float, ready: int) -> None:
-        """Note that ``next()``, called at *since* (``perf_counter``) with *ready* batches waiting, returns *data*."""
+    def made_iterator(self) -> None:
+        """Note that ``iter()`` returns, for which the loop has waited, too."""
         self._latest = time.perf_counter()
+        self.waited += self._latest - self._started
+
+    def returned(self, data: Any, since: float, ready: int, sampling: float = 0.0) -> None:
+        """Note that ``next()``, called at *since* (``perf_counter``) with *ready* batches waiting, returns *data*.
+
+        *sampling*: seconds of this in the sampler.
+        """
+        self._latest = time.perf_counter()
+        self.sampling += sampling
         wait = self._latest - since
         self.waited += wait
+        if not self.first_batch:
+            self.first_batch = self.waited
         if wait > self.longest_wait:
             self.longest_wait = wait
         self.ready += ready
@@ -99,7 +137,7 @@ class EpochRecord:
         self.samples += fetched.samples
         self.skipped += len(fetched.skipped)
         if self.method != "thread":
-            times = WorkerTimes(fetched.loading, fetched.collating, fetched.cpu, fetched.samples)
+            times = WorkerTimes(fetched.loading, fetched.collating, fetched.cpu, fetched.queued, fetched.samples)
             self.workers[worker_id].add(times)
 
     @property
@@ -146,13 +184,13 @@ class EpochRecord:
 
     def add(self, other: "EpochRecord") -> None:
         """Add a later epoch. Workers are added by their number; the kind of worker is that of the later epoch."""
-        self.method = other.method
+        self.method, self.shares = other.method, other.shares
         mine, theirs = self.worker_times(), other.worker_times()
         mine += [WorkerTimes() for _ in theirs[len(mine) :]]
         self.workers = [times.add(more) for times, more in zip(mine, theirs)] + mine[len(theirs) :]
         self._before = [WorkerTimes() for _ in self.workers]
         self._earlier_seconds += other.seconds
-        for name in "batches samples nbytes skipped waited starting ready looks locked running".split():
+        for name in _ADDED:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.longest_wait = max(self.longest_wait, other.longest_wait)
         self.waits = [one + more for one, more in zip(self.waits, other.waits)]

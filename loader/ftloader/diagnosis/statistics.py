@@ -10,19 +10,21 @@ from ftloader.diagnosis.recording import EpochRecord
 
 _KEEPS_UP = 0.05  # share of the time; a loop that waits less has its data in time
 _BUSY = 0.7  # share of the time; workers that load more are what limits
-_COMPUTES = 0.6  # share of the busy time on a CPU; below it, loading mostly waits
+_COMPUTES = 0.6  # share of the busy time on a CPU or waiting for one; below it, loading mostly waits for other things
 _STRAGGLES = 3.0  # times as long a sample as the median worker
 _LOCKED = 0.1  # share of looks that found a busy worker waiting for a lock; without a lock it is 0
+MORE_SHM = 'worker_method="thread" needs none; else smaller batches, fewer workers, or more (docker run --shm-size=8g)'
 
 
 @dataclasses.dataclass(frozen=True)
 class WorkerStatistics:
-    """What one worker has done: its samples, and seconds of loading, of collating and of CPU time."""
+    """What one worker has done. Times are in seconds; see ``Statistics``."""
 
     samples: int
     loading: float
     collating: float
     cpu: float
+    queued: float
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,7 +42,9 @@ class Statistics:
     skipped: int  # samples left out by on_error
     nbytes: int  # in the batches' tensors and arrays
     starting: float  # of seconds, until worker processes had started; 0 for threads
-    waited: float  # in next()
+    waited: float  # in iter() and next()
+    first_batch: float  # of waited, for the epoch's first batch
+    sampling: float  # of waited, in the sampler
     wait_median: float  # of one call of next(); this and the next two up to 25% too long
     wait_95: float
     wait_99: float
@@ -48,8 +52,11 @@ class Statistics:
     ready: float  # batches that waited for the loop when it asked, on average
     loading: float  # in dataset[i], summed over the workers
     collating: float  # in collate_fn, summed over the workers
-    cpu: float  # CPU time, summed over the workers; of threads up to 10 ms less
+    cpu: float  # CPU time, summed over the workers; this and the next up to 10 ms a worker too short
+    queued: float  # ready to run, but waiting for a CPU, summed over the workers; 0 where the system does not tell
     workers: tuple[WorkerStatistics, ...]
+    shares: bool  # True if each worker loads its own share of the samples, so that the loop waits for the slowest
+    shm_full: int  # batches lost because worker processes had no shared memory left
     memory_held: int  # bytes of batch memory that the loader keeps for reuse or has lent; 0 with processes
     memory_peak: int  # the largest value of memory_held
     locked: float | None  # share of looks at busy threads that found one waiting for a lock; None if nobody looked
@@ -73,16 +80,16 @@ class Statistics:
         return dataclasses.asdict(self) | {"waited_share": self.waited_share, "busy_share": self.busy_share}
 
     def __str__(self) -> str:
-        if not self.batches:
+        if not self.batches and not self.shm_full:
             return "no batch has been handed over yet"
         limit, remedy = _limit(self)
-        kind = {"thread": "thread", "process": "process", "none": "worker"}[self.worker_method]
-        workers = f"{self.num_workers} {kind}{'' if self.num_workers == 1 else 'es' if kind == 'process' else 's'}"
+        plural = "" if self.num_workers == 1 else "es" if self.worker_method == "process" else "s"
+        workers = f"by {self.num_workers} {self.worker_method}{plural}" if self.num_workers else "without workers"
+        rate = f" ({self.samples / self.seconds:.0f} samples/s)" if self.seconds else ""
         return "\n".join(
             (
-                f"{self.batches} batches, {self.samples} samples in {self.seconds:.1f} s "
-                f"({self.samples / self.seconds:.0f} samples/s) by {workers}; the loop waited for data "
-                f"{self.waited_share:.0%} of the time",
+                f"{self.batches} batches, {self.samples} samples in {self.seconds:.1f} s{rate} {workers}; "
+                f"the loop waited for data {self.waited_share:.0%} of the time",
                 f"limit: {limit}",
                 f"change: {remedy}",
             )
@@ -104,6 +111,8 @@ def statistics(record: EpochRecord | None, memory: tuple[int, int]) -> Statistic
         nbytes=record.nbytes,
         starting=record.starting,
         waited=record.waited,
+        first_batch=record.first_batch,
+        sampling=record.sampling,
         wait_median=record.wait_at(0.5),
         wait_95=record.wait_at(0.95),
         wait_99=record.wait_at(0.99),
@@ -112,7 +121,10 @@ def statistics(record: EpochRecord | None, memory: tuple[int, int]) -> Statistic
         loading=sum(times.loading for times in workers),
         collating=sum(times.collating for times in workers),
         cpu=sum(times.cpu for times in workers),
-        workers=tuple(WorkerStatistics(t.samples, t.loading, t.collating, t.cpu) for t in workers),
+        queued=sum(times.queued for times in workers),
+        workers=tuple(WorkerStatistics(t.samples, t.loading, t.collating, t.cpu, t.queued) for t in workers),
+        shares=record.shares,
+        shm_full=record.shm_full,
         memory_held=memory[0],
         memory_peak=memory[1],
         locked=record.locked / record.looks if record.looks else None,
@@ -132,43 +144,61 @@ def _straggler(workers: tuple[WorkerStatistics, ...]) -> int | None:
 
 def _limit(found: Statistics) -> tuple[str, str]:
     """Return what limits the loop, by how much, and what to change."""
-    workers, cpus = found.num_workers, found.cpus
-    waited = f"{found.waited_share:.0%}"
-    if found.waited_share < _KEEPS_UP:
+    workers, processes = found.num_workers, found.worker_method == "process"
+    if found.shm_full:
+        return f"shared memory (/dev/shm): it was full (batches lost: {found.shm_full})", MORE_SHM
+    if found.starting > found.seconds / 2:
+        return f"the start of the worker processes: {found.starting:.1f} of {found.seconds:.1f} s", (
+            'persistent_workers=True, which starts them once for all epochs; worker_method="thread" starts at once'
+        )
+    later = found.seconds - found.first_batch
+    if later > found.seconds / 2 and found.waited - found.first_batch < _KEEPS_UP * later:
         needed = max(1, math.ceil(found.busy_share * workers * 1.25))
-        fewer = f"num_workers={needed} would do; " if workers and needed < workers else ""
-        return f"the loop: its data is ready ({found.ready:.1f} batches when it asks)", f"{fewer}nothing else"
+        fewer = f"num_workers={needed} would do" if needed < workers else "nothing in the loader"
+        ready = f"its data is ready ({found.ready:.1f} batches when it asks)"
+        return f"the loop: {ready if workers else 'loading takes little of its time'}", fewer
+    if found.sampling > found.waited / 2:
+        return f"the sampler: {found.sampling / found.seconds:.0%} of the loop's time", (
+            "let the sampler draw its indices at once, not one by one in the loop"
+        )
     if not workers:
-        return f"no workers: the loop loads its data itself, {waited} of the time", f"num_workers={cpus}"
-    if (slow := _straggler(found.workers)) is not None and found.worker_method == "process":
+        return f"no workers: the loop loads its data itself, {found.waited_share:.0%} of the time", (
+            f"num_workers={found.cpus}"
+        )
+    if found.shares and (slow := _straggler(found.workers)) is not None:
         return f"worker {slow}, which takes {_STRAGGLES:.0f} times as long a sample as the others, or more", (
             "look at what that worker loads; with in_order=False the loop does not wait for it"
         )
     busy = found.loading + found.collating
-    if found.busy_share < _BUSY:
-        if found.worker_method == "process":
+    runnable = found.cpu + found.queued
+    saturated = min(busy, runnable) > 0.8 * found.cpus * (found.seconds - found.starting)
+    if found.busy_share < _BUSY and not saturated:
+        if processes:
             return f"the hand-over from processes: workers are busy only {found.busy_share:.0%} of the time", (
                 'worker_method="thread", or larger batches'
             )
         return f"the hand-over: workers are busy only {found.busy_share:.0%} of the time", "larger batches"
     if found.collating > busy / 2:
-        return f"collate_fn: {found.collating / busy:.0%} of the workers' busy time", "make collate_fn cheaper"
-    return _limit_of_loading(found, busy, cpus)
+        return f"collate_fn: {found.collating / busy:.0%} of the workers' busy time", (
+            'make collate_fn cheaper; for torch\'s, worker_method="thread" copies less'
+            if processes
+            else "make collate_fn cheaper"
+        )
+    return _limit_of_loading(found, busy, runnable)
 
 
-def _limit_of_loading(found: Statistics, busy: float, cpus: int) -> tuple[str, str]:
-    workers = found.num_workers
+def _limit_of_loading(found: Statistics, busy: float, runnable: float) -> tuple[str, str]:
+    workers, cpus = found.num_workers, found.cpus
     used = f"{workers} busy workers use {found.cpu / found.seconds:.1f} of {cpus} CPUs"
-    locked = found.locked is not None and found.locked > _LOCKED
-    if found.running is not None:
-        computes = found.running > 0.5
-    else:
-        computes = found.cpu > _COMPUTES * busy
-    if computes and found.gil and found.worker_method == "thread" and workers > 1 and found.cpu < 1.2 * found.seconds:
+    crowded = found.queued > max(found.cpu, busy / 4)
+    if crowded:
+        used += f" and wait for a CPU {min(1.0, found.queued / busy):.0%} of the time"
+    uses_cpus = runnable > _COMPUTES * busy
+    computes = uses_cpus or (found.running or 0) > 0.5
+    if computes and found.gil and found.worker_method == "thread" and workers > 1 and runnable < 1.2 * found.seconds:
         # Looking at threads takes the GIL and gives it back, which lets them run: waits for it cannot be seen.
-        elsewhere = "" if found.cpu > 0.8 * found.seconds else ", or other programs on its CPUs"
-        return f"the GIL{elsewhere}: {used}", 'worker_method="process", or a Python without the GIL'
-    if locked:
+        return f"the GIL: {used}", 'worker_method="process", or a Python without the GIL'
+    if not uses_cpus and found.locked is not None and found.locked > _LOCKED:
         return f"a lock in the dataset: {used}, and wait for it", (
             "hold the lock for less time, or give each thread an object of its own"
         )
@@ -177,4 +207,5 @@ def _limit_of_loading(found: Statistics, busy: float, cpus: int) -> tuple[str, s
     if workers < cpus:
         return f"the dataset, which computes: {used}", f"num_workers={min(cpus, workers * 2)}"
     fewer = f"; num_workers={cpus} is enough" if workers > 2 * cpus else ""
-    return f"the dataset, which computes: {used}", f"a cheaper dataset[i], or more CPUs{fewer}"
+    others = "fewer other programs, " if crowded and workers <= cpus else ""
+    return f"the dataset, which computes: {used}", f"{others}a cheaper dataset[i], or more CPUs{fewer}"

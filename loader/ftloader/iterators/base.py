@@ -82,6 +82,7 @@ class ResumableDataLoaderIter(BaseDataLoaderIter):
     _worker_method = "none"  # for the statistics
     _copies_dataset = False  # True if each worker has its own map-style dataset (processes)
     _dataset: Any  # set by torch's __init__
+    _sampling = 0.0  # seconds in the sampler within the latest next()
     _worker_queue_idx_cycle: Iterator[int]  # workers in the order of their turns; torch's name
 
     def __init__(self, loader: Any) -> None:
@@ -136,7 +137,8 @@ class ResumableDataLoaderIter(BaseDataLoaderIter):
         self._begin_record()
 
     def _begin_record(self) -> None:
-        self._record = EpochRecord(self._worker_method, self._worker_times())
+        shares = self._copies_dataset or self._order is None
+        self._record = EpochRecord(self._worker_method, self._worker_times(), shares)
         self._shared.records.begin(self._record)
 
     def _worker_times(self) -> list[WorkerTimes]:
@@ -149,8 +151,9 @@ class ResumableDataLoaderIter(BaseDataLoaderIter):
 
     def __next__(self) -> Any:
         began, ready = time.perf_counter(), self._ready()
+        self._sampling = 0.0
         data = super().__next__()  # counts, profiles, and calls _next_data
-        self._record.returned(data, began, ready)
+        self._record.returned(data, began, ready, self._sampling)
         return data
 
     def _first_shares(self, resume: states.SavedState) -> Sequence[states.Share]:
@@ -188,7 +191,10 @@ class ResumableDataLoaderIter(BaseDataLoaderIter):
             for _ in range(resume.next_worker % max(1, self._num_workers)):
                 next(self._worker_queue_idx_cycle)
             self._sampler_iter = iter(self._index_sampler if self._order is None else ())
-        return next(self._sampler_iter) if self._order is None else self._order.next(self._sampler_iter)
+        began = time.perf_counter()
+        index = next(self._sampler_iter) if self._order is None else self._order.next(self._sampler_iter)
+        self._sampling += time.perf_counter() - began
+        return index
 
     def _hand_over(self, fetched: Fetched, number: int, worker_id: int) -> bool:
         """Record a hand-over, or the end of a worker's share. Return True if *fetched* has data for the consumer."""

@@ -15,8 +15,9 @@ from ftloader import fork
 from ftloader.batch.fetch import Fetched
 from ftloader.compat.torch_private import MultiProcessingDataLoaderIter, signal_handling
 from ftloader.diagnosis.exceptions import annotate
+from ftloader.diagnosis.statistics import MORE_SHM
 from ftloader.iterators.base import ResumableDataLoaderIter
-from ftloader.workers.process import Task, WorkerStart, answer_what_cannot_be_pickled
+from ftloader.workers.process import Task, WorkerStart, answer_what_cannot_be_pickled, is_out_of_shared_memory
 
 # torch keeps its worker processes in a C++ map without a lock. Without the GIL, two threads that start or end iterators
 # at the same time, torch's own or ours, crash the interpreter. This lock is held around every access.
@@ -156,6 +157,9 @@ class ProcessDataLoaderIter(MultiProcessingDataLoaderIter, ResumableDataLoaderIt
                 data = super()._next_data()
             except StopIteration:
                 break
+            except Exception as failure:
+                self._note_shared_memory(failure)
+                raise
             fetched = data if type(data) is Fetched else Fetched(data)  # the latter with torch's own fetchers
             if self._hand_over(fetched, *self._current):
                 return fetched.data
@@ -163,6 +167,11 @@ class ProcessDataLoaderIter(MultiProcessingDataLoaderIter, ResumableDataLoaderIt
             error, self._sampler_error = self._sampler_error, None
             raise error
         self._end_epoch()
+
+    def _note_shared_memory(self, error: Exception) -> None:
+        if is_out_of_shared_memory(error):
+            self._record.shm_full += 1
+            annotate(error, f"worker processes hand over batches in shared memory, and /dev/shm is full: {MORE_SHM}")
 
     def _shutdown_workers(self) -> None:
         if self.orphaned:  # the queues and events are the parent's too; only the map of workers is this process's own

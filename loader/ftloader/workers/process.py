@@ -12,6 +12,7 @@ Messages through torch's queues:
 import itertools
 import os
 import pickle
+import re
 import sys
 import time
 import types
@@ -26,6 +27,7 @@ from ftloader.batch.memory import keep_freed_memory
 from ftloader.compat.torch_private import DatasetKind, ExceptionWrapper
 from ftloader.compat.torch_private import worker as _torch_worker
 from ftloader.diagnosis.exceptions import annotate, format_error, notes_of, set_traceback, text_of
+from ftloader.diagnosis.recording import READ_EVERY, seconds_queued
 from ftloader.state.format import FailedState, WorkerState
 
 Task = tuple[int, int, Any]  # base seed, epoch number, index
@@ -63,6 +65,7 @@ class WorkerFetcher:
         self._worker_id = worker_id
         self._epoch = Epoch()
         self._ended = False
+        self._queued = (time.perf_counter(), seconds_queued())  # when read last; what was read
 
     def fetch(self, task: Task) -> Any:
         """Return the batch, a ``Fetched`` or a ``NotedException``. Raise ``StopIteration`` at the end of the share."""
@@ -83,6 +86,10 @@ class WorkerFetcher:
         if fetched.ended and not fetched.skipped and fetched.state is None:
             raise StopIteration
         fetched.cpu = time.process_time() - started
+        read, queued = self._queued
+        if time.perf_counter() - read > READ_EVERY:
+            self._queued = time.perf_counter(), seconds_queued()
+            fetched.queued = self._queued[1] - queued
         return fetched
 
 
@@ -161,11 +168,18 @@ def answer_what_cannot_be_pickled(queue: Any, put: Callable[[tuple], Any], note:
             why = f"it cannot be sent to the main process ({text_of(error)})"
             sent = replace(sent, state=FailedState("dataset", why))
         else:
-            annotate(error, note)
+            if not is_out_of_shared_memory(error):  # to which pickling moves tensors
+                annotate(error, note)
             sent = NotedException(error, where)
         put((number, sent))
 
     queue._on_queue_feeder_error = answer
+
+
+def is_out_of_shared_memory(error: BaseException) -> bool:
+    """True if torch raised *error* because /dev/shm was full."""
+    # Of fallocate in a worker, or in the main process of a worker that a bus error has killed.
+    return re.search("unable to allocate shared memory|out of shared memory", text_of(error)) is not None
 
 
 def _nearest_picklable(error_type: type[BaseException]) -> type[BaseException]:

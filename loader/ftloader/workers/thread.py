@@ -27,12 +27,10 @@ from ftloader.compat import ranges
 from ftloader.compat.torch_private import LIBRARY, DatasetKind, pinned
 from ftloader.current import this_thread
 from ftloader.diagnosis.exceptions import annotate, drop_first_frame
-from ftloader.diagnosis.recording import WorkerTimes
+from ftloader.diagnosis.recording import READ_EVERY, WorkerTimes, seconds_queued
 from ftloader.state.format import WorkerState, fresh_share
 from ftloader.workers.copies import UserObjects
 from ftloader.workers.info import acting_as, describe_worker
-
-_NOTE_CPU_EVERY = 0.01  # seconds; asking the system for a thread's CPU time takes a microsecond
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,10 +200,11 @@ def send(results: weakref.ref, message: Result | Departure | None) -> None:
 
 def _serve(worker_id: int, times: WorkerTimes, tasks: SimpleQueue, results: weakref.ref, process: int) -> None:
     """Execute tasks until told to end. Keep the calls between here and ``dataset[i]`` few, since each costs time."""
-    before = times.cpu - time.thread_time()  # of an earlier worker with this number
+    # Of earlier workers with this number.
+    cpu, queued = times.cpu - time.thread_time(), times.queued - seconds_queued()
 
     def note_cpu() -> float:
-        times.cpu = before + time.thread_time()
+        times.cpu, times.queued = cpu + time.thread_time(), queued + seconds_queued()
         return time.perf_counter()
 
     noted = note_cpu()
@@ -234,7 +233,7 @@ def _serve(worker_id: int, times: WorkerTimes, tasks: SimpleQueue, results: weak
             this_thread.worker = None
             times.busy = False
         _end_if_forked(process)
-        if time.perf_counter() - noted > _NOTE_CPU_EVERY:
+        if time.perf_counter() - noted > READ_EVERY:
             noted = note_cpu()
         if isinstance(outcome, Failure):
             building = f"building batch {task.number} {describe_index(task.batch.index)}"

@@ -1,7 +1,6 @@
-"""``loader.statistics()``: what it counts, and that it names the planted limit and what to change."""
+"""``loader.statistics()``: what it counts."""
 
 import json
-import sys
 import threading
 import time
 
@@ -27,35 +26,16 @@ class Planted(torch.utils.data.Dataset):
     def __getitem__(self, index):
         if self.plan == "disk":
             time.sleep(0.03)
-        elif self.plan == "lock":
-            with LOCK:
-                time.sleep(0.02)
-        elif self.plan == "python":
-            sum(range(200_000))
         elif self.plan == "broken" and index % 8 == 0:
             raise ValueError("damaged")
         return np.full(1000, index, np.float32)
 
 
-LOCK = threading.Lock()
-
-
 class Stream(torch.utils.data.IterableDataset):
-    """60 samples a worker; worker 1 takes ten times as long for each as the others, if *straggles*."""
-
-    def __init__(self, straggles=False):
-        self.straggles = straggles
+    """60 samples a worker."""
 
     def __iter__(self):
-        info = torch.utils.data.get_worker_info()
-        for number in range(60):
-            time.sleep(0.02 if self.straggles and info.id == 1 else 0.001)
-            yield torch.tensor(number)
-
-
-def slow_collate(samples):
-    time.sleep(0.2)
-    return torch.utils.data.default_collate(samples)
+        return iter(torch.arange(60))
 
 
 def loader(dataset, workers, **options):
@@ -70,6 +50,7 @@ def test_counts_and_times_of_an_epoch(workers):
     for _ in batches:
         time.sleep(0.01)
     found = batches.statistics()
+    assert 0 < found.first_batch <= found.waited
     assert (found.batches, found.samples, found.skipped, found.nbytes) == (10, 80, 0, 80 * 4000)
     assert found.num_workers == workers[1]
     assert found.worker_method == (workers[0] if workers[1] else "none")
@@ -166,49 +147,3 @@ def test_quantiles_of_waits():
     for share in (0.5, 0.95, 0.99):
         assert share * 0.1 * 0.99 <= record.wait_at(share) <= share * 0.1 * 1.3
     assert record.wait_at(1.0) <= record.longest_wait
-
-
-CASES = [
-    ("disk", "thread", 0, {}, "no workers", "num_workers="),
-    ("disk", "thread", 2, {}, "the dataset, which waits", "num_workers=4"),
-    ("disk", "process", 2, {}, "the dataset, which waits", "num_workers=4"),
-    ("disk", "thread", 8, {}, "the dataset, which waits", "num_workers=16"),
-    ("lock", "thread", 2, {}, "a lock in the dataset", "hold the lock for less time"),
-    ("lock", "thread", 8, {}, "a lock in the dataset", "hold the lock for less time"),
-    ("nothing", "thread", 2, {"collate_fn": slow_collate}, "collate_fn", "make collate_fn cheaper"),
-    ("nothing", "process", 2, {"collate_fn": slow_collate}, "collate_fn", "make collate_fn cheaper"),
-    ("nothing", "process", 2, {"batch_sampler": [[n % 80] for n in range(600)]}, "the hand-over", "larger batches"),
-]
-
-
-@pytest.mark.parametrize(("plan", "method", "workers", "options", "limit", "change"), CASES)
-def test_names_the_planted_limit(plan, method, workers, options, limit, change):
-    options = options if "batch_sampler" in options else {"batch_size": 8, **options}
-    batches = DataLoader(Planted(plan), num_workers=workers, worker_method=method, **options)
-    list(batches)
-    told = str(batches.statistics()).splitlines()
-    assert told[1].startswith(f"limit: {limit}"), told
-    assert change in told[2], told
-
-
-def test_names_python_code_that_computes():
-    batches = loader(Planted("python"), ("thread", 2))
-    list(batches)
-    told = str(batches.statistics())
-    with_gil = not hasattr(sys, "_is_gil_enabled") or sys._is_gil_enabled()
-    assert ("limit: the GIL" if with_gil else "limit: the dataset, which computes") in told, told
-
-
-def test_names_the_loop_and_needless_workers():
-    batches = loader(Planted(), ("thread", 4))
-    for _ in batches:
-        time.sleep(0.05)
-    told = str(batches.statistics())
-    assert "limit: the loop" in told and "num_workers=1 would do" in told, told
-
-
-def test_names_a_straggler():
-    batches = loader(Stream(straggles=True), ("process", 3))
-    list(batches)
-    told = str(batches.statistics())
-    assert "limit: worker 1" in told and "in_order=False" in told, told
