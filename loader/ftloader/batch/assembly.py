@@ -108,13 +108,16 @@ class SharedBatch:
         try:
             while piece:
                 started = time.perf_counter()
+                span = ranges.loading(dataset)
                 try:
-                    with ranges.loading(dataset):
-                        self._load(piece, dataset)
+                    self._load(piece, dataset)
                 except Cancelled:
                     raise
                 except BaseException as error:
                     self._fail(error, piece)
+                finally:
+                    if span is not None:
+                        span.end()
                 self.epoch.check()
                 seconds = time.perf_counter() - started
                 context.times.loading += seconds
@@ -128,10 +131,12 @@ class SharedBatch:
         if piece is None:
             return None
         started = time.perf_counter()
+        span = ranges.collating(self._hints.settings.collate_fn)
         try:
-            with ranges.collating(self._hints.settings.collate_fn):
-                return self._finish()
+            return self._finish()
         finally:
+            if span is not None:
+                span.end()
             context.times.collating += time.perf_counter() - started
 
     def _claim(self, seconds: float | None = None) -> range | None:

@@ -121,35 +121,33 @@ class MapFetcher:
         skipped: tuple[Skipped, ...] = ()
         samples: Any
         started = time.perf_counter()
+        span = ranges.loading(dataset)
         # Like sample_scope(), but cheaper: one thread uses this object at a time, so it keeps its CurrentSample.
         outer, this_thread.sample = this_thread.sample, here
         try:
-            with ranges.loading(dataset):
-                if not settings.auto_collation:
+            if not settings.auto_collation:
+                epoch.check()
+                here.enter(epoch, index)
+                samples = load_one(operator.getitem, dataset, index, policy)
+                if type(samples) is Skipped:
+                    samples, skipped = [], (samples,)
+            elif has_getitems(dataset):
+                # A copy, since the dataset may change the list that it is given.
+                here.enter(epoch, tuple(index) if type(index) is list else index)
+                samples = load_one(lambda source, keys: source.__getitems__(keys), dataset, index, policy, note=None)
+                if type(samples) is Skipped:  # the dataset builds batches only, so the batch is left out
+                    samples, skipped = [], (samples,)
+            elif policy.raises:
+                keys = index if type(index) is list else list(index)
+                here.enter_all(epoch, keys, rest := iter(keys))
+                samples = [dataset[key] for key in rest if not epoch.cancelled]
+            else:
+                loaded = []
+                for key in index:
                     epoch.check()
-                    here.enter(epoch, index)
-                    samples = load_one(operator.getitem, dataset, index, policy)
-                    if type(samples) is Skipped:
-                        samples, skipped = [], (samples,)
-                elif has_getitems(dataset):
-                    # A copy, since the dataset may change the list that it is given.
-                    here.enter(epoch, tuple(index) if type(index) is list else index)
-                    samples = load_one(
-                        lambda source, keys: source.__getitems__(keys), dataset, index, policy, note=None
-                    )
-                    if type(samples) is Skipped:  # the dataset builds batches only, so the batch is left out
-                        samples, skipped = [], (samples,)
-                elif policy.raises:
-                    keys = index if type(index) is list else list(index)
-                    here.enter_all(epoch, keys, rest := iter(keys))
-                    samples = [dataset[key] for key in rest if not epoch.cancelled]
-                else:
-                    loaded = []
-                    for key in index:
-                        epoch.check()
-                        here.enter(epoch, key)
-                        loaded.append(load_one(operator.getitem, dataset, key, policy))
-                    samples, skipped = split_skipped(loaded)
+                    here.enter(epoch, key)
+                    loaded.append(load_one(operator.getitem, dataset, key, policy))
+                samples, skipped = split_skipped(loaded)
         except BaseException as error:
             # No key has been taken if an interruption strikes before the first.
             if here.rest is not None and (left := operator.length_hint(here.rest)) < len(here.key):
@@ -158,6 +156,8 @@ class MapFetcher:
         finally:
             here.leave()
             this_thread.sample = outer
+            if span is not None:
+                span.end()
         epoch.check()
         if skipped and not samples:
             return Fetched(EMPTY, skipped)
@@ -168,6 +168,10 @@ def collated(settings: BatchSettings, samples: Any, skipped: tuple[Skipped, ...]
     """Return the batch of *samples*, whose loading began at *started* (``perf_counter``)."""
     loaded = time.perf_counter()
     number = len(samples) if settings.auto_collation and hasattr(samples, "__len__") else 1
-    with ranges.collating(settings.collate_fn):
+    span = ranges.collating(settings.collate_fn)
+    try:
         data = settings.collate_fn(samples)
+    finally:
+        if span is not None:
+            span.end()
     return Fetched(data, skipped, samples=number, loading=loaded - started, collating=time.perf_counter() - loaded)

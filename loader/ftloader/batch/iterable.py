@@ -58,11 +58,14 @@ class IterableFetcher:
         self._catch_up(index, epoch)
         self._skipped = []
         started = time.perf_counter()
+        span = ranges.loading(self._dataset)
         try:
-            with ranges.loading(self._dataset):
-                samples = self._samples(index, epoch)
+            samples = self._samples(index, epoch)
         except Exhausted:
             return self._end()
+        finally:
+            if span is not None:
+                span.end()
         skipped = tuple(self._skipped)
         if samples is EMPTY:
             fetched = Fetched(EMPTY, skipped)

@@ -5,7 +5,6 @@ torch records ranges of other threads than the profiler's only with ``profile_al
 
 import os
 import types
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -15,8 +14,7 @@ from ftloader.compat.torch_private import autograd_profiler as profiler
 
 # Tools set the variable for the programs that they capture; torch without CUDA has no NVTX.
 _NVTX = bool(os.environ.get("NVTX_INJECTION64_PATH")) and torch.backends.cuda.is_built()
-_NO_RANGE = nullcontext()
-_unfinished: list[Any] = []  # keeps ranges from being ended, see _Range.__exit__
+_unfinished: list[Any] = []  # keeps ranges from being ended, see Range.end
 
 
 class _Session:
@@ -33,22 +31,19 @@ def _start(torchs: Any = profiler._run_on_profiler_start) -> None:
 profiler._run_on_profiler_start = _start
 
 
-class _Range:
-    """Context manager that marks the time inside it, in the calling thread, with *name*."""
+class Range:
+    """Range of time with *name*, in the calling thread. It begins now, and ends where that thread calls ``end()``."""
 
-    __slots__ = ("_name", "_recorded", "_session")
+    __slots__ = ("_recorded", "_session")
 
     def __init__(self, name: str) -> None:
-        self._name = name
-
-    def __enter__(self) -> None:
         self._session = _Session.latest
-        self._recorded = profiler.record_function(self._name)
+        self._recorded = profiler.record_function(name)
         self._recorded.__enter__()
         if _NVTX:
-            nvtx.range_push(self._name)
+            nvtx.range_push(name)
 
-    def __exit__(self, *exc_info: object) -> None:
+    def end(self) -> None:
         if _NVTX:
             nvtx.range_pop()
         if self._session is _Session.latest:
@@ -59,21 +54,25 @@ class _Range:
             _unfinished.append(self._recorded)
 
 
-def loading(dataset: Any) -> AbstractContextManager[None]:
-    """Return the range of loading samples from *dataset*."""
-    if not (_NVTX or profiler._is_profiler_enabled):
-        return _NO_RANGE
-    return _Range(f"ftloader.dataset#{type(dataset).__name__}")
+# Each of these begins a range, or returns None where nothing captures ranges. No context managers: with nothing to do
+# each would take two calls more.
 
 
-def collating(collate_fn: Any) -> AbstractContextManager[None]:
-    """Return the range of making a batch with *collate_fn*."""
+def loading(dataset: Any) -> Range | None:
+    """Begin the range of loading samples from *dataset*."""
     if not (_NVTX or profiler._is_profiler_enabled):
-        return _NO_RANGE
+        return None
+    return Range(f"ftloader.dataset#{type(dataset).__name__}")
+
+
+def collating(collate_fn: Any) -> Range | None:
+    """Begin the range of making a batch with *collate_fn*."""
+    if not (_NVTX or profiler._is_profiler_enabled):
+        return None
     named = collate_fn if isinstance(collate_fn, types.FunctionType) else type(collate_fn)
-    return _Range(f"ftloader.collate#{named.__name__}")
+    return Range(f"ftloader.collate#{named.__name__}")
 
 
-def waiting() -> AbstractContextManager[None]:
-    """Return the range of a worker thread's wait for work."""
-    return _Range("ftloader.wait") if _NVTX or profiler._is_profiler_enabled else _NO_RANGE
+def waiting() -> Range | None:
+    """Begin the range of a worker thread's wait for work."""
+    return Range("ftloader.wait") if _NVTX or profiler._is_profiler_enabled else None

@@ -209,8 +209,10 @@ def _serve(worker_id: int, times: WorkerTimes, tasks: SimpleQueue, results: weak
 
     noted = note_cpu()
     while True:
-        with ranges.waiting():
-            task = tasks.get()
+        span = ranges.waiting()
+        task = tasks.get()
+        if span is not None:
+            span.end()
         if isinstance(task, Command):
             noted = note_cpu()
             if task is Command.END:

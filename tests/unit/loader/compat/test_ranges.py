@@ -1,5 +1,6 @@
 """Ranges in traces: torch.profiler's trace of a real loader, and what a tool that captures NVTX is told."""
 
+import contextlib
 import json
 import os
 import subprocess
@@ -119,11 +120,13 @@ def test_a_range_that_outlives_its_profiler_is_not_ended(tmp_path):
     assert not found
 
 
-def test_without_a_profiler_all_ranges_are_one_object_that_does_nothing():
-    assert ranges.loading([]) is ranges.collating(stacked) is ranges.waiting()
-    with profile(activities=[ProfilerActivity.CPU]):
-        assert ranges.loading([]) is not ranges.waiting()
-    assert ranges.loading([]) is ranges.waiting()
+def test_without_a_profiler_there_are_no_ranges():
+    for running in (False, True, False):
+        with profile(activities=[ProfilerActivity.CPU]) if running else contextlib.nullcontext():
+            begun = [ranges.loading([]), ranges.collating(stacked), ranges.waiting()]
+            assert [each is not None for each in begun] == [running] * 3
+            for each in filter(None, reversed(begun)):
+                each.end()
 
 
 # A tool in the place of Nsight Systems: NVTX loads it and lets it replace its functions (nvtx3/nvtxDetail/nvtxInit.h).
