@@ -57,4 +57,4 @@ def pinned(data: Any, device_type: str | None) -> Any:
     return data if device_type is None else pin_memory(data, device_type)
 
 
-__all__ = ["autograd_profiler", "collate", "pin_memory", "signal_handling", "worker"]
+__all__ = ["autograd_profiler", "collate", "dataloader", "pin_memory", "signal_handling", "worker"]

@@ -2,12 +2,14 @@
 
 import os
 import random
+import sys
 import sysconfig
+import types
 import warnings
 import weakref
 from enum import Enum
 from functools import cache
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -63,3 +65,15 @@ def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
     """Issue a warning at the innermost line that is not in this package, torch or NumPy."""
     # That is the loop over the loader, or the line that closed or dropped an iterator.
     warnings.warn(message, category, skip_file_prefixes=(*_engine_folders, *_GENERATORS, weakref.__file__))
+
+
+def name_the_callers_line(module: Any) -> None:
+    """Make those warnings of *module* that would name a line of this package, its caller, name the user's line."""
+
+    def warn(message: str, category: type[Warning] | None = None, stacklevel: int = 1, **options: Any) -> None:
+        if origin_of(sys._getframe(stacklevel).f_code.co_filename) is Origin.ENGINE:
+            warn_user(message, category or UserWarning)
+        else:
+            warnings.warn(message, category, stacklevel + 1, **options)
+
+    module.warnings = types.SimpleNamespace(**{**vars(warnings), "warn": warn})

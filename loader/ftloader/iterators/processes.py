@@ -6,6 +6,7 @@ import multiprocessing.connection
 import multiprocessing.process
 import multiprocessing.synchronize
 import os
+import signal
 import sys
 import threading
 from collections.abc import Callable
@@ -58,6 +59,14 @@ def _alone(function: Callable[..., Any], lock: Any) -> Callable[..., Any]:
 signal_handling._error_if_any_worker_fails = _error_if_any_worker_fails
 for _name in ("_set_worker_pids", "_remove_worker_pids"):
     setattr(signal_handling, _name, _alone(getattr(signal_handling, _name), _map_of_workers))
+
+
+def _mib_of_shm() -> int:
+    try:
+        found = os.statvfs("/dev/shm")
+    except OSError:  # there is none
+        return 0
+    return found.f_blocks * found.f_frsize >> 20
 
 
 class ProcessDataLoaderIter(MultiProcessingDataLoaderIter, ResumableDataLoaderIter):
@@ -169,9 +178,12 @@ class ProcessDataLoaderIter(MultiProcessingDataLoaderIter, ResumableDataLoaderIt
         self._end_epoch()
 
     def _note_shared_memory(self, error: Exception) -> None:
-        if is_out_of_shared_memory(error):
+        # A process that writes to a full /dev/shm is killed by a bus error, unless torch has found it full before.
+        killed = any(worker.exitcode == -signal.SIGBUS for worker in self._workers)
+        if killed or is_out_of_shared_memory(error):
             self._record.shm_full += 1
-            annotate(error, f"worker processes hand over batches in shared memory, and /dev/shm is full: {MORE_SHM}")
+            state = f"{'may be' if killed else 'is'} full; it has {_mib_of_shm()} MiB in all"
+            annotate(error, f"worker processes hand over batches in shared memory, and /dev/shm {state}: {MORE_SHM}")
 
     def _shutdown_workers(self) -> None:
         if self.orphaned:  # the queues and events are the parent's too; only the map of workers is this process's own
