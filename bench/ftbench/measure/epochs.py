@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from statistics import geometric_mean
-from typing import Any
+from typing import Any, NamedTuple
 
 from ftbench.machine.usage import cpu_seconds, tree_usage
 from ftbench.measure.checksums import Seen, length
@@ -13,10 +13,18 @@ from ftbench.measure.loaders import open_loader
 from ftbench.plan.scenario import Task, Turns
 
 METRICS = ("throughput", "cpu_per_1000", "time_to_first_batch", "memory_mib")
+# The timed part of a turn ends after about this many seconds, even if not all batches of the task are loaded.
+TURN_SECONDS = 1.0
 
 
-def _warm_up(task: Task, dataset: Any, seen: Seen, options: dict) -> tuple[float, float]:
-    """Load `task.warmup_batches` batches; return the time to the first batch (s) and the most memory (MiB)."""
+class _WarmUp(NamedTuple):
+    time_to_first_batch: float  # s
+    memory: float  # the most memory, MiB
+    batch_seconds: float  # waited for a batch after the first, on average (s)
+
+
+def _warm_up(task: Task, dataset: Any, seen: Seen, options: dict) -> _WarmUp:
+    """Load `task.warmup_batches` batches."""
     with open_loader(task, dataset, persistent=False, **options) as loader:
         begin = time.perf_counter()
         epoch = loader.epoch(task.warmup_batches * task.batch_size)
@@ -27,12 +35,25 @@ def _warm_up(task: Task, dataset: Any, seen: Seen, options: dict) -> tuple[float
         memory = tree_usage().total
         # Reading the page tables of many workers takes long: do so only twice more.
         step = max(1, task.warmup_batches // 2)
-        for number, batch in enumerate(epoch, 1):
-            batch = seen.arrive(batch)  # hold the batch as long as a training loop would
+        waited = 0.0
+        for number in range(1, task.warmup_batches):
+            begin = time.perf_counter()
+            batch = seen.arrive(next(epoch))  # hold the batch as long as a training loop would
+            waited += time.perf_counter() - begin
             if number % step == 0:
                 memory = max(memory, tree_usage().total)
         del epoch
-    return time_to_first_batch, memory
+    return _WarmUp(time_to_first_batch, memory, waited / max(1, task.warmup_batches - 1))
+
+
+def _timed_batches(task: Task, batch_seconds: float) -> int:
+    """Return the number of batches that are timed in a turn.
+
+    It is the task's, which grows with the number of workers so that a turn takes as long with one as with many. Where
+    it would take longer than TURN_SECONDS, because the GIL lets one worker compute at a time or the machine is slow, it
+    is as many as fit, but two for each worker.
+    """
+    return min(task.batches, max(2 * max(1, task.workers), int(TURN_SECONDS / max(batch_seconds, 1e-9))))
 
 
 def typical(seconds: Sequence[float]) -> float:
@@ -64,14 +85,15 @@ def measure(task: Task, seen: Seen | None = None, **options: object) -> Turns:
     # Batches before and after the timed ones.
     after = max(1, task.workers)
     before = max(after, task.warmup_batches)
-    time_to_first_batch, memory = _warm_up(task, dataset, seen, options)
+    warm = _warm_up(task, dataset, seen, options)
+    memory, timed = warm.memory, _timed_batches(task, warm.batch_seconds)
     turn_seconds, turn_began, last, cpu = [], [], 0, 0.0
     for turn in range(task.turns):
         # Hold no batch during other trials' turns and the timed part.
         batch = ()
         yield
         with open_loader(task, dataset, persistent=False, **options) as loader:
-            for number, batch in enumerate(loader.epoch((before + task.batches + after) * task.batch_size), 1):
+            for number, batch in enumerate(loader.epoch((before + timed + after) * task.batch_size), 1):
                 # Check all batches, not only timed ones: with more workers the timed part starts later.
                 batch = seen.arrive(batch)
                 seen.take(batch)
@@ -80,25 +102,26 @@ def measure(task: Task, seen: Seen | None = None, **options: object) -> Turns:
                     turn_began.append(time.time())
                     cpu -= cpu_seconds()
                     begin = time.perf_counter()
-                elif number == before + task.batches:
+                elif number == before + timed:
                     seen.wait()
                     turn_seconds.append(time.perf_counter() - begin)
                     cpu += cpu_seconds()
                     last = length(batch)
             if turn == task.turns - 1:
                 memory = max(memory, tree_usage().total)
-    samples = task.batches * task.batch_size
+    samples = timed * task.batch_size
     throughput = samples / typical(turn_seconds)
     return {
         "metrics": {
             "throughput": throughput,
             "overhead_us": 1e6 / throughput,
             "cpu_per_1000": 1000 * cpu / (samples * task.turns),
-            "time_to_first_batch": time_to_first_batch,
+            "time_to_first_batch": warm.time_to_first_batch,
             "memory_mib": memory,
         },
         **seen.result(samples * task.turns, last),
-        "batches": task.batches * len(turn_seconds),
+        "batches": timed * len(turn_seconds),
+        "asked": timed * task.turns,
         "turn_seconds": turn_seconds,
         "turn_began": turn_began,
     }

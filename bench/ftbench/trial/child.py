@@ -56,7 +56,7 @@ def measure(task: Task) -> Turns:
     if "unavailable" in result:
         return result
     last = result.pop("last_batch", None)
-    batches = task.batches * task.turns
+    batches = result.pop("asked", task.batches * task.turns)
     if last is not None and (result["batches"] != batches or last != task.batch_size):
         raise TrialError(
             f"the loader gave {result['batches']} batches, the last of {last} samples; "

@@ -78,6 +78,19 @@ def test_fewer_workers_show_the_same_samples(workers):
         assert few["rows"][turn * a_turn :][:a_turn] == many["rows"][turn * of_many :][:a_turn]
 
 
+@pytest.mark.parametrize(("seconds", "timed"), [(0.001, 40), (0.05, 10), (10.0, 2 * WORKERS)])
+def test_a_slow_candidate_times_fewer_batches_in_a_turn(seconds, timed, monkeypatch):
+    """A second's worth, here of 0.1 s each with WORKERS of 2, but two for each worker."""
+    loader = Pipeline(seconds * WORKERS * 2, True, 0.5)
+    clock = SimpleNamespace(perf_counter=lambda: loader.now, time=time.time)
+    monkeypatch.setattr(epochs, "time", clock)
+    monkeypatch.setattr(epochs, "open_loader", lambda *_, **__: contextlib.nullcontext(loader))
+    task = Task(Given(0), [], "", WORKERS, BATCH_SIZE, 40, 40, 2, turns=3)
+    found = without_pause(epochs.measure(task))
+    assert found["batches"] == found["asked"] == timed * 3
+    assert found["samples"] == timed * 3 * BATCH_SIZE
+
+
 class Given:
     """In a scenario's place: a task needs its dataset alone."""
 
