@@ -28,7 +28,8 @@ from ftbench.document.convert import from_json
 from ftbench.document.model import Options, Results, Verdict
 from ftbench.document.store import write_atomically
 from ftbench.machine.disturbance import Disturbance, between, counters, marks
-from ftbench.plan.candidates import Pair, worker_counts
+from ftbench.plan.candidates import Pair
+from ftbench.plan.metrics import METRICS
 from ftbench.plan.sizing import DoesNotFit
 from ftbench.plan.waterfall import PRECISION
 from ftbench.rounds.controller import WorkDiffers
@@ -44,18 +45,16 @@ from ftrun.options import number
 from ftrun.twin import TwinError
 
 DESCRIPTION = """\
-Find out on this machine whether the benchmark's verdicts can be trusted. It measures decoding with Pillow (threads and
-processes) twice, and a third time with more work planted. Between the first two, at least 95% of the comparisons must
-report no difference; the planted one must be found in at least 90%. A run is planned like one of `./twins bench`, with
-the time that --quick has for each candidate, and stops as early. The rounds of all runs together show what longer runs
-find. Interrupt it whenever you like: all finished rounds count.
+Find out on this machine whether the benchmark's verdicts can be trusted. It measures a case of a scenario (threads and
+processes) twice, and a third time with more work planted; inside a process, where the scenario does so. Between the
+first two, at least 95% of the comparisons must report no difference; the planted one must be found in at least 90%. A
+run is planned like one of `./twins bench`, with the time that --quick has for each candidate, and stops as early. The
+rounds of all runs together show what longer runs find. Interrupt it whenever you like: all finished rounds count.
 """
 
 # Trials import the planted scenario from here.
 ROOT = Path(__file__).resolve().parents[2]
 NO_DIFFERENCE_WANTED, FOUND_WANTED = 0.95, 0.90
-# A quick run has 150 s for a workload of five candidates; here are six.
-SECONDS = 180
 # Numbers of rounds to draw from all measured ones, and how often. Draws of more than half of them would be too alike.
 DRAWN = (3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64)
 DRAWS = 400
@@ -75,8 +74,8 @@ while os.getppid() == parent:
 """
 # Fields of a tally that --out keeps.
 WRITTEN = ("title", "wanted", "right", "total", "covered", "ratios", "share")
-# samples/s by candidate: a process's contribution to a round.
-Throughputs = Mapping[str, float]
+# The scenario's main metric by candidate: a process's contribution to a round.
+Figures = Mapping[str, float]
 
 
 @dataclass
@@ -88,7 +87,7 @@ class Tally:
     pairs: Sequence[Pair]
     """The comparisons of a run that ask the question."""
     truth: float = 1.0
-    """The true ratio: 1, or below."""
+    """The true ratio."""
     supposed: bool = False
     """True if the measured numerators are multiplied by the ratio, instead of more work planted."""
     right: int = 0
@@ -97,14 +96,21 @@ class Tally:
     """Comparisons whose interval holds the true ratio."""
     ratios: list[float] = field(default_factory=list)
 
-    def count(self, rounds: Sequence[Throughputs]) -> None:
+    def count(self, rounds: Sequence[Figures]) -> None:
         """Count a run."""
         for pair in self.pairs:
             r = _ratio(rounds, pair, self.truth if self.supposed else 1.0)
             self.total += 1
             self.ratios.append(r.ratio)
-            self.right += statistics.verdict(r) == (Verdict.NO_DIFFERENCE if self.truth == 1 else Verdict.BELOW)
+            self.right += statistics.verdict(r) == self.verdict
             self.covered += r.low is not None and r.high is not None and r.low <= self.truth <= r.high
+
+    @property
+    def verdict(self) -> Verdict:
+        """The right verdict."""
+        if self.truth == 1:
+            return Verdict.NO_DIFFERENCE
+        return Verdict.ABOVE if self.truth > 1 else Verdict.BELOW
 
     @property
     def share(self) -> float:
@@ -123,7 +129,7 @@ class Tally:
         )
 
 
-def _ratio(rounds: Sequence[Throughputs], pair: Pair, factor: float = 1.0) -> Ratio:
+def _ratio(rounds: Sequence[Figures], pair: Pair, factor: float = 1.0) -> Ratio:
     return statistics.ratio(
         [each[pair.numerator] * factor for each in rounds], [each[pair.denominator] for each in rounds]
     )
@@ -143,9 +149,11 @@ def parser() -> argparse.ArgumentParser:
     share = number("a number from 0.01 to 0.99", 0.01, 0.99)
     difference = f"the planted difference, a multiple of {planted.STEP} (default: %(default)s)"
     add = result.add_argument
+    what = f"what to measure: {', '.join(planted.PLACES)} (default: %(default)s)"
+    add("scenario", nargs="?", choices=planted.PLACES, default="pillow", metavar="SCENARIO", help=what)
     add("--runs", type=runs, default=20, metavar="N", help="number of runs (default: %(default)s)")
-    add("--seconds", type=seconds, default=SECONDS, metavar="S", help="length of a run (default: %(default)s)")
-    add("--percent", type=percent, default=15, metavar="P", help=difference)
+    add("--seconds", type=seconds, metavar="S", help="length of a run (default: that of the scenario's --quick)")
+    add("--percent", type=percent, default=10, metavar="P", help=difference)
     add("--load", type=share, metavar="CPUS", help="keep this part of a CPU busy, in bursts (0.3, say)")
     add("--out", type=Path, metavar="FILE", help="write the figures there, as JSON")
     return result
@@ -165,17 +173,12 @@ def load(share: float | None) -> Iterator[None]:
         bursts.wait()
 
 
-def _slower(percent: int) -> float:
-    """Return the ratio of throughputs with this many percent more work."""
-    return 100 / (100 + percent)
-
-
 @dataclass
 class Kept:
     """The rounds of a run. Owned by the main thread."""
 
     rounds: list[dict[str, float]] = field(default_factory=list)
-    """samples/s by candidate."""
+    """Figures by candidate."""
     turns: list[dict[str, list[float]]] = field(default_factory=list)
     """Seconds of each candidate's turns, planted work included."""
     disturbed: list[str] = field(default_factory=list)
@@ -193,12 +196,14 @@ def setup() -> str:
 class Trust:
     """The trials and their judgement. Owned by the main thread."""
 
-    def __init__(self, percent: int, config: str, usable_cpus: int):
+    def __init__(self, place: str, percent: int, config: str, usable_cpus: int):
         self._percent = percent
         self._config = config
         self._usable_cpus = usable_cpus
-        self._scenario = planted.scenario(config, percent)
-        of_config = self._scenario.plan.ranked((config,), worker_counts(usable_cpus), quick=False)
+        self._scenario = planted.PLACES[place].scenario(config, percent)
+        # Other scenarios are not stopped by their intervals, or Measurement does it.
+        self._stops = place == "pillow"
+        of_config = self._scenario.plan.ranked((config,), self._scenario.workers(usable_cpus), quick=False)
         self.candidates = [c for _, c in of_config]
         of = {c.key: c.case for c in self.candidates}
         pairs = self._scenario.plan.pairs(self.candidates)
@@ -227,9 +232,9 @@ class Trust:
                         skipped = [f"{each.what}: {each.why}" for each in results.skipped[kept:]]
                         why = "; ".join(skipped + [failure.reason for failure in entry.failures])
                         raise TrialFailed(why or "a candidate could not be measured")
-                    run.rounds.append({key: trial.metrics["throughput"] for key, trial in trials.items()})
+                    run.rounds.append({key: trial.metrics[self._scenario.metrics[0]] for key, trial in trials.items()})
                     run.turns.append({key: [round(s, 5) for s in of.turn_seconds] for key, of in trials.items()})
-                    if self._enough(run.rounds):
+                    if self._stops and self._enough(run.rounds):
                         break
                 if not run.rounds:
                     raise TrialFailed(f"no round was finished in {seconds:g} seconds")
@@ -239,7 +244,7 @@ class Trust:
                 loaded = f" (disturbed: {'; '.join(run.disturbed)})" if run.disturbed else ""
                 shown.note(f"run {number + 1} of {runs}: {'; '.join(tally.line() for tally in self.said)}{loaded}")
 
-    def _enough(self, rounds: Sequence[Throughputs]) -> bool:
+    def _enough(self, rounds: Sequence[Figures]) -> bool:
         """True if a run may stop for the width of its intervals, as others do (ftbench.stats.waterfall.precise)."""
         if len(rounds) < waterfall.FEWEST_TO_STOP:
             return False
@@ -247,14 +252,19 @@ class Trust:
         widths = [math.log(r.high / r.low) / 2 for r in found if r.high and r.low]
         return max(widths) <= math.log1p(PRECISION)
 
+    def _changed(self, percent: int) -> float:
+        """Return the ratio of figures with this many percent more work."""
+        more = 1 + percent / 100
+        return 1 / more if METRICS[self._scenario.metrics[0]].best == "higher" else more
+
     def tallies(self) -> tuple[Tally, Tally]:
         """Return new tallies of both questions."""
         return (
             Tally("A against A, no difference reported", NO_DIFFERENCE_WANTED, self._same),
-            Tally(f"{self._percent}% more work, found", FOUND_WANTED, self._more, _slower(self._percent)),
+            Tally(f"{self._percent}% more work, found", FOUND_WANTED, self._more, self._changed(self._percent)),
         )
 
-    def drawn(self, rounds: Sequence[Throughputs]) -> list[tuple[int, list[Tally]]]:
+    def drawn(self, rounds: Sequence[Figures]) -> list[tuple[int, list[Tally]]]:
         """Return (number of rounds, tallies) of runs whose rounds are drawn from these (seeded).
 
         The tallies are those of `tallies`, and one for each of SUPPOSED.
@@ -263,7 +273,7 @@ class Trust:
         for size in DRAWN:
             if 2 * size <= len(rounds):
                 rng = random.Random(size)
-                supposed = (Tally(f"{p}% found", FOUND_WANTED, self._same, _slower(p), True) for p in SUPPOSED)
+                supposed = (Tally(f"{p}% found", FOUND_WANTED, self._same, self._changed(p), True) for p in SUPPOSED)
                 tallies = [*self.tallies(), *supposed]
                 for _ in range(DRAWS):
                     of_run = rng.sample(rounds, size)
@@ -278,7 +288,7 @@ class Trust:
         rounds = list(itertools.chain.from_iterable(run.rounds for run in self.kept))
         numbers = [len(run.rounds) for run in self.kept] or [0]
         print(where)
-        print(f"{options.seconds} s a run: {min(numbers)} to {max(numbers)} rounds")
+        print(f"{options.scenario}, {options.seconds} s a run: {min(numbers)} to {max(numbers)} rounds")
         for tally in self.said:
             print(tally.line())
         drawn = self.drawn(rounds)
@@ -291,6 +301,7 @@ class Trust:
             Console().print(table)
         return {
             "setup": where,
+            "scenario": options.scenario,
             "seconds_a_run": options.seconds,
             "percent": options.percent,
             "load": options.load,
@@ -312,8 +323,9 @@ def main(arguments: list[str] | None = None) -> int:
     options = command.parse_args(arguments)
     if options.percent % planted.STEP:
         command.error(f"--percent {options.percent} is no multiple of {planted.STEP}")
+    options.seconds = options.seconds or int(planted.PLACES[options.scenario].amount.seconds)
     config = environment.interpreter()["twin"]
-    trust = Trust(options.percent, config, environment.cpu()["usable"])
+    trust = Trust(options.scenario, options.percent, config, environment.cpu()["usable"])
     status = 0
     with Interruption() as interruption:
         try:

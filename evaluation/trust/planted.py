@@ -1,72 +1,125 @@
-"""The main job with a known difference in it: the scenario of ``python -m evaluation.trust.measure``."""
+"""Scenarios with a known difference in them, for ``python -m evaluation.trust.measure``.
+
+Each is a scenario of the benchmark in one case, measured three times in the same rounds: A, A again, and A with more
+work. Where the scenario measures its cases inside a process (Scenario.inside), the three are neighbouring turns of one
+process; elsewhere, each has processes of its own.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
-from ftbench.measure import epochs
 from ftbench.plan.case import Amount, Case
 from ftbench.plan.comparisons import Comparison, ComparisonPlan, Side
 from ftbench.plan.scenario import Scenario, Task, Turns
-from ftbench.scenarios import pillow
+from ftbench.scenarios import SCENARIOS, interference, overlap, pillow
 
-# Twenty batches a worker, so that 5% more work is one more batch for each.
-AMOUNT = Amount(batch_size=4, batches_per_worker=20, turns=8, seconds=180)
 STEP = 5
 """Planted differences are multiples of this (percent)."""
+PREFIX = "planted-"
+# Metrics that are the same work in less or more time.
+RATES = ("throughput", "gb_per_s")
 
 
-def dataset(task: Task) -> pillow.PillowDataset:
-    """Return the images of one batch, repeated: every batch is the same work, so n% more batches are n% more work."""
-    return pillow.PillowDataset(task.paths[: task.batch_size])
-
-
-def measure(task: Task) -> Turns:
-    """Measure as ftbench.measure.epochs does, with some percent more batches, which are loaded and not counted."""
+def _more_batches(task: Task, base: Scenario, percent: int) -> Turns:
+    """Measure as *base* does, with *percent* more batches, which are loaded and not counted."""
     wanted = task.batches
-    loaded = wanted + wanted * task.parameters["percent"] // 100
-    result = yield from epochs.measure(dataclasses.replace(task, batches=loaded))
+    loaded = wanted + wanted * percent // 100
+    result = yield from base.measure(dataclasses.replace(task, batches=loaded))  # type: ignore[misc]
     a_turn = len(result["rows"]) // task.turns
     rows = [row for place, row in enumerate(result["rows"]) if place % a_turn < wanted]
+    metrics = result["metrics"]
     return {
         **result,
-        "metrics": {"throughput": result["metrics"]["throughput"] * wanted / loaded},
+        "metrics": metrics | {name: metrics[name] * wanted / loaded for name in RATES if name in metrics},
         "samples": wanted * task.turns * task.batch_size,
         "batches": wanted * task.turns,
         "rows": rows,
     }
 
 
-def case(name: str, title: str, percent: int) -> Case:
-    """Return a case with this many percent more work."""
-    return Case(name, title, {"percent": percent}, percent)
+def _longer_steps(measure: Callable[[Task, float], Turns]) -> Callable[[Task, Scenario, int], Turns]:
+    """Return a function that measures with *percent* more work in each step of the loop while the loader loads."""
+    return lambda task, base, percent: measure(task, 1 + percent / 100)
 
 
-def scenario(config: str, percent: int) -> Scenario:
-    """Return the scenario: A against itself and against more work, in one configuration and the same rounds."""
-    return dataclasses.replace(
-        pillow.SCENARIO,
-        name=f"{__name__}:SCENARIO",
-        question="Does the suite find the differences that are there, and none that are not?",
-        description="the main job in two places, and with a difference planted",
-        dataset=dataset,
-        measure=measure,
-        metrics=("throughput",),
-        # With threads and with processes: A again, and more work, each against A.
-        plan=ComparisonPlan(
-            tuple(
-                Comparison(Side(config, variant, case=other), Side(config, variant, case="a"), importance=0)
-                for other in ("b", "more")
-                for variant in ("loader-thread", "loader-process")
+@dataclass(frozen=True)
+class Planting:
+    """A place for a planted difference: a scenario, its case, and the way to do more work in it."""
+
+    base: Scenario
+    case: str
+    amount: Amount
+    """The work of a turn. Batches per worker: a multiple of 10, so that 10% more work is a whole number of batches."""
+    measure: Callable[[Task, Scenario, int], Turns] = _more_batches
+    workers: int | None = None
+    """Number of workers, None for the scenario's own."""
+
+    def scenario(self, config: str, percent: int) -> Scenario:
+        """Return the scenario: A against itself and against *percent* more work, in one configuration."""
+        base, like = self.base, self.base.case(self.case)
+
+        def dataset(task: Task) -> Any:
+            # The images of one batch, repeated: every batch is then the same work.
+            paths = task.paths[: task.batch_size] if base.source == "images" else task.paths
+            return base.dataset(dataclasses.replace(task, paths=paths))
+
+        def measure(task: Task) -> Turns:
+            of = dataclasses.replace(task, scenario=dataclasses.replace(base, dataset=dataset), case=self.case)
+            return self.measure(of, base, task.parameters["percent"])
+
+        def case(name: str, title: str, more: int) -> Case:
+            parameters = {**like.parameters, "percent": more}
+            amounts = {"full": self.amount, "quick": self.amount}
+            return dataclasses.replace(like, name=name, title=title, parameters=parameters, value=more, **amounts)
+
+        sides = [Side(config, f"loader-{workers}") for workers in ("thread", "process")]
+        return dataclasses.replace(
+            base,
+            name=f"{__name__}:{PREFIX}{base.name}",
+            question="Does the suite find the differences that are there, and none that are not?",
+            description=f"{base.name} in two places, and with a difference planted",
+            measure=measure,
+            metrics=base.metrics[:1],
+            # With threads and with processes: A again, and more work, each against A.
+            plan=ComparisonPlan(
+                tuple(
+                    Comparison(dataclasses.replace(side, case=other), dataclasses.replace(side, case="a"), importance=0)
+                    for other in ("b", "more")
+                    for side in sides
+                ),
+                (case("a", "A", 0), case("b", "A again", 0), case("more", f"{percent}% more work", percent)),
             ),
-            (case("a", "A", 0), case("b", "A again", 0), case("more", f"{percent}% more work", percent)),
-        ),
-        case_axis="work",
-        case_unit="percent more",
-        full=AMOUNT,
-        quick=AMOUNT,
+            case_axis="work",
+            case_unit="percent more",
+            full=self.amount,
+            quick=self.amount,
+            workers=(lambda cpus: [self.workers]) if self.workers else base.workers,
+        )
+
+
+PLACES = {
+    planting.base.name: planting
+    for planting in (
+        Planting(pillow.SCENARIO, "", Amount(4, 20, turns=8, seconds=180)),
+        Planting(SCENARIOS["augment"], "heavy", Amount(2, 10, turns=6, seconds=180)),
+        Planting(SCENARIOS["raw-size"], "4-MiB", Amount(4, 10, turns=6, seconds=120)),
+        Planting(SCENARIOS["raw-transfer"], "numpy-pickled", Amount(4, 10, turns=6, seconds=120)),
+        Planting(SCENARIOS["latency-requests"], "50-ms", Amount(1, 10, turns=4, seconds=180), workers=8),
+        Planting(interference.SCENARIO, "own", interference.SCENARIO.quick, _longer_steps(interference.measure)),
+        # A step as long as the training: more training is as much more of a step.
+        Planting(overlap.SCENARIO, "2", Amount(8, 4, turns=6, seconds=240), _longer_steps(overlap.measure)),
     )
+}
+"""The places by name. The seconds are those of a quick run of the scenario; in pillow, for one candidate more."""
 
 
-# A trial finds it by name. The percentage is in the parameters of the case.
-SCENARIO = scenario("ft", 10)
+def __getattr__(name: str) -> Scenario:
+    """Return a planted scenario, as trials look it up; their requests have the percentage."""
+    place = PLACES.get(name.removeprefix(PREFIX))
+    if place is None:
+        raise AttributeError(name)
+    return place.scenario("ft", STEP)

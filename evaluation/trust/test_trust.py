@@ -10,21 +10,27 @@ import sys
 import time
 from multiprocessing import resource_tracker
 from pathlib import Path
+from typing import ClassVar
 
 import psutil
 import pytest
+import torch
 
 from evaluation.trust import measure, planted
 from ftbench.data import synthesis
+from ftbench.document.model import Verdict
 from ftbench.measure import epochs
+from ftbench.plan.metrics import METRICS
 from ftbench.plan.scenario import Task
+from ftbench.rounds.work import Work
+from ftbench.scenarios import SCENARIOS, find, interference, overlap
 from tests.unit.bench.simulated import values
 from tests.unit.bench.turns import without_pause
 
 
 def simulated(rounds: int, noise: float) -> tuple[measure.Trust, list[dict[str, float]]]:
     """What the program would measure with 10% planted; by candidate, for each round."""
-    of = measure.Trust(10, "ft", 2)
+    of = measure.Trust("pillow", 10, "ft", 2)
     assert [c.case for c in of.candidates].count("more") == 2 and len(of.candidates) == 6
     slower = {c.key: 100 / 1.1 for c in of.candidates if c.case == "more"}
     found = values(random.Random(0), of.candidates, rounds, slower, noise)
@@ -54,11 +60,17 @@ def test_how_many_rounds_find_it_is_told_from_the_rounds_of_all_runs():
     assert drawn[16][3] == pytest.approx(drawn[16][1], abs=0.1)
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-@pytest.mark.parametrize("percent", [5, 100])
-def test_planted_work_is_loaded_and_not_counted(percent, workers, tmp_path, monkeypatch):
+@pytest.fixture
+def images(tmp_path) -> list[str]:
+    """Paths of six small JPEGs."""
     for number in range(6):
         synthesis.photograph(number).save(tmp_path / f"{number}.jpg", "JPEG", **synthesis.JPEG_SETTINGS)
+    return sorted(map(str, tmp_path.iterdir()))
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("percent", [5, 100])
+def test_planted_work_is_loaded_and_not_counted(percent, workers, images, monkeypatch):
     asked = []
     opened = epochs.open_loader
 
@@ -69,27 +81,70 @@ def test_planted_work_is_loaded_and_not_counted(percent, workers, tmp_path, monk
         return loader
 
     monkeypatch.setattr(epochs, "open_loader", noted)
-    results = []
+    results, place = [], planted.PLACES["pillow"]
+    scenario = place.scenario("ft", percent)
     for more in (0, percent):
         task = Task(
-            planted.SCENARIO,
-            sorted(map(str, tmp_path.iterdir())),
+            scenario,
+            images,
             "loader-thread",
             workers,
             2,
             2,
-            planted.AMOUNT.batches_per_worker * workers,
+            place.amount.batches_per_worker * workers,
             2,
             parameters={"percent": more},
             turns=2,
         )
-        results.append(without_pause(planted.measure(task)))
+        results.append(without_pause(scenario.measure(task)))
     same, more = results
     assert all(more[name] == same[name] for name in ("batches", "samples", "first_batch", "rows", "last_batch"))
     # Batches of two: a warm-up of two, and those that each turn has before and after what is timed.
     plain, grown = (2 * (2 + 20 * workers * part // 100 + workers) for part in (100, 100 + percent))
     assert asked == [4, *[plain] * 2, 4, *[grown] * 2]
     assert more["metrics"]["throughput"] == pytest.approx(40 * workers / min(more["turn_seconds"]))
+
+
+@pytest.mark.parametrize("place", planted.PLACES)
+def test_a_place_is_measured_as_its_scenario_is(place):
+    base, scenario = SCENARIOS[place], planted.PLACES[place].scenario("ft", 10)
+    found = find(scenario.name)
+    assert (found.name, found.inside, found.metrics) == (scenario.name, base.inside, base.metrics[:1])
+    of = measure.Trust(place, 10, "ft", 2)
+    assert {c.case for c in of.candidates} == {"a", "b", "more"} and len(of.candidates) == 6
+    # Cases that a process measures are gathered into one trial for each kind of workers.
+    assert len(Work(scenario, {}, {}).gather([(0, c) for c in of.candidates])) == (2 if base.inside else 6)
+    same, more = of.tallies()
+    higher = METRICS[scenario.metrics[0]].best == "higher"
+    assert same.verdict == Verdict.NO_DIFFERENCE and more.verdict == (Verdict.BELOW if higher else Verdict.ABOVE)
+    assert more.truth == pytest.approx(1 / 1.1 if higher else 1.1)
+
+
+class Step:
+    """Step of a loop that notes how much work it is asked for."""
+
+    asked: ClassVar[set[int]] = set()
+    device = torch.device("cpu")
+
+    def __call__(self, *arguments) -> None:
+        self.asked.add(arguments[-1])
+        time.sleep(0.0005)
+
+
+@pytest.mark.parametrize("place, step", [("interference", "PythonStep"), ("overlap", "TorchStep")])
+def test_steps_do_more_work_while_the_loader_loads(place, step, images, monkeypatch):
+    scenario = planted.PLACES[place].scenario("ft", 10)
+    monkeypatch.setattr({"interference": interference, "overlap": overlap}[place], step, Step)
+    monkeypatch.setattr(interference, "TURN_SECONDS", 0.01)
+    for percent, levels in ((0, 1), (10, 2)):
+        Step.asked.clear()
+        parameters = {**scenario.case("a").parameters, "percent": percent}
+        result = without_pause(
+            scenario.measure(Task(scenario, images, "loader-thread", 1, 2, 2, 4, 2, "a", parameters))
+        )
+        assert result["metrics"][scenario.metrics[0]] > 0
+        asked = sorted(Step.asked - {overlap.CALIBRATION_UNITS})
+        assert len(asked) == levels and asked[-1] == round(asked[0] * (1 + percent / 100))
 
 
 def test_interrupted_it_says_what_it_has(tmp_path):

@@ -52,8 +52,8 @@ class PythonStep:
         self._recent: deque = deque(maxlen=1000)
         self._means, self._counts, self._number = dict[str, float](), dict[str, int](), 0
 
-    def __call__(self) -> None:
-        for _ in range(RECORDS):
+    def __call__(self, records: int = RECORDS) -> None:
+        for _ in range(records):
             self._number += 1
             record: dict = {"step": self._number, "loss": 1 / self._number, "rate": 0.1 * 0.99 ** (self._number % 100)}
             self._recent.append(record)
@@ -64,14 +64,14 @@ class PythonStep:
             record["line"] = f"step {record['step']} loss {record['loss']:.4f} rate {record['rate']:.5f}"
 
 
-def measure(task: Task) -> Turns:
+def measure(task: Task, more: float = 1.0) -> Turns:
     """Compare the steps of a loop while the loader loads with steps while the loader is idle, in neighbouring turns.
 
     First the loader runs alone, for `task.batches` batches, to find its full rate. Then each turn has the conditions
     "idle", "half" and "full" (the part of that rate) of a step in Python, and "idle" and "full" of a torch step. At
     full rate the loop waits for late batches. At half, the loader waits for room in its queue. The time of a step
     excludes the wait for batches. If the case's "shared" is true, the loop and the workers share as many CPUs as there
-    are workers.
+    are workers. Steps during loading do *more* times the work, which is how evaluation/trust plants a difference.
 
     Returns the metrics slowdown_python, slowdown_half and slowdown_torch. Returns as distributions:
 
@@ -85,11 +85,17 @@ def measure(task: Task) -> Turns:
     with open_loader(task, task.dataset(), persistent=True) as loader:
         period, last = _full_rate(task, loader, seen)
         loop = Loop(loader.epoch(ENDLESS), period, task.prefetch_factor * task.workers)
-        train = TorchStep()
+        python, train = PythonStep(), TorchStep()
         some = torch_batch(train)
-        steps: dict[str, Callable[[], object]] = {"python": PythonStep(), "torch": lambda: train(some, TORCH_UNITS)}
+        steps: dict[str, Callable[[float], object]] = {
+            "python": lambda work: python(round(RECORDS * work)),
+            "torch": lambda work: train(some, round(TORCH_UNITS * work)),
+        }
+        work = {0: 1, 0.5: more, 1: more}
         conditions = {
-            f"{name} {rate}": functools.partial(loop.turn, steps[name], rate, rates if rate == 1 else [])
+            f"{name} {rate}": functools.partial(
+                loop.turn, functools.partial(steps[name], work[rate]), rate, rates if rate == 1 else []
+            )
             for name, rate in (("python", 0), ("python", 0.5), ("python", 1), ("torch", 0), ("torch", 1))
         }
         for condition in conditions.values():

@@ -50,11 +50,12 @@ class TorchStep:
         return loss.item()  # waits for the accelerator
 
 
-def measure(task: Task) -> Turns:
+def measure(task: Task, more: float = 1.0) -> Turns:
     """Time ``for batch in loader: train(batch)``, loading alone and training alone, `task.batches` steps each.
 
     Training a batch takes "ratio" (a parameter of the case) times as long as loading it. Each measurement starts when
-    the first batch has come and no other is ready. Returns the metrics step_over_max (1 if loading and training overlap
+    the first batch has come and no other is ready. Training beside loading does *more* times the work, which is how
+    evaluation/trust plants a difference. Returns the metrics step_over_max (1 if loading and training overlap
     perfectly) and step_over_sum (1 if they do not), and the distributions `step`, `load` and `train` (mean times of a
     step in each turn, ms).
     """
@@ -71,7 +72,7 @@ def measure(task: Task) -> Turns:
         conditions: dict[str, Callable[[], float]] = {
             "load": lambda: _mean_step(loader.epoch(epoch), steps),
             "train": lambda: _mean_step(repeat(batch, 1 + steps), steps, train, units),
-            "step": lambda: _mean_step(loader.epoch(epoch), steps, train, units),
+            "step": lambda: _mean_step(loader.epoch(epoch), steps, train, round(units * more)),
         }
         found = yield from alternate(conditions, task.turns)
     parts = list(zip(found["load"], found["train"], strict=True))
