@@ -1,6 +1,11 @@
 """Failures of user code: every kind of worker reports them in their place, and no other batch is lost."""
 
+import os
+import queue
+import re
+import signal
 import threading
+import time
 import traceback
 
 import pytest
@@ -127,15 +132,44 @@ def test_what_is_no_exception_proper_is_raised_in_its_place(base, on_error, ligh
     assert [batch.tolist() for batch in iterator] == BATCHES[2:]
 
 
+ENDS = {  # torch notices an exit status of 0 within 5 seconds, any other at once
+    "interrupted": (KeyboardInterrupt, queue.Empty, "^$"),
+    "exits": (SystemExit, RuntimeError, r"worker \(pid \d+\) exited unexpectedly with exit code 7\. "),
+    "killed": (
+        lambda index: os.kill(os.getpid(), signal.SIGKILL),
+        RuntimeError,
+        r"worker \(pid \d+\) is killed by signal: Killed\. ",
+    ),
+}
+ENDED = r"^DataLoader worker \(pid\(s\) \d+\) exited unexpectedly$"
+
+
 @pytest.mark.thread_unsafe(reason="forks")
-@pytest.mark.parametrize("base", [KeyboardInterrupt, SystemExit])
-def test_what_ends_a_worker_process_is_reported(base):
-    dl = DataLoader(Failing(base), batch_size=5, num_workers=1, worker_method="process")
-    iterator = iter(dl)
-    # OSError, EOFError: torch's queue asks the dead process for the memory of a batch that it had sent.
-    with pytest.raises((RuntimeError, OSError, EOFError, base)):
-        for _ in range(4):
-            next(iterator)
+@pytest.mark.parametrize("end", ENDS)
+def test_what_ends_a_worker_process_is_reported(end):
+    error, kind, words = ENDS[end]
+
+    def ending(index):
+        time.sleep(0.5)  # the main process waits by then: a signal elsewhere would raise elsewhere
+        return error(index)
+
+    # With one batch under way, the worker gets the second when its first has arrived.
+    options = {"batch_size": 5, "num_workers": 1, "prefetch_factor": 1, "worker_method": "process"}
+    iterator = iter(DataLoader(Failing(ending), **options))
+    assert next(iterator).tolist() == BATCHES[0]
+    with pytest.raises(RuntimeError, match=ENDED) as caught:
+        next(iterator)
+    assert type(caught.value.__cause__) is kind and re.search(words, str(caught.value.__cause__))
+
+
+@pytest.mark.thread_unsafe(reason="forks")
+def test_a_batch_of_a_worker_process_that_has_ended_is_reported_as_its_end():
+    """The batch's memory is asked for from the process that made it."""
+    iterator = iter(DataLoader(Failing(KeyboardInterrupt), batch_size=5, num_workers=1, worker_method="process"))
+    iterator._workers[0].join()
+    with pytest.raises(RuntimeError, match=ENDED) as caught:
+        next(iterator)
+    assert isinstance(caught.value.__cause__, OSError | EOFError)
 
 
 # StopIteration: in torch it ends the epoch in silence, or a worker process for good. Here it is an error.
