@@ -12,7 +12,8 @@ The parts:
 
 - ``dataloader``: arguments, attributes, ``state_dict``
 - ``choose``: threads or processes, and why
-- ``iterators``: ``serial``, ``threads``, ``processes``, on a common ``base``; ``prefetch``: the prefetch policy
+- ``iterators``: ``serial``, ``threads``, ``processes``, on a common ``base``; ``prefetch`` and
+  ``ahead``: the prefetch policy
 - ``cache``: the growing cache, for datasets
 - ``workers``: the code, start and end of worker threads and processes; each worker's copies of user objects
 - ``batch``: builds a batch from indices: loads samples, handles their errors, writes them into slots or collates them

@@ -14,6 +14,7 @@ from ftloader.compat.torch_private import BaseDataLoaderIter
 from ftloader.diagnosis.call_site import warn_user
 from ftloader.diagnosis.statistics import Statistics, statistics
 from ftloader.iterators.base import Shared
+from ftloader.iterators.chosen import Chosen
 from ftloader.iterators.processes import ProcessDataLoaderIter
 from ftloader.iterators.serial import SerialDataLoaderIter
 from ftloader.iterators.threads import ThreadDataLoaderIter
@@ -58,6 +59,7 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
       has its own copy of an iterable-style dataset and of its functions.
     - Workers do not seed the program's global random generators. Draw from ``ftloader.sample_rng()`` instead.
     - With ``batch_size=None``, or a ``collate_fn`` that copies nothing, a batch consists of the dataset's own objects.
+    - If no ``prefetch_factor`` is given, the loader keeps only as many batches ahead as hide uneven loading.
     - ``next()`` raises the worker's exception object itself, with notes. The epoch can be continued after it.
 
     Raises:
@@ -87,6 +89,8 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
         self.skipped = SkipLog()
         self._shared = Shared()
         super().__init__(dataset, *args, **kwargs)
+        if kwargs.get("prefetch_factor") is None and (default := vars(self)["prefetch_factor"]) is not None:
+            self.prefetch_factor = Chosen(default)
 
     def __setattr__(self, attr: str, val: Any) -> None:
         # Not properties: torch's class guards its attributes this way too, and tools look for arguments in vars().

@@ -101,6 +101,11 @@ class SharedBatch:
         self._undecided = hints.expected is not Mode.PLAIN  # True until it is known whether there are slots
         self._seconds: list[float] = []  # per sample, of each piece
 
+    @property
+    def claimed(self) -> bool:
+        """True if there is nothing left to load. Read without the lock: it may be outdated."""
+        return self._next >= min(len(self.index), self._failed_at)
+
     def build(self, context: Any) -> Outcome | None:
         """Load pieces until all are claimed. Return the batch or its failure; None if another worker finishes it."""
         dataset = context.dataset

@@ -50,6 +50,7 @@ class Shared:
         self.global_draws = GlobalDrawCheck()
         self._memory: tuple[tuple[int, bool], BufferPool] | None = None
         self.records = EpochRecords()
+        self.extra = 1  # batches ahead that the latest iterator has found to be enough: see iterators.ahead
 
     def __reduce__(self) -> tuple:
         return Shared, (copy.copy(self.states),)

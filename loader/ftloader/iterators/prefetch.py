@@ -1,7 +1,8 @@
 """The prefetch policy: how many batches are being prefetched, and which worker builds the next batch.
 
-At most ``prefetch_factor * num_workers`` batches are dispatched and not yet handed over. This maximum is dispatched as
-an epoch starts; each hand-over makes room for one more batch. Batches are dispatched in the sampler's order.
+The sampler is asked ``prefetch_factor * num_workers`` batches ahead of the hand-over, as with torch's workers: a
+sampler may draw random numbers while it is iterated, and which numbers must not depend on anything's speed. As many of
+these batches as ``Ahead.limit`` allows are dispatched, in the sampler's order. Each hand-over makes room for one more.
 
 - A map-style dataset: the next free worker builds the batch, or several workers do.
 - An iterable-style dataset: each worker has its own share, so each batch is assigned to one worker. With
@@ -10,22 +11,29 @@ an epoch starts; each hand-over makes room for one more batch. Batches are dispa
 Worker processes inherit the same policy from torch's iterator. ``tests/conformance/test_workers.py`` tests both kinds.
 """
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator
+from typing import Any
 
 from ftloader.batch.fetch import EMPTY, Epoch, Fetched
+from ftloader.iterators.ahead import Ahead
 from ftloader.workers.thread import Result
 
 
 class Prefetch:
-    """Batches of one epoch that are dispatched and not yet handed over. The iterator's lock guards this object.
+    """Batches of one epoch that are drawn and not yet handed over. The iterator's lock guards this object.
 
-    *with_data*: ids of the workers that have data left in their shares of an iterable-style dataset; None for a
-    map-style dataset. *turns*: endless iterator over worker ids, in the order of their turns.
+    *draws*: the most batches that may be drawn and not handed over. *with_data*: ids of the workers that have data left
+    in their shares of an iterable-style dataset; None for a map-style dataset. *turns*: endless iterator over worker
+    ids, in the order of their turns.
     """
 
-    def __init__(self, most: int, in_order: bool, with_data: set[int] | None, turns: Iterator[int]) -> None:
-        self._most, self._in_order, self._turns = most, in_order, turns
+    def __init__(
+        self, draws: int, ahead: Ahead, in_order: bool, with_data: set[int] | None, turns: Iterator[int]
+    ) -> None:
+        self._draws = draws
+        self.drawn: deque[Any] = deque()  # from the sampler, and not dispatched: indices, or Failures
+        self._ahead, self._in_order, self._turns = ahead, in_order, turns
         self.with_data = with_data
         self.dispatched = 0  # also the number of the batch to dispatch next
         self.handed_over = 0  # in order, also the number of the batch to hand over next
@@ -33,9 +41,14 @@ class Prefetch:
         self._built_by: dict[int, int] = {}  # iterable-style: the builder of each batch that is not handed over
 
     @property
+    def may_draw(self) -> bool:
+        """True if the sampler may be asked for one more batch."""
+        return len(self.drawn) + self.dispatched - self.handed_over < self._draws
+
+    @property
     def has_room(self) -> bool:
         """True if one more batch may be dispatched."""
-        return self.dispatched - self.handed_over < self._most
+        return self.dispatched - self.handed_over < self._ahead.limit
 
     @property
     def arrived(self) -> int:

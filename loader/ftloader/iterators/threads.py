@@ -7,6 +7,7 @@ iterator; each batch goes to one of these threads. Workers hold no reference to 
 import itertools
 import operator
 import queue
+import time
 import weakref
 from typing import Any, Self
 
@@ -19,7 +20,9 @@ from ftloader.batch.slots import Slots
 from ftloader.compat.torch_private import DatasetKind
 from ftloader.diagnosis.exceptions import annotate, drop_first_frame
 from ftloader.diagnosis.recording import WorkerTimes
+from ftloader.iterators.ahead import Ahead
 from ftloader.iterators.base import ResumableDataLoaderIter
+from ftloader.iterators.chosen import Chosen
 from ftloader.iterators.prefetch import Prefetch
 from ftloader.protocols import has_getitems
 from ftloader.rng import program as global_generators
@@ -52,9 +55,10 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
             raise ValueError("prefetch_factor must be at least 1 with worker threads")
         self._lock = fork.rlock()  # a child may begin a new epoch
         self._in_order = loader.in_order
-        self._most_dispatched = operator.index(loader.prefetch_factor * self._num_workers)
+        self._draws = most = operator.index(loader.prefetch_factor * self._num_workers)
+        self._ahead = Ahead(most, not isinstance(loader.prefetch_factor, Chosen), self._shared.extra)
         # In memory are the dispatched batches and the consumer's latest two.
-        self._memory = self._shared.memory(self._most_dispatched + 2, self._pin_memory)
+        self._memory = self._shared.memory(most + 2, self._pin_memory)
         self._departures: list[BaseException] = []  # reasons why workers ended, not yet raised
         # Each worker iterates its own copy of an iterable-style dataset, so each task is for one worker. Any
         # worker can build any batch of a map-style dataset.
@@ -104,11 +108,14 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         """Dispatch the first batches of a new epoch."""
         self._epoch = Epoch(self._base_seed, self._epoch_number)
         self._pool.begin_epoch(self._epoch)
-        self._drained = False  # True once there is no more data to dispatch
+        self._latest: weakref.ref | None = None  # to the batch dispatched last
+        self._drained = False  # True once there is no more data to draw
         self._exhausted = False  # True once all batches are handed over: StopIteration from then on
         self._worker_queue_idx_cycle = itertools.cycle(range(self._num_workers))
         with_data = set(self._present) if self._private_queues else None
-        self._prefetch = Prefetch(self._most_dispatched, self._in_order, with_data, self._worker_queue_idx_cycle)
+        self._ahead.begin(time.perf_counter())
+        turns = self._worker_queue_idx_cycle
+        self._prefetch = Prefetch(self._draws, self._ahead, self._in_order, with_data, turns)
         try:
             self._dispatch()
         except BaseException:
@@ -183,6 +190,8 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
     def _next_outcome(self) -> Fetched | Failure | None:
         """Wait for the next batch or failure and return it; None at the end of the epoch."""
         self._pool.used_by_this_thread()
+        self._ahead.asked(self._ready(), self._workers_are_idle(), time.perf_counter())
+        self._shared.extra = self._ahead.extra
         while True:
             if self._departures:
                 return Failure(self._departures.pop(0))
@@ -225,24 +234,33 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
             self.close()
         self._receive_all()
 
-    def _dispatch(self) -> None:
-        """Draw indices and queue tasks for the workers until the prefetch limit, or the sampler's end, is reached."""
+    def _draw(self) -> None:
+        """Ask the sampler for as many batches as may be drawn."""
         prefetch = self._prefetch
-        while not self._drained and prefetch.has_room:
-            number = prefetch.dispatched
+        while not self._drained and prefetch.may_draw:
             try:
-                if prefetch.with_data == set():  # no worker has data left
-                    raise StopIteration
-                index = self._next_index()
+                prefetch.drawn.append(self._next_index())
             except StopIteration:
                 self._drained = True
-                return
             except Exception as error:
-                # Filed as a result, so that it is raised after the batches that the sampler gave before.
-                annotate(error, f"raised by the sampler, asked for batch {number}")
+                annotate(error, f"raised by the sampler, asked for batch {prefetch.dispatched + len(prefetch.drawn)}")
                 drop_first_frame(error)
+                prefetch.drawn.append(Failure(error))
+
+    def _dispatch(self) -> None:
+        """Queue tasks for the workers until no more batches may be under way, or the sampler has ended."""
+        prefetch = self._prefetch
+        self._draw()
+        while prefetch.drawn and prefetch.has_room:
+            if prefetch.with_data == set():  # no worker has data left
+                self._drained = True
+                prefetch.drawn.clear()
+                return
+            number, index = prefetch.dispatched, prefetch.drawn.popleft()
+            if isinstance(index, Failure):
+                # Filed as a result, so that it is raised after the batches that the sampler gave before.
                 prefetch.dispatched += 1
-                prefetch.arrive(Result(self._epoch, number, Failure(error)))
+                prefetch.arrive(Result(self._epoch, number, index))
                 continue
             worker_id = prefetch.dispatch()
             # The one place that chooses how a batch is built.
@@ -252,6 +270,8 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
             else:
                 batch = WholeBatch(self._epoch, index)
             task = Task(self._contexts, number, batch)
+            self._latest = weakref.ref(batch)
+            self._ahead.building(self._num_workers, batch.helpers)
             # One task for each worker that can help. A worker that finds nothing left to do takes the next task.
             for _ in range(batch.helpers):
                 self._pool.tasks[worker_id or 0].put(task)
@@ -279,7 +299,26 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
     def _ready(self) -> int:
         return self._prefetch.arrived + self._results.qsize()
 
+    def _workers_are_idle(self) -> bool:
+        """Return True if workers have nothing left to do because no more batches may be under way."""
+        if not self._prefetch.drawn or not self._ahead.may_grow or self._pool.stopped:
+            return False
+        latest = None if self._latest is None else self._latest()  # None: it has been built
+        if latest is not None and not latest.claimed and not self._private_queues:
+            return False
+        # One may have just sent its batch, and begin the next one. Of two, one is half of them.
+        return sum(not times.busy for times in self._times) >= min(2, max(1, self._num_workers // 2))
+
     def _wait_for_message(self) -> bool:
+        """Wait for a message and handle it. False if none came in time."""
+        began = time.perf_counter()
+        arrived = self._wait()
+        now = time.perf_counter()
+        if self._ahead.waited(now - began, self._workers_are_idle(), now):
+            self._dispatch()
+        return arrived
+
+    def _wait(self) -> bool:
         if self._record.look_is_due and self._results.empty():
             # Not at once: a worker that has just sent its batch begins the next one.
             if self._receive(_LOOK_AFTER):

@@ -138,9 +138,11 @@ class WholeBatch:
 
     def __init__(self, epoch: Epoch, index: Any) -> None:
         self.epoch, self.index = epoch, index
+        self.claimed = False  # True once a worker has begun
 
     def build(self, context: WorkerContext) -> Fetched:
         """Return the batch. Raise ``Cancelled``, or an exception of user code."""
+        self.claimed = True
         try:
             fetcher = context.fetcher(self.epoch)
             if fetcher is None:

@@ -1,0 +1,131 @@
+"""Batches ahead of the loop: as few as hide what is uneven, found while running; a number that is given is obeyed."""
+
+import copy
+import pickle
+import threading
+
+import pytest
+
+from ftloader import DataLoader
+from ftloader.iterators.ahead import Ahead
+from tests.datasets import Rows
+
+
+def simulate(ahead, loads, steps, start=0.0):
+    """Run a loop whose step n takes ``steps[n]`` s, on batches that are built one by one in ``loads[n]`` s each.
+
+    Return (seconds, the limit after each batch)."""
+    now, built, limits = start, [start], []  # built: the time at which each batch is ready, after the first entry
+    ahead.begin(now)
+
+    def dispatch(handed_over):
+        while len(built) - 1 - handed_over < ahead.limit and len(built) <= len(loads):
+            built.append(max(now, built[-1]) + loads[len(built) - 1])
+
+    dispatch(0)
+    for number, step in enumerate(steps):
+        idle = lambda: built[-1] <= now and ahead.may_grow and len(built) <= len(loads)  # noqa: E731
+        ahead.asked(sum(end <= now for end in built[number + 1 :]), idle(), now)
+        if (ready := built[number + 1]) > now:
+            waited, now = ready - now, ready
+            ahead.waited(waited, idle(), now)
+        dispatch(number + 1)
+        now += step
+        limits.append(ahead.limit)
+    return now - start, limits
+
+
+MOST = 16
+BURSTS = [2.0 if n % 20 == 19 else 0.0 for n in range(1000)]
+EVEN = [0.1] * 1000
+
+
+@pytest.mark.parametrize("load", [0.01, 0.09, 0.11, 1.0], ids=lambda load: f"loads of {load:g} s")
+def test_an_even_loop_needs_no_more_than_two(load):
+    _, limits = simulate(Ahead(MOST, given=False), [load] * 1000, EVEN)
+    assert set(limits) == {2}
+
+
+@pytest.mark.parametrize("load", [0.01, 0.05, 0.1, 0.2])
+def test_a_loop_that_pauses_gets_what_it_would_have_with_the_most(load):
+    most, _ = simulate(Ahead(MOST, given=True), [load] * 1000, BURSTS)
+    found, limits = simulate(Ahead(MOST, given=False), [load] * 1000, BURSTS)
+    assert limits[0] == 2
+    assert most / found > 0.99 - 2 * 0.02  # two pauses of fifty in which it learns
+
+
+def test_it_forgets_a_number_that_is_not_needed_any_more_and_stays_where_it_is_needed():
+    ahead = Ahead(MOST, given=False)
+    simulate(ahead, [0.05] * 1000, BURSTS)
+    assert ahead.limit > 8
+    _, limits = simulate(ahead, [0.05] * 1000, EVEN, start=1e3)
+    assert limits[-1] == 2
+    _, limits = simulate(ahead, [0.05] * 10_000, BURSTS * 10, start=2e3)
+    assert len(set(limits[1000:])) == 1
+
+
+def test_a_rare_wait_is_not_worth_memory():
+    _, limits = simulate(Ahead(MOST, given=False), [0.2 if n % 200 == 100 else 0.01 for n in range(1000)], EVEN)
+    assert set(limits) == {2}
+
+
+def test_all_workers_have_a_batch_and_one_more_is_ready_where_each_builds_its_own():
+    ahead = Ahead(MOST, given=False)
+    ahead.building(8, helpers=1)
+    assert ahead.limit == 9
+    ahead.building(8, helpers=3)
+    assert ahead.limit == 4
+    ahead.building(32, helpers=1)
+    assert ahead.limit == MOST
+
+
+@pytest.mark.parametrize(("arguments", "batches"), [({}, 2 + 1), ({"prefetch_factor": 2}, 16)], ids=["not given", "2"])
+def test_what_is_loaded_before_the_loop_asks(arguments, batches):
+    """Batches of 4 need 4 of 8 workers, so two are built at the same time."""
+    loaded, go, enough = [], threading.Event(), threading.Event()
+
+    def load(index):
+        assert go.wait(60)
+        loaded.append(index)
+        if len(loaded) == 4 * batches:
+            enough.set()
+        return index
+
+    loader = DataLoader(Rows(400, load), batch_size=4, num_workers=8, worker_method="thread", **arguments)
+    with iter(loader):
+        go.set()
+        assert enough.wait(60)
+        assert loader.prefetch_factor == 2
+        assert sorted(loaded) == [*range(4 * batches)]
+
+
+def test_workers_go_on_while_one_sample_is_slow():
+    loaded = []
+    fourth_batch = threading.Event()
+
+    def load(index):
+        loaded.append(index)
+        if index >= 12:
+            fourth_batch.set()
+        if index == 0:  # the first batch waits for the fourth
+            assert fourth_batch.wait(60)
+        return index
+
+    loader = DataLoader(Rows(40, load), batch_size=4, num_workers=2, worker_method="thread")
+    assert [index for batch in loader for index in batch.tolist()] == [*range(40)]
+    assert loader._shared.extra > 1  # where the next epoch starts
+    assert [index for batch in loader for index in batch.tolist()] == [*range(40)]
+
+
+@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, lambda it: pickle.loads(pickle.dumps(it))])
+def test_a_loader_rebuilt_from_its_attributes_may_choose_too(duplicate):
+    loader = DataLoader(Rows(400), num_workers=8, worker_method="thread")
+    rebuilt = DataLoader(Rows(400), num_workers=8, worker_method="thread", prefetch_factor=loader.prefetch_factor)
+    loader = duplicate(loader)
+    for each in (loader, rebuilt):
+        assert each.prefetch_factor == 2
+        with iter(each) as iterator:
+            assert iterator._ahead.limit < 16
+        each.prefetch_factor = 2
+        with iter(each) as iterator:
+            assert iterator._ahead.limit == 16
