@@ -34,6 +34,12 @@ def code_blocks(text: str, language: str) -> list[str]:
     return [textwrap.dedent(match["code"]) for match in _BLOCK.finditer(text) if match["language"] == language]
 
 
+def shell_commands(report: str) -> list[str]:
+    """The commands in the shell blocks of a report, a line each, without the comments."""
+    lines = (line for block in code_blocks(report, "sh") for line in block.splitlines())
+    return [line for line in lines if line and not line.startswith("#")]
+
+
 def without_code_blocks(text: str) -> str:
     """The text around the fenced blocks."""
     return _BLOCK.sub("", text)

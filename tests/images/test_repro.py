@@ -6,6 +6,7 @@ import re
 import pytest
 
 from tests.images.compose_project import Project
+from tests.markdown_files import shell_commands
 from tests.programs import completed
 
 IMAGE_USER = 1000
@@ -32,7 +33,12 @@ def project(engine, images, shell_environment, tmp_path_factory):
         assert status in (None, done.returncode), done.stdout + done.stderr
         return done
 
-    run.directory = project.directory
+    def paste(line):
+        """Run a command line of a report where the report was printed, in this project."""
+        variables = {**shell_environment, "COMPOSE_PROJECT_NAME": project.name}
+        return completed(line, shell=True, cwd=project.directory, env=variables)
+
+    run.directory, run.paste = project.directory, paste
     yield run
     project.down()
 
@@ -89,6 +95,15 @@ def test_a_gallery_script_is_judged(project):
     report = (project.directory / "results" / "report.md").read_text()
     assert report.strip() == done.stdout.strip()
     assert "walls: containers without network" in report and "docker compose run --rm -T ft-repro -" in report
+
+
+def test_the_commands_of_a_report_run_as_pasted(project):
+    done = project("repro/counter_increment.py", "--threads", "4", "--repeat", "1")
+    found = shell_commands(done.stdout)
+    assert len(found) == 2, done.stdout
+    for line in found:
+        pasted = project.paste(line)
+        assert pasted.stdout.startswith("# Reproducer: "), (line, pasted.stdout + pasted.stderr)
 
 
 def test_a_script_that_is_not_there(project):

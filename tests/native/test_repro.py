@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.checkout import CHECKOUT
+from tests.markdown_files import shell_commands
 from tests.processes import ended
 from tests.programs import completed
 
@@ -192,29 +193,64 @@ def test_a_package_of_the_command_line(twins, wheels, tmp_path):
     twins("repro", tmp_path / "bug.py", "--repeat", "1", "--package", "anywhere<2", status=0, **wheels)
 
 
-def fence(report, heading):
-    """The lines of the first code block below a heading."""
-    return re.search(rf"## {heading}\n+```sh\n(.*?)```", report, re.S)[1].splitlines()
-
-
-def test_the_commands_of_a_report_run_as_pasted(twins, output_of, wheels, shell_environment, tmp_path):
-    script = with_packages(
-        tmp_path / "bug.py", "anywhere<2", code="import anywhere, sys\nsys.exit(anywhere.value + 2)\n"
-    )
-    done = twins("repro", script, "--repeat", "1", "--configs", "ft", **wheels)
-    every, single, any_cpython = [line for line in fence(done.stdout, "Repeat it") if line and not line.startswith("#")]
+@pytest.fixture
+def paste(output_of, wheels, shell_environment):
+    """Paste a command of a report where the report was printed; return its exit status, None if it lacks uv."""
     python = output_of("ft", "import sys; print(sys._base_executable)")
     cache = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "ft-twins" / "tools"
     # The one that has just installed the package, and CPython where uv would find it.
     path = ":".join([*map(str, cache.glob("uv==*/bin")), str(Path(python).parent), os.environ["PATH"]])
-    variables = {**shell_environment, **wheels, "PATH": path}
-    for line, status in ((every, 13), (single, 13), (any_cpython, 3)):
-        if line is any_cpython and shutil.which("uv", path=path) is None:
-            pytest.skip("there is no uv to paste the last command to")
-        ran = completed(line, shell=True, env=variables, cwd=CHECKOUT)
-        if line is any_cpython and "No interpreter found" in ran.stderr:
-            pytest.skip("uv finds no such CPython and cannot download one")
-        assert ran.returncode == status, (line, ran.stdout + ran.stderr)
+
+    def pasted(line):
+        ran = completed(line, shell=True, env={**shell_environment, **wheels, "PATH": path})
+        lacks = "uv run" in line and (not shutil.which("uv", path=path) or "No interpreter found" in ran.stderr)
+        return None if lacks else ran.returncode
+
+    return pasted
+
+
+FAILS = "import sys\nsys.exit(3)\n"
+NOTEBOOK = {"nbformat": 4, "metadata": {}, "cells": [{"cell_type": "code", "source": FAILS}]}
+READS = "import sys\nsys.exit(int(sys.argv[1]) + len(input()) + len(open('with space.txt').read()))\n"
+# Files by name, and arguments for repro. Each script ends with status 3.
+KINDS = {
+    "packages": (
+        {"bug.py": "# /// script\n# dependencies = ['anywhere<2']\n# ///\nimport anywhere\n" + FAILS},
+        ["bug.py"],
+    ),
+    "arguments": (
+        {"a b/bug.py": READS, "a b/with space.txt": "x", "input.txt": "y\n"},
+        ["a b/bug.py", "--arg", "1", "--stdin", "input.txt", "--with", "a b/with space.txt"],
+    ),
+    "module": (
+        {"src/pkg/__init__.py": "", "src/pkg/bug.py": "from . import other\n" + FAILS, "src/pkg/other.py": ""},
+        ["src", "-m", "pkg.bug"],
+    ),
+    "notebook": ({"it's.ipynb": json.dumps(NOTEBOOK)}, ["it's.ipynb"]),
+    # It does not get to its bug without a file, which --with gives it.
+    "remedy": ({"x/bug.py": "open('values.csv')\n" + FAILS, "x/values.csv": ""}, ["x/bug.py"]),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_commands_of_a_report_run_as_pasted(twins, paste, wheels, tmp_path, monkeypatch, kind):
+    files, arguments = KINDS[kind]
+    for name, text in files.items():
+        path = tmp_path / "here" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    monkeypatch.chdir(tmp_path / "here")
+    done = twins("repro", *arguments, "--repeat", "1", "--configs", "ft", **wheels)
+    missing = kind == "remedy"
+    status, own = (15, 1) if missing else (13, 3)  # of repro, and of the script without it
+    assert done.returncode == status, done.stdout + done.stderr
+    remedies, repeat = map(shell_commands, done.stdout.split("## Repeat it"))
+    assert len(remedies) == missing and len(repeat) >= 2
+    for line, wanted in [
+        *((each, 13) for each in remedies),
+        *((each, status if " repro " in each else own) for each in repeat),
+    ]:
+        assert paste(line) in (wanted, None), line
 
 
 def test_another_interpreter_is_a_column(twins, output_of, tmp_path):

@@ -81,13 +81,15 @@ def one_run(
     forces_gil = config.python_gil is not None and (config.name != "ft" or runs.forced_off)
     variables = f"REPRO_THREADS={given.threads}" + (f" PYTHON_GIL={config.python_gil}" if forces_gil else "")
     after = f" <{shell_path(given.stdin)}" if given.stdin else ""
-    what = _what(script)
+    what = _what(script, script.argument)
     plain = what is not None and script.how == FILE and not added and not given.beside
     if plain:
         here = f"{variables} {program()} exec {config.twin} {what}{after}"
     else:
         here = repro(given, script, options_of(given, repeat=1, configs=(config.name,)))
-    if what is None:
+    folder = _folder(given, script)
+    # Plain Python finds files beside the script only where they are beside it already, and in that folder.
+    if what is None or any(os.path.dirname(each) != folder for each in given.beside):
         return here
     python = descriptions[twin_of(runs.config)]["interpreter"]["version"].rpartition(".")[0]
     free, suffix = (" that is free-threaded", "t") if config.twin == "ft" else ("", "")
@@ -95,21 +97,24 @@ def one_run(
     pins = [
         f"--with {shlex.quote(f'{name}=={version.partition("+")[0]}')}" for name, version in (versions or {}).items()
     ]
-    uv = " ".join([f"uv run --no-project --python {python}{suffix}", *pins, what])
-    there = f"{_folder(given, script)}{variables} {uv}"
-    if after and script.how == MODULE:  # the file for standard input is named for this directory
-        there = f"({there})"
+    if folder and script.how != MODULE:
+        what = _what(script, shell_path(script.name)) or what
+    there = f"{variables} {' '.join([f'uv run --no-project --python {python}{suffix}', *pins, what])}"
+    if folder:
+        there = f"cd {shell_path(folder)} && {there}"
+        if after:  # the file for standard input is named for this directory
+            there = f"({there})"
     return f"{here}\n\n# the same with any CPython {python}{free}:\n{there}{after}"
 
 
-def _what(script: Script) -> str | None:
-    """Return the command that starts the script without `repro`; None unless the script is a file of plain Python."""
+def _what(script: Script, file: str) -> str | None:
+    """Return the command that starts the script *file* without `repro`; None unless it is a file of plain Python."""
     arguments = [shlex.quote(each) for each in script.arguments]
     if not script.path or script.left_out or _packed(script):
         return None
     if script.how == MODULE:
         return " ".join(["python -m", script.module, *arguments])
-    return " ".join(["python" if script.how == FILE else "python -m pytest", script.argument, *arguments])
+    return " ".join(["python" if script.how == FILE else "python -m pytest", file, *arguments])
 
 
 def _packed(script: Script) -> bool:
@@ -118,4 +123,7 @@ def _packed(script: Script) -> bool:
 
 
 def _folder(given: argparse.Namespace, script: Script) -> str:
-    return f"cd {shell_path(given.script)} && " if script.how == MODULE and given.script else ""
+    """Return the folder in which plain Python has to start; "" for the current one."""
+    if script.how == MODULE:
+        return given.script or ""
+    return os.path.dirname(script.path) if given.beside else ""
