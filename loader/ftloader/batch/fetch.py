@@ -57,6 +57,7 @@ class Fetched:
     loading: float = 0.0  # seconds in the dataset; 0 if several threads built the batch
     collating: float = 0.0  # seconds in collate_fn; 0 if several threads built the batch
     cpu: float = 0.0  # seconds of CPU time; from worker processes, and without workers
+    began: float = 0.0  # from worker processes: ``perf_counter`` when the worker began the batch
     queued: float = 0.0  # seconds in which a worker process was ready to run but had no CPU
 
     def pin_memory(self) -> "Fetched":

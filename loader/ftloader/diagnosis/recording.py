@@ -18,7 +18,7 @@ import torch
 _BINS_PER_DOUBLING = 4
 _SHORTEST = -20  # power of two of the seconds below which all waits are in the first bin: a microsecond
 _BINS = 32 * _BINS_PER_DOUBLING  # up to 70 minutes
-READ_EVERY = 0.01  # seconds; asking the system for the CPU time of a thread, or its waits for a CPU, takes microseconds
+READ_EVERY = 0.02  # seconds; asking the system for a thread's CPU time and its waits for a CPU takes ten microseconds
 _ADDED = (
     *("batches", "samples", "nbytes", "skipped", "waited", "first_batch", "sampling", "starting"),
     *("shm_full", "ready", "looks", "locked", "running"),
@@ -131,8 +131,7 @@ class EpochRecord:
     def handed_over(self, fetched: Any, worker_id: int) -> None:
         """Note a batch (``Fetched``). A worker thread notes its own times, any other worker sends them with it."""
         if self.method == "process" and not self.batches:
-            until_now = time.perf_counter() - self._started
-            self.starting = max(0.0, until_now - fetched.loading - fetched.collating)
+            self.starting = max(0.0, fetched.began - self._started)  # processes have the same clock
         self.batches += fetched.samples > 0
         self.samples += fetched.samples
         self.skipped += len(fetched.skipped)

@@ -52,7 +52,7 @@ class Statistics:
     ready: float  # batches that waited for the loop when it asked, on average
     loading: float  # in dataset[i], summed over the workers
     collating: float  # in collate_fn, summed over the workers
-    cpu: float  # CPU time, summed over the workers; this and the next up to 10 ms a worker too short
+    cpu: float  # CPU time, summed over the workers; this and the next up to 20 ms a worker too short
     queued: float  # ready to run, but waiting for a CPU, summed over the workers; 0 where the system does not tell
     workers: tuple[WorkerStatistics, ...]
     shares: bool  # True if each worker loads its own share of the samples, so that the loop waits for the slowest
@@ -173,11 +173,13 @@ def _limit(found: Statistics) -> tuple[str, str]:
     runnable = found.cpu + found.queued
     saturated = min(busy, runnable) > 0.8 * found.cpus * (found.seconds - found.starting)
     if found.busy_share < _BUSY and not saturated:
-        if processes:
-            return f"the hand-over from processes: workers are busy only {found.busy_share:.0%} of the time", (
-                'worker_method="thread", or larger batches'
-            )
-        return f"the hand-over: workers are busy only {found.busy_share:.0%} of the time", "larger batches"
+        who = "worker processes" if processes else "worker threads"
+        hand_over = f"the hand-over of batches: {who} are busy only {found.busy_share:.0%} of the time"
+        if not processes:
+            return hand_over, "larger batches"
+        small = found.nbytes < 1_000_000 * found.batches
+        otherwise = "larger batches" if small else "tensors for arrays: tensors travel in shared memory"
+        return hand_over, f'worker_method="thread", or {otherwise}'
     if found.collating > busy / 2:
         return f"collate_fn: {found.collating / busy:.0%} of the workers' busy time", (
             'make collate_fn cheaper; for torch\'s, worker_method="thread" copies less'

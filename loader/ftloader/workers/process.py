@@ -74,7 +74,7 @@ class WorkerFetcher:
             self._epoch = Epoch(base_seed, number)
         if self._ended:
             raise StopIteration
-        started = time.process_time()
+        began, started = time.perf_counter(), time.process_time()
         try:
             fetched = self._fetcher.fetch(index, self._epoch)
         except Exception as error:
@@ -85,7 +85,7 @@ class WorkerFetcher:
         self._ended = fetched.ended
         if fetched.ended and not fetched.skipped and fetched.state is None:
             raise StopIteration
-        fetched.cpu = time.process_time() - started
+        fetched.began, fetched.cpu = began, time.process_time() - started
         read, queued = self._queued
         if time.perf_counter() - read > READ_EVERY:
             self._queued = time.perf_counter(), seconds_queued()

@@ -124,6 +124,7 @@ if CPUS > 2:
     CASES["transform-processes"] = ("transform", "process", 2, COMPUTES, f"num_workers={min(4, CPUS)}")
 
 
+@pytest.mark.slow(cases=2)
 @pytest.mark.parametrize(("plan", "method", "workers", "limit", "change"), CASES.values(), ids=CASES.keys())
 def test_the_dataset(plan, method, workers, limit, change):
     check(Planted(plan), method, workers, limit, change)
@@ -139,8 +140,17 @@ def test_collation(method):
     check(Planted("nothing"), method, 2, "collate_fn", change, collate_fn=slow_collate)
 
 
+@pytest.mark.slow
 def test_tiny_samples_with_processes():
     check(Planted("nothing"), "process", 2, "the hand-over", "larger batches", batch_sampler=ONE_BY_ONE)
+
+
+def large_arrays(samples):
+    return np.zeros(5_000_000, np.float32)  # pickled, and sent through a pipe
+
+
+def test_large_arrays_from_processes():
+    check(Planted("nothing"), "process", 2, "the hand-over", "or tensors", collate_fn=large_arrays)
 
 
 def test_a_sampler():
@@ -156,6 +166,7 @@ def test_python_code_that_computes():
     assert ("limit: the GIL" if gil else f"limit: {COMPUTES}") in str(found), str(found)
 
 
+@pytest.mark.slow(cases=1)
 @pytest.mark.parametrize("method", ["thread", "process"])
 def test_the_loop_and_needless_workers(method):
     check(Planted("nothing"), method, 4, "the loop", "num_workers=1 would do", step=0.2)
@@ -170,6 +181,7 @@ def test_a_straggler(method):
     check(Stream(), method, 3, "worker 1", "in_order=False")
 
 
+@pytest.mark.slow
 def test_processes_that_start_slowly():
     check(Planted("nothing"), "process", 2, "the start of", "persistent_workers=True", worker_init_fn=slow_start)
 
