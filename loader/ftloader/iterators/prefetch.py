@@ -55,6 +55,11 @@ class Prefetch:
         """Number of batches that are built and not handed over."""
         return len(self._arrived)
 
+    @property
+    def next_is_built(self) -> bool:
+        """True if ``take()`` would return a result."""
+        return self.handed_over in self._arrived if self._in_order else bool(self._arrived)
+
     def dispatch(self) -> int | None:
         """Count one more batch as dispatched. Return the id of the worker that must build it, or None for any."""
         number, self.dispatched = self.dispatched, self.dispatched + 1

@@ -304,8 +304,11 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         if not self._prefetch.drawn or not self._ahead.may_grow or self._pool.stopped:
             return False
         latest = None if self._latest is None else self._latest()  # None: it has been built
-        if latest is not None and not latest.claimed and not self._private_queues:
-            return False
+        if not self._private_queues:
+            if latest is not None and not latest.claimed:
+                return False
+            if self._prefetch.arrived and not self._prefetch.next_is_built:
+                return True  # at least the worker that has built a later batch
         # One may have just sent its batch, and begin the next one. Of two, one is half of them.
         return sum(not times.busy for times in self._times) >= min(2, max(1, self._num_workers // 2))
 
