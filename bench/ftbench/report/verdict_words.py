@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from statistics import median
 
 from ftbench.document.model import Change, Scenario, Verdict, Waterfall
 from ftbench.plan.metrics import METRICS, Metric
@@ -15,17 +14,10 @@ from ftrun.configurations import CONFIGURATIONS
 
 # The most sentences of a scenario's conclusion.
 MOST_SENTENCES = 3
-# From this number of outcomes on, their median is given.
-FEWEST_TYPICAL = 3
+# The most cases that a sentence tells.
+MOST_CASES = 5
 # The number of metrics that are ratios by themselves and get a sentence: the main one, and one more.
 TOLD = 2
-# Words for a candidate's outcomes in comparisons under several cases.
-DID = {
-    "better": "did better in",
-    "worse": "did worse in",
-    "same": "were not shown to differ in",
-    "unknown": "had too few rounds in",
-}
 NOT_COMPARED = "gave other samples: not compared"
 # Differences up to this factor are given in percent, larger ones as factors; the far end of an interval in percent may
 # reach a little further, so that both ends are in percent.
@@ -131,51 +123,25 @@ def resolution(scenario: AnalysedScenario) -> str:
     )
 
 
-def _how_it_did(c: Comparison) -> str:
-    if not c.shown:
-        return "unknown" if c.verdict == Verdict.TOO_FEW else "same"
-    return "better" if c.advantage[0] > 1 else "worse"
-
-
-def _tell(scenario: AnalysedScenario, found: Sequence[Comparison], ours: str, theirs: str) -> str:
-    """Return a sentence on a comparison of *ours* with *theirs* in several cases: counts of outcomes, and extremes."""
-    parts = []
-    for name, said in DID.items():
-        those = [c for c in found if _how_it_did(c) == name]
-        if not those:
-            continue
-        count = len(those) if len(those) < len(found) else "any" if name == "same" else "all"
-        extreme = (min if name == "worse" else max)(those, key=lambda c: c.advantage[0])
-        most = "most" if len(those) > 1 else "namely"
-        if len(those) >= FEWEST_TYPICAL:
-            most = f"typically {directed(METRICS[extreme.metric], median([c.ratio for c in those]))}, {most}"
-        where = run_words.case_title(scenario, extreme.numerator.case)
-        parts.append(
-            f"{said} {count}" + ("" if name in ("same", "unknown") else f" ({most} {short(extreme)} in {where})")
-        )
-    listed = parts[0] if len(parts) == 1 else ", ".join(parts[:-1]) + " and " + parts[-1]
-    return f"of {len(found)} comparisons with {theirs}, {ours} {listed}."
-
-
 def conclusion(scenario: AnalysedScenario, group: Sequence[Comparison]) -> str:
     """Return a sentence on one comparison in the main metric; `group` is this comparison in one case or in several."""
     c = group[0]
     a, b = c.numerator, c.denominator
     before = f"With {run_words.workers(a.workers)}, " if a.workers == b.workers and a.workers else ""
-    one = len(group) == 1 or a.case != b.case
+    alike = a.case == b.case
     ours, theirs = (
-        run_words.describe(scenario, each, with_workers=a.workers != b.workers, with_case=a.case != b.case)
-        for each in (a, b)
+        run_words.describe(scenario, each, with_workers=a.workers != b.workers, with_case=not alike) for each in (a, b)
     )
-    if not one:
-        return run_words.capital(before + _tell(scenario, group, ours, theirs))
-    case = run_words.case_title(scenario, a.case) if a.case == b.case else ""
-    more = settles(scenario, c, c.metric)
-    after = f" ({more})" if more else ""
-    wanted = f"; target {target(c)}" if c.target else ""
-    of = "" if scenario.metric.above in ("faster", "more memory") else f"{scenario.metric.noun} "
-    said = f"{of}{short(c)}{after}{wanted}"
-    return run_words.capital(f"{before}{ours} against {theirs}{f', {case}' if case else ''}: {said}.")
+    told = sorted(group, key=lambda c: abs(math.log(c.ratio)), reverse=True)[: MOST_CASES if alike else 1]
+    said, of = list[str](), "" if scenario.metric.above in ("faster", "more memory") else f"{scenario.metric.noun} "
+    for c in (c for c in group if c in told):
+        more = settles(scenario, c, c.metric) if len(group) == 1 else None
+        wanted = f"; target {target(c)}" if c.target else ""
+        case = run_words.case_title(scenario, c.numerator.case) if alike else ""
+        figures = f"{'' if said else of}{short(c)}{f' ({more})' if more else ''}{wanted}"
+        said.append(": ".join(filter(None, (case, figures))))
+    few = f" (the largest differences of {len(group)})" if alike and len(told) < len(group) else ""
+    return run_words.capital(f"{before}{ours} against {theirs}{', ' if case else ': '}{'; '.join(said)}{few}.")
 
 
 def levels(scenario: AnalysedScenario) -> list[str]:

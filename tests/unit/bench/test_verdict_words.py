@@ -24,9 +24,23 @@ def test_a_scenario_without_a_waterfall_tells_its_first_conclusion(many):
         sentence,
     )
     (sentence,) = verdict_words.sentences(alone(many, many.scenario("sizes")))
-    assert re.match(
-        r"sizes: With 2 workers, of 3 comparisons with .* did better in all \(typically .* faster, most", sentence
-    )
+    # Every case with its interval.
+    cases = [case.title for case in many.scenario("sizes").cases]
+    assert len(cases) == 3 and sentence.startswith("sizes: With 2 workers, loader threads in the free-threaded build ")
+    for case in cases:
+        assert re.search(rf"[,;] {re.escape(case)}: [\d.]+(%| times) faster \([^)]* to [^)]*\)", sentence), sentence
+
+
+def test_of_many_cases_the_largest_differences_are_told(many, monkeypatch):
+    monkeypatch.setattr(verdict_words, "MOST_CASES", 2)
+    scenario = many.scenario("sizes")
+    sentence = verdict_words.verdict(scenario)[0]
+    (first, *_) = {c.kind: c for c in scenario.principal}.values()
+    group = [c for c in scenario.principal if c.kind == first.kind and c.numerator.config == first.numerator.config]
+    least = min(group, key=lambda c: abs(math.log(c.ratio)))
+    told = [c for c in group if verdict_words.short(c) in sentence]
+    assert len(group) == 3 and len(told) == 2 and least not in told
+    assert sentence.endswith("(the largest differences of 3).")
 
 
 @pytest.mark.parametrize(
