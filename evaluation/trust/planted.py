@@ -29,14 +29,17 @@ def _more_batches(task: Task, base: Scenario, percent: int) -> Turns:
     wanted = task.batches
     loaded = wanted + wanted * percent // 100
     result = yield from base.measure(dataclasses.replace(task, batches=loaded))  # type: ignore[misc]
+    # A slow candidate's turns end before all batches are timed.
+    counted = result["batches"] // task.turns * wanted // loaded
     a_turn = len(result["rows"]) // task.turns
-    rows = [row for place, row in enumerate(result["rows"]) if place % a_turn < wanted]
+    rows = [row for place, row in enumerate(result["rows"]) if place % a_turn < counted]
     metrics = result["metrics"]
     return {
         **result,
         "metrics": metrics | {name: metrics[name] * wanted / loaded for name in RATES if name in metrics},
-        "samples": wanted * task.turns * task.batch_size,
-        "batches": wanted * task.turns,
+        "samples": counted * task.turns * task.batch_size,
+        "batches": counted * task.turns,
+        "asked": counted * task.turns,
         "rows": rows,
     }
 
