@@ -1,4 +1,4 @@
-"""Rounds: their order, their number, and the check that all did the same work."""
+"""Rounds: their order and their number."""
 
 import itertools
 import time
@@ -10,7 +10,7 @@ from ftbench.document.model import Failure, Round
 from ftbench.plan.candidates import VARIANTS
 from ftbench.plan.comparisons import grid
 from ftbench.plan.sizing import BudgetTooShort, Demand
-from ftbench.rounds.controller import Controller, WorkDiffers, check_same_work, choose, failures
+from ftbench.rounds.controller import Controller, choose, failures
 from ftbench.rounds.work import Work
 from ftbench.scenarios import SCENARIOS
 from ftbench.stats.allocation import Costs
@@ -366,26 +366,6 @@ def test_rounds_end_once_they_tell_enough_and_not_before_the_fewest(make):
     assert asked == [3, 4, 5]
     # A number of rounds that was asked for is run, whatever they tell.
     assert len(list(controller.rounds(RANKED, time.monotonic() + 600, 0.001, 4, lambda: True))) == 4
-
-
-def test_different_samples_are_an_error():
-    seen = {}
-    check_same_work(seen, "a", {"first_batch": 7, "rows": [1, 2]})
-    check_same_work(seen, "b", {"first_batch": 7, "rows": [1, 2, 3, 4]})
-    check_same_work(seen, "c", {"first_batch": 7, "rows": [1]})
-    with pytest.raises(WorkDiffers, match="d and a gave different samples .first: CRC-32 00000008 and 00000007"):
-        check_same_work(seen, "d", {"first_batch": 8, "rows": []})
-    with pytest.raises(WorkDiffers, match="e and b .*measured batch 3 of turn 1"):
-        check_same_work(seen, "e", {"first_batch": 7, "rows": [1, 2, 3, 5]})
-
-
-def test_same_work_in_turns():
-    """Who has more workers measures more batches a turn, and every turn begins anew."""
-    seen = {}
-    check_same_work(seen, "x2", {"first_batch": 7, "rows": [1, 2, 3, 4, 5, 6, 7, 8], "turn_seconds": [0.1, 0.1]})
-    check_same_work(seen, "x1", {"first_batch": 7, "rows": [1, 2, 5, 6], "turn_seconds": [0.1, 0.1]})
-    with pytest.raises(WorkDiffers, match="other and x2 .*measured batch 0 of turn 2"):
-        check_same_work(seen, "other", {"first_batch": 7, "rows": [1, 2, 3, 4], "turn_seconds": [0.1, 0.1]})
 
 
 @pytest.mark.parametrize(
