@@ -7,6 +7,8 @@ the hand-over, whatever the number of threads. More are needed if loading or the
   of the time. A slow sample holds up the next batch like this, and a loop that pauses and then hurries.
 - It shrinks if batches stood ready at every request of a long row.
 
+Small batches take little memory, and looking at each of them would take long beside it: as many as allowed are kept.
+
 Only ``next()`` asks and answers, at batch boundaries. This file knows no threads and no clock.
 """
 
@@ -14,6 +16,7 @@ _LOST = 0.01  # share of the time; waits that more batches would have shortened,
 _ROW = 64  # requests in a row after which the limit may shrink,
 _ROW_SECONDS = 2.0  # ... if they have also taken this long: fast batches are small, and a row of them says little
 _LONGEST_ROW = 4096
+_SMALL = 16 * 2**20  # bytes that all batches together may take without a look at whether they are needed
 
 
 class Ahead:
@@ -27,6 +30,7 @@ class Ahead:
         self._most = most
         self._given = given
         self.extra = extra
+        self._small = False  # True if all batches that are allowed take little memory
         self._at_once = 1  # batches that the workers build at the same time
         self._row = _ROW
         self._shrunk = False  # True if the latest change was to shrink
@@ -45,7 +49,7 @@ class Ahead:
     @property
     def limit(self) -> int:
         """The number of batches that may be under way."""
-        return self._most if self._given else min(self._most, self._at_once + self.extra)
+        return self._most if self._given or self._small else min(self._most, self._at_once + self.extra)
 
     @property
     def may_grow(self) -> bool:
@@ -55,8 +59,14 @@ class Ahead:
         """Note that *helpers* of *workers* workers build each batch."""
         self._at_once = -(-workers // helpers)
 
+    def measured(self, batches: int, nbytes: int) -> None:
+        """Note that *batches* batches of the epoch have *nbytes* bytes together."""
+        self._small = nbytes * self._most <= _SMALL * batches
+
     def asked(self, ready: int, idle: bool, now: float) -> None:
         """Note a request at *now*, while *ready* batches wait. *idle*: workers had nothing left to do."""
+        if self._small:
+            return
         if idle:
             self._credit = self._most - self.limit
         self._least = min(self._least, ready)

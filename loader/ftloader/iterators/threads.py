@@ -190,6 +190,8 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
     def _next_outcome(self) -> Fetched | Failure | None:
         """Wait for the next batch or failure and return it; None at the end of the epoch."""
         self._pool.used_by_this_thread()
+        if self._record.batches:
+            self._ahead.measured(self._record.batches, self._record.nbytes)
         self._ahead.asked(self._ready(), self._workers_are_idle(), time.perf_counter())
         self._shared.extra = self._ahead.extra
         while True:

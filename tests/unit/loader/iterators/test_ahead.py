@@ -69,6 +69,15 @@ def test_a_rare_wait_is_not_worth_memory():
     assert set(limits) == {2}
 
 
+def test_small_batches_are_kept_as_many_as_allowed():
+    ahead = Ahead(MOST, given=False)
+    assert ahead.limit == 2  # nothing is known yet
+    ahead.measured(3, 3 * 2**20)
+    assert ahead.limit == MOST
+    ahead.measured(4, 4 * 2**20 + 4)
+    assert ahead.limit == 2
+
+
 def test_all_workers_have_a_batch_and_one_more_is_ready_where_each_builds_its_own():
     ahead = Ahead(MOST, given=False)
     ahead.building(8, helpers=1)
