@@ -44,6 +44,7 @@ class Scenario:
     - "samples": the number of samples loaded;
     - where batches are loaded, "batches", "last_batch" (number of samples in it), and the checksums "first_batch" and
       "rows", which are the same for all candidates of a case (ftbench.measure.checksums);
+    - "asked", the number of batches that the loader was asked for, if it is not `batches` of the task times its turns;
     - where there are turns, "turn_seconds";
     - optionally "distributions": {name: {"unit": ..., "values": [...]}}, with at most DISTRIBUTION_LIMIT values each.
       A curve also has its abscissa: {"over": {"title": ..., "values": [...]}};
