@@ -10,7 +10,7 @@ import numpy
 import pytest
 
 from ftbench.data.sources import Sources
-from ftbench.plan.candidates import CONFIGS
+from ftbench.plan.candidates import CONFIGS, VARIANTS
 from ftbench.plan.scenario import Task
 from ftbench.rounds.measurement import Measurement
 from ftbench.rounds.twins import Twins
@@ -81,15 +81,17 @@ def test_processes_that_are_not_forked(command, environment, twin, variant):
     assert (result["first_batch"], result["rows"]) == (expected["first_batch"], expected["rows"])
 
 
-def test_datasets_that_do_not_fit_are_left_out_and_said(tmp_path):
-    """1 GiB, times the workers that would have a copy; the smaller ones stay."""
+def test_processes_whose_copies_do_not_fit_are_left_out_and_said():
+    """1 GiB, times the processes that would have a copy; threads share one, and smaller ones stay."""
     display = Noted()
     twins = Twins(environments=dict.fromkeys(("ft", "gil"), {"memory": {"available": 5 << 30, "shm_free": 1 << 30}}))
     candidates = [c for _, c in SCENARIO.plan.ranked(CONFIGS, [4], quick=False)]
     sources = Sources(None, lambda title: lambda done, total: None, print)
     work, found = Measurement(SCENARIO, options("startup", quick=False), twins, display).work(candidates, sources)
-    assert set(work.cases) == {c.case for c in found} == {"1-MiB", "32-MiB", "256-MiB"}
+    assert set(work.cases) == {"1-MiB", "32-MiB", "256-MiB", "1-GiB"}
+    with_processes = {c.case for c in found if VARIANTS[c.variant].processes}
+    assert with_processes == {"1-MiB", "32-MiB", "256-MiB"} and {c.case for c in found} == set(work.cases)
     (left_out,) = display.results.skipped
-    assert left_out.what == "startup: a dataset of 1 GiB"
+    assert left_out.what == "startup: a dataset of 1 GiB: worker processes"
     assert "MiB of memory free, 4 workers need" in left_out.why and "--workers" in left_out.why
     assert display.notes == [f"left out: {left_out.what}: {left_out.why}"]
