@@ -205,7 +205,7 @@ def test_a_run_through_a_server(server, few, environment, twin, tmp_path):
 
 def test_a_run_whose_server_dies(server, few, environment, twin, tmp_path):
     process = server()
-    command = few(tmp_path / "out", "pillow=loader-process/1", "--twin", f"{twin}=unix:{tmp_path / 's'}")
+    command = few(tmp_path / "out", "pillow=loader-process/1", "--rounds", 9, "--twin", f"{twin}=unix:{tmp_path / 's'}")
     run = subprocess.Popen(command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     trial = descendants(process.pid)
     os.kill(process.pid, signal.SIGKILL)
