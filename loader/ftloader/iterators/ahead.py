@@ -49,7 +49,12 @@ class Ahead:
     @property
     def limit(self) -> int:
         """The number of batches that may be under way."""
-        return self._most if self._given or self._small else min(self._most, self._at_once + self.extra)
+        return min(self._most, self._at_once + self.extra) if self.adapts else self._most
+
+    @property
+    def adapts(self) -> bool:
+        """True if the limit depends on requests and waits."""
+        return not (self._given or self._small)
 
     @property
     def may_grow(self) -> bool:
@@ -65,8 +70,6 @@ class Ahead:
 
     def asked(self, ready: int, idle: bool, now: float) -> None:
         """Note a request at *now*, while *ready* batches wait. *idle*: workers had nothing left to do."""
-        if self._small:
-            return
         if idle:
             self._credit = self._most - self.limit
         self._least = min(self._least, ready)

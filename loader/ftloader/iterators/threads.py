@@ -192,7 +192,8 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         self._pool.used_by_this_thread()
         if self._record.batches:
             self._ahead.measured(self._record.batches, self._record.nbytes)
-        self._ahead.asked(self._ready(), self._workers_are_idle(), time.perf_counter())
+        if self._ahead.adapts:
+            self._ahead.asked(self._ready(), self._workers_are_idle(), time.perf_counter())
         self._shared.extra = self._ahead.extra
         while True:
             if self._departures:
