@@ -17,7 +17,7 @@ def test_different_samples_are_an_error():
 
 
 def test_same_work_in_turns():
-    """Who has more workers measures more batches a turn, and every turn begins anew."""
+    """Who has more workers measures more batches a turn, and every turn starts again with the same samples."""
     seen = {}
     check_same_work(seen, "x2", {"first_batch": 7, "rows": [1, 2, 3, 4, 5, 6, 7, 8], "turn_seconds": [0.1, 0.1]})
     check_same_work(seen, "x1", {"first_batch": 7, "rows": [1, 2, 5, 6], "turn_seconds": [0.1, 0.1]})
