@@ -17,6 +17,12 @@ WORKERS, BATCH_SIZE, BATCHES = 2, 2, 8
 SLEEP = 0.002
 
 
+@pytest.fixture(autouse=True)
+def long_turns(monkeypatch):
+    """A slow machine times as many batches as a fast one."""
+    monkeypatch.setattr(epochs, "TURN_SECONDS", 600)
+
+
 class Pipeline:
     """A loader of workers that take `seconds` for a batch each, and as long again as `start` to begin an epoch.
 
@@ -83,6 +89,7 @@ def test_a_slow_candidate_times_fewer_batches_in_a_turn(seconds, timed, monkeypa
     """A second's worth, here of 0.1 s each with WORKERS of 2, but two for each worker."""
     loader = Pipeline(seconds * WORKERS * 2, True, 0.5)
     clock = SimpleNamespace(perf_counter=lambda: loader.now, time=time.time)
+    monkeypatch.setattr(epochs, "TURN_SECONDS", 1.0)
     monkeypatch.setattr(epochs, "time", clock)
     monkeypatch.setattr(epochs, "open_loader", lambda *_, **__: contextlib.nullcontext(loader))
     task = Task(Given(0), [], "", WORKERS, BATCH_SIZE, 40, 40, 2, turns=3)

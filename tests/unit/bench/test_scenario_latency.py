@@ -45,7 +45,7 @@ def test_threads_and_processes_give_the_same_and_no_sample_comes_early(client):
     scenario, found = SCENARIOS[f"latency-{client}"], []
     for variant in ("loader-thread", "loader-process"):
         parameters = scenario.case("50-ms").parameters
-        turn = scenario.measure(Task(scenario, [], variant, 4, 2, 4, 40, 2, "50-ms", parameters))
+        turn = scenario.measure(Task(scenario, [], variant, 4, 2, 4, 8, 2, "50-ms", parameters))
         next(turn)  # up to its start
         begin = time.monotonic()
         result = without_pause(turn)
@@ -53,7 +53,7 @@ def test_threads_and_processes_give_the_same_and_no_sample_comes_early(client):
         assert 0 < 2 * len(result["rows"]) < 80 * (time.monotonic() - begin)
         assert result["metrics"]["throughput"] > 0
         assert result["metrics"]["time_to_first_batch"] >= 0.049
-        assert (result["batches"], result["last_batch"]) == (40, 2)
+        assert (result["batches"], result["last_batch"]) == (8, 2)  # two a worker: timed also by a slow machine
         found.append((result["first_batch"], result["rows"]))
     assert found[0] == found[1]
 
