@@ -25,6 +25,8 @@ class Metric:
     """The better direction: "higher" or "lower"."""
     ideal: str = ""
     """The best possible value: "1", "workers" (their number), or "" if there is none."""
+    answers: bool = False
+    """True if a scenario that measures it asks for it beside its main metric, so that a sentence tells it."""
 
     @property
     def noun(self) -> str:
@@ -48,7 +50,7 @@ METRICS = {
         Metric("cpu_per_1000", "CPU time per 1,000 samples", "s", ".2f", "more CPU time", "less CPU time"),
         Metric("overhead_us", "Overhead per sample", "µs", ".2f", "more overhead", "less overhead"),
         Metric("time_to_first_batch", "Time to first batch", "s", ".3f", "later", "sooner"),
-        Metric("epoch_gap", "From epoch to epoch, new workers", "s", ".3f", "later", "sooner"),
+        Metric("epoch_gap", "From epoch to epoch, new workers", "s", ".3f", "later", "sooner", answers=True),
         Metric("epoch_gap_persistent", "From epoch to epoch, persistent workers", "s", ".4f", "later", "sooner"),
         Metric("worker_setup", "Time to a worker's first image", "s", ".3f", "later", "sooner"),
         Metric("gpu_mib_per_worker", "GPU memory per worker", "MiB", ".0f", "more GPU memory", "less GPU memory"),

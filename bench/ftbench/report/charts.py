@@ -132,7 +132,7 @@ def _curves(scenario: Scenario, metric: Metric, found: Sequence[Measured]) -> Cu
 
 def _ratios(scenario: AnalysedScenario, metric: Metric) -> Iterator[Chart]:
     """Yield one chart of the principal ratios, with a table of all ratios in *metric*; no chart without such ratios."""
-    every, chosen = scenario.compared(metric.name), scenario.principal
+    every, chosen = scenario.compared(metric.name), scenario.principal()
     if not chosen:
         return
     groups: dict[str, list[Row]] = {}

@@ -94,7 +94,7 @@ def _figures(console: Console, scenario: AnalysedScenario, ratios: bool) -> None
     metric = scenario.metric
     _table(console, f"{metric.title}: {metric.best} is better", tables.measured(scenario, metric))
     # If a scenario has cases, the other ratios are only in the page.
-    found = scenario.principal if scenario.cases else scenario.compared(metric.name)
+    found = scenario.principal() if scenario.cases else scenario.compared(metric.name)
     if ratios and found:
         _table(console, f"Ratios of {metric.noun} within rounds", tables.outcomes(scenario, found))
         _say(console, [verdict_words.resolution(scenario)])

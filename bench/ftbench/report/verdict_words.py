@@ -133,7 +133,8 @@ def conclusion(scenario: AnalysedScenario, group: Sequence[Comparison]) -> str:
         run_words.describe(scenario, each, with_workers=a.workers != b.workers, with_case=not alike) for each in (a, b)
     )
     told = sorted(group, key=lambda c: abs(math.log(c.ratio)), reverse=True)[: MOST_CASES if alike else 1]
-    said, of = list[str](), "" if scenario.metric.above in ("faster", "more memory") else f"{scenario.metric.noun} "
+    about = METRICS[c.metric]
+    said, of = list[str](), "" if about.above in ("faster", "more memory") else f"{about.noun} "
     for c in (c for c in group if c in told):
         more = settles(scenario, c, c.metric) if len(group) == 1 else None
         wanted = f"; target {target(c)}" if c.target else ""
@@ -160,15 +161,26 @@ def levels(scenario: AnalysedScenario) -> list[str]:
     return found
 
 
+def answer(scenario: AnalysedScenario) -> list[str]:
+    """Return the sentences that answer the scenario's question: one, and one for each metric that it asks besides."""
+    first = [*levels(scenario)[:1], *_compared(scenario, scenario.metrics[0])][:1]
+    besides = (name for name in scenario.metrics[1:] if METRICS[name].answers)
+    return [*first, *(sentence for name in besides for sentence in _compared(scenario, name)[:1])]
+
+
 def verdict(scenario: AnalysedScenario) -> list[str]:
-    """Return a scenario's conclusion: one sentence for each target, or, without targets, at most MOST_SENTENCES."""
+    """Return a scenario's conclusion: its answer, then a sentence for each target, or at most MOST_SENTENCES."""
+    return list(dict.fromkeys([*answer(scenario), *levels(scenario), *_compared(scenario, scenario.metrics[0])]))
+
+
+def _compared(scenario: AnalysedScenario, metric: str) -> list[str]:
+    """Return a sentence for each target in a metric, or, without targets, at most MOST_SENTENCES."""
     groups: dict[tuple, list[Comparison]] = {}
-    for c in scenario.principal:
+    for c in scenario.principal(metric):
         who = ((each.config, each.variant, each.workers) for each in (c.numerator, c.denominator))
         groups.setdefault((c.kind, *who, c.target and c.numerator.case), []).append(c)
     wanted = [group for group in groups.values() if group[0].target]
-    compared = [conclusion(scenario, group) for group in wanted or _chosen(list(groups.values()))]
-    return [*levels(scenario), *compared]
+    return [conclusion(scenario, group) for group in wanted or _chosen(list(groups.values()))]
 
 
 def _chosen(groups: list[list[Comparison]]) -> list[list[Comparison]]:
@@ -204,11 +216,5 @@ def sentence(run: Analysis, fall: Waterfall) -> str:
 
 
 def glance(run: Analysis) -> list[tuple[AnalysedScenario, str]]:
-    """Return (scenario, its most important conclusion) for each scenario without a waterfall."""
-    return [(scenario, next(iter(verdict(scenario)), "")) for scenario in run.others]
-
-
-def sentences(run: Analysis) -> list[str]:
-    """Return one sentence for each waterfall, then the main conclusion of each scenario that has no waterfall."""
-    found = [sentence(run, fall) for fall in run.waterfalls]
-    return found + [f"{scenario.name}: {answer}" for scenario, answer in glance(run) if answer]
+    """Return (scenario, the answer to its question) for each scenario without a waterfall."""
+    return [(scenario, " ".join(answer(scenario))) for scenario in run.others]

@@ -26,10 +26,12 @@ class AnalysedScenario(Scenario):
         wanted = metric or self.metrics[0]
         return [c for c in self.comparisons if c.metric == wanted and c.verdict != Verdict.OTHER_SAMPLES]
 
-    @property
-    def principal(self) -> list[Comparison]:
-        """The main comparisons: all with targets, and those with the most workers, except kinds that others imply."""
-        found = self.compared()
+    def principal(self, metric: str = "") -> list[Comparison]:
+        """Return the main comparisons in a metric (default: the main one).
+
+        These are all with targets, and those with the most workers, except kinds that others imply.
+        """
+        found = self.compared(metric)
         most = {c.kind: max(each.numerator.workers for each in found if each.kind == c.kind) for c in found}
         # Charts show how a candidate scales. A headline also compares threads with processes.
         implied = {"scaling", *(["method"] if "headline" in most else [])} if len(most) > 1 else set()

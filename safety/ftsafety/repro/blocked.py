@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePosixPath
 
@@ -100,7 +100,13 @@ def reason(blocker: Blocker) -> str:
 
 
 def remedy(
-    blocker: Blocker, script: Script, command: str, running: list[str], walled: bool = False, series: str = SERIES[0]
+    blocker: Blocker,
+    script: Script,
+    command: str,
+    running: list[str],
+    walled: bool = False,
+    series: str = SERIES[0],
+    options: Sequence[str] = (),
 ) -> str:
     """Return a shell command that avoids *blocker*; "" if none is known. Text from the script is quoted for the shell.
 
@@ -109,6 +115,7 @@ def remedy(
         running: the configurations that are not blocked.
         walled: True if containers run the script.
         series: the series of CPython of the twins, such as "3.13".
+        options: the options of *command*, but for ``-m``.
     """
     cause, about = blocker[:2]
     other = next(each for each in reversed(SERIES) if each != series)
@@ -119,7 +126,7 @@ def remedy(
     if cause == "version" or (cause == "syntax" and series == SERIES[0]):
         return of_series(other, command)
     if cause == "relative":
-        return _as_module(script, walled)
+        return _as_module(script, walled, options)
     if cause == "stdin":
         return f"{command} --stdin FILE"
     if cause == "arguments":
@@ -140,11 +147,12 @@ def _with_file(name: str, script: Script, command: str) -> str:
     return f"{command} --with {shell_path(top if folder == '.' else f'{folder}/{top}')}"
 
 
-def _as_module(script: Script, walled: bool) -> str:
+def _as_module(script: Script, walled: bool, options: Sequence[str]) -> str:
     path = PurePosixPath(script.path)
-    if path.suffix == ".zip":
-        return f"{start(walled)} {shell_path(script.path)} -m {shlex.quote(script.module)}"
-    package = path.parent.name or "PACKAGE"
-    if path.suffix != ".py" or not (package.isidentifier() and path.stem.isidentifier()):
-        return ""
-    return f"{start(walled)} {shell_path(str(path.parent.parent))} -m {package}.{path.stem}"
+    folder, module = script.path, shlex.quote(script.module)
+    if path.suffix != ".zip":
+        package = path.parent.name or "PACKAGE"
+        if path.suffix != ".py" or not (package.isidentifier() and path.stem.isidentifier()):
+            return ""
+        folder, module = str(path.parent.parent), f"{package}.{path.stem}"
+    return " ".join([start(walled), shell_path(folder), "-m", module, *map(shlex.quote, options)])

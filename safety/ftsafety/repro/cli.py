@@ -17,7 +17,7 @@ from ftrun.inline_metadata import MetadataError, dependencies, requires_python
 from ftrun.interruption import Interrupted, Interruption
 from ftrun.twin import TwinError
 from ftsafety.repro import commands, narrow, report, verdict_words
-from ftsafety.repro.arguments import parse
+from ftsafety.repro.arguments import options_of, parse
 from ftsafety.repro.blocked import reason, remedy, settled, stopped
 from ftsafety.repro.campaign import Campaign, Runs, twin_of
 from ftsafety.repro.inputs import UsageError
@@ -191,10 +191,10 @@ class Reproduction:
         running = [config for config, each in runs.items() if each.counted]
         version = next(iter(self._descriptions.values()))["interpreter"]["version"]
         series = ".".join(version.split(".")[:2])
-        lines = []
+        walled, options, lines = self._given.walled, options_of(self._given, module=None), []
         for blocker, configs in why.items():
             lines.append(f"{markdown(f'{", ".join(configs)}: {reason(blocker)}')}")
-            if command := remedy(blocker, self._script, self._command, running, self._given.walled, series):
+            if command := remedy(blocker, self._script, self._command, running, walled, series, options):
                 lines.append(fenced(command, "sh"))
                 self._progress.note(f"repro: to get to the bug: {command}")
             elif blocker.cause == "module":

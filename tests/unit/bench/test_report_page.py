@@ -93,7 +93,8 @@ def test_what_a_screen_reader_finds(many, page):
 
 def test_summary_in_markdown(many):
     text = markdown.summary(many)
-    for sentence in verdict_words.sentences(many):
+    falls = [verdict_words.sentence(many, fall) for fall in many.waterfalls]
+    for sentence in (*falls, *(answer for _, answer in verdict_words.glance(many))):
         assert escape.markdown(run_words.capital(sentence)) in text
     assert "| ft loader threads / gil loader processes, x2, 64 KiB samples |" in text
     assert "\\`" not in text  # commands are no markup

@@ -16,7 +16,7 @@ from tests.unit.bench.reports import Page, alone, changed, decided, trials, with
 
 
 def test_the_waterfalls_sentence_comes_first(many):
-    first, second, *_ = verdict_words.sentences(many)
+    first, second = (verdict_words.sentence(many, fall) for fall in many.waterfalls)
     assert first.startswith("pillow: threads") and "too few rounds" in first
     assert re.match(
         r"chain: threads without the GIL against torch's DataLoader with processes: (9\d%|2\.\d\d times) faster "

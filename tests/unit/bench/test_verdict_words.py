@@ -11,32 +11,44 @@ from ftbench.document.model import Change, Round, RoundDisturbance, Verdict
 from ftbench.machine.disturbance import State
 from ftbench.plan.metrics import METRICS
 from ftbench.report import run_words, verdict_words
+from tests.unit.bench import documents
 from tests.unit.bench.reports import alone, rounds_of
 
 THROUGHPUT, MEMORY = METRICS["throughput"], METRICS["memory_mib"]
 
 
 def test_a_scenario_without_a_waterfall_tells_its_first_conclusion(many):
-    (sentence,) = verdict_words.sentences(alone(many, many.scenario("workers")))
+    ((_, sentence),) = verdict_words.glance(alone(many, many.scenario("workers")))
     assert re.match(
-        r"workers: With 8 workers, loader threads in the free-threaded build against loader processes in the GIL "
+        r"With 8 workers, loader threads in the free-threaded build against loader processes in the GIL "
         r"build: (9\d% faster \(\d+% to \d+%\)|2\.\d\d times faster \([\d.]+ to [\d.]+\))\.$",
         sentence,
     )
-    (sentence,) = verdict_words.sentences(alone(many, many.scenario("sizes")))
+    ((_, sentence),) = verdict_words.glance(alone(many, many.scenario("sizes")))
     # Every case with its interval.
     cases = [case.title for case in many.scenario("sizes").cases]
-    assert len(cases) == 3 and sentence.startswith("sizes: With 2 workers, loader threads in the free-threaded build ")
+    assert len(cases) == 3 and sentence.startswith("With 2 workers, loader threads in the free-threaded build ")
     for case in cases:
         assert re.search(rf"[,;] {re.escape(case)}: [\d.]+(%| times) faster \([^)]* to [^)]*\)", sentence), sentence
 
 
+def test_a_second_metric_that_is_asked_for_has_a_sentence_of_its_own(many):
+    """As in startup: the first batch, and from epoch to epoch."""
+    asked = documents.scenario(many.scenarios[0], "asks", metrics=("time_to_first_batch", "epoch_gap", "memory_mib"))
+    run = alone(many, asked)
+    first, second, *others = verdict_words.verdict(run.scenarios[0])
+    assert verdict_words.glance(run) == [(run.scenarios[0], f"{first} {second}")]
+    assert first.startswith("With 2 workers, loader threads") and ": time to first batch " in first
+    assert second.startswith("With 2 workers, loader threads") and ": from epoch to epoch, new workers " in second
+    assert others and not any("epoch" in sentence or "memory" in sentence for sentence in others)
+
+
 def test_of_many_cases_the_largest_differences_are_told(many, monkeypatch):
     monkeypatch.setattr(verdict_words, "MOST_CASES", 2)
-    scenario = many.scenario("sizes")
-    sentence = verdict_words.verdict(scenario)[0]
-    (first, *_) = {c.kind: c for c in scenario.principal}.values()
-    group = [c for c in scenario.principal if c.kind == first.kind and c.numerator.config == first.numerator.config]
+    sizes = many.scenario("sizes")
+    sentence = verdict_words.verdict(sizes)[0]
+    (first, *_) = {c.kind: c for c in sizes.principal()}.values()
+    group = [c for c in sizes.principal() if c.kind == first.kind and c.numerator.config == first.numerator.config]
     least = min(group, key=lambda c: abs(math.log(c.ratio)))
     told = [c for c in group if verdict_words.short(c) in sentence]
     assert len(group) == 3 and len(told) == 2 and least not in told

@@ -203,6 +203,9 @@ def test_remedies_fit_the_twins(default_series):
     assert remedy(Blocker("relative", ""), script, command, [], True) == f"{container} . -m x.bug"
     packed = Script("x/bug.py", b"", "bug.zip")
     assert remedy(Blocker("relative", ""), packed, command, [], True) == f"{container} bug.zip -m x.bug"
+    options = ["--repeat", "50", "--arg=a b"]
+    found = remedy(Blocker("relative", ""), script, command, [], options=options)
+    assert found == "./twins repro . -m x.bug --repeat 50 '--arg=a b'"
     assert remedy(Blocker("version", "x"), script, command, [], False, "3.14") == "PYTHON_SERIES=3.13 docker"
     assert remedy(Blocker("syntax", "x"), script, command, [], False, "3.14") == ""
 
