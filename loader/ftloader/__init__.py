@@ -15,6 +15,7 @@ The parts:
 - ``iterators``: ``serial``, ``threads``, ``processes``, on a common ``base``; ``prefetch`` and
   ``ahead``: the prefetch policy
 - ``cache``: the growing cache, for datasets
+- ``distributed``: the sampler of a job whose number of ranks changes
 - ``workers``: the code, start and end of worker threads and processes; each worker's copies of user objects
 - ``batch``: builds a batch from indices: loads samples, handles their errors, writes them into slots or collates them
 - ``state``: saves a loader's position, and resumes there
@@ -24,8 +25,8 @@ The parts:
 - ``protocols``: optional methods of datasets and samplers; ``diagnosis``: warnings, exceptions and statistics
 - ``compat``: private names of torch, ranges for its profiler; ``fork``: locks in forked processes
 
-The layers, each of which imports only those after it: dataloader; cache, datasets and choose; iterators and decode;
-workers; batch; state; rng; current and protocols; compat and diagnosis; fork.
+The layers, each of which imports only those after it: dataloader; cache, datasets, distributed and choose; iterators
+and decode; workers; batch; state; rng; current and protocols; compat and diagnosis; fork.
 
 The terms:
 

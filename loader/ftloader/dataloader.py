@@ -122,7 +122,8 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
 
         ``num_workers``, ``worker_method`` and ``prefetch_factor`` may differ from the saved loader's. Only for an
         iterable-style dataset the number of workers must be the same (0 counts as 1), since the workers divide the data
-        among themselves. An empty dictionary means no state.
+        among themselves. With ``ftloader.distributed.DistributedSampler``, the number of ranks, ``batch_size`` and
+        ``drop_last`` may differ too. An empty dictionary means no state.
 
         The states of an explicit ``generator``, and of the samplers' generators, are loaded immediately. Loaders that
         share a generator continue together if their states were taken at the same moment. Otherwise load the states in

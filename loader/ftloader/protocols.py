@@ -29,6 +29,11 @@ def is_stateful(value: Any) -> bool:
     return True
 
 
+def is_elastic(sampler: Any) -> bool:
+    """Return True if another number of ranks may load *sampler*'s state: see ``ftloader.distributed``."""
+    return is_stateful(sampler) and callable(getattr(sampler, "next_pass_state", None))
+
+
 def has_getitems(dataset: Any) -> bool:
     """Return True if a map-style dataset has a method ``__getitems__`` (not None), which loads a whole batch."""
     # torch's wrappers load batches at once if a wrapped dataset does. A subclass that overrides ``__getitem__`` alone

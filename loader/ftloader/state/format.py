@@ -189,7 +189,7 @@ def parse(state: Any) -> SavedState:
             f"{VERSION}: load it with the release of the loader that saved it"
         )
     expected = {"format", "version", "loader", *SavedState.__dataclass_fields__}
-    if set(state) != expected:
+    if set(state) - {"_iterator_finished"} != expected:  # Accelerate's loaders add this
         keys = sorted(map(str, state))
         raise ValueError(f"the state is damaged or was changed: its keys are {keys}, not {sorted(expected)}")
     parts = {name: copy.deepcopy(state[name]) for name in SavedState.__dataclass_fields__}
@@ -199,11 +199,14 @@ def parse(state: Any) -> SavedState:
     return SavedState(**parts)
 
 
-def check_fit(state: Mapping[str, Any], resume: SavedState, loader: Any) -> None:
-    """Raise ``ValueError`` if *loader* has other settings than in *state*. *resume*: the result of ``parse(state)``."""
+def check_fit(state: Mapping[str, Any], resume: SavedState, loader: Any, batches: bool = True) -> None:
+    """Raise ``ValueError`` if *loader* has other settings than in *state*. *resume*: the result of ``parse(state)``.
+
+    Without *batches*, the batches may be formed in another way.
+    """
     own, saved = describe_loader(loader), state["loader"]
     for name, value in saved.items():
-        if own[name] != value:
+        if own[name] != value and (batches or name == "style"):
             what = "the dataset's style" if name == "style" else name
             raise ValueError(
                 f"the state comes from a loader with another {what}: {value!r} there, {own[name]!r} here. The "

@@ -30,8 +30,9 @@ class IndexStream:
         # A dataset that is given the whole index may change it (``indices.sort()``).
         self._change = loader.batch_size is None or has_getitems(loader.dataset)
         self._generators = samplers.OwnGenerators(loader)
+        self._elastic = samplers.elastic(self._index_sampler) is not None
         # Number of batches between two states of the samplers; 0: one state, at the start of the epoch.
-        self._every = loader.snapshot_every_n_steps or 0
+        self._every = 1 if self._elastic else loader.snapshot_every_n_steps or 0
         self._resume = resume
         self._progress: EpochProgress  # set by report_to()
         self._batches: Iterator | None = None  # None before the first draw
@@ -41,7 +42,10 @@ class IndexStream:
         self._states: Mapping[str, Any] | None = None  # sampler states at the start of the epoch
         self._drawn = 0
         if not resume.mid_epoch and resume.sampler is not None:
-            self._load_samplers(resume.sampler)
+            if self._elastic:
+                self._states = resume.sampler["states"]  # loaded by _begin()
+            else:
+                self._load_samplers(resume.sampler)
         self.iterating()
 
     def _load_samplers(self, snapshot: Mapping[str, Any]) -> None:
@@ -66,7 +70,7 @@ class IndexStream:
         self._progress = progress
         if not self._resume.mid_epoch:  # else the loaded state has it
             if self._states is None:  # torch's iterator of processes starts its first epoch twice
-                self._states = samplers.states_of(samplers.stateful_samplers(self._index_sampler))
+                self._states = samplers.next_pass_states(samplers.stateful_samplers(self._index_sampler))
             self._report_begin(self._origin(), self._states)
 
     def _report_begin(self, order: Mapping[str, Any], states: Mapping[str, Any]) -> None:
@@ -105,6 +109,10 @@ class IndexStream:
                 order["seed"] = int(torch.empty((), dtype=torch.int64).random_().item())
             else:
                 order["default"] = generators.save(torch.default_generator)
+        if self._elastic and self._resume.sampler is not None:
+            # Only now: torch may have called iter(sampler) twice, and the first call uses up an empty rest of an epoch.
+            samplers.load(self._index_sampler, self._resume.sampler["states"])
+            torchs = iter(self._index_sampler)
         self._open(torchs, {"seed": order["seed"]} if "seed" in order else {})
         states = self._states or {}
         if is_stateful(self._samples):

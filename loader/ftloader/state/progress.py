@@ -48,6 +48,8 @@ class EpochProgress:
         turns: int = 0,
         resume: SavedState = NOTHING,
     ) -> None:
+        # Also at the start of an epoch that is the rest of another one.
+        datasets = tuple(resume.dataset_of(worker_id, copies) for worker_id in range(copies))
         resume = resume if resume.mid_epoch else NOTHING
         self._loader, self.fixed, self._turns = loader, fixed, turns
         self._start, self._skips = resume.handed_over, tuple(sorted(resume.ahead))
@@ -61,7 +63,6 @@ class EpochProgress:
         self.ended = resume.ended  # True once the sampler has ended
         # States of the samplers: the newest that is not ahead of the batches handed over, and all later ones.
         self.snapshots: tuple[Mapping[str, Any], ...] = () if resume.sampler is None else (resume.sampler,)
-        datasets = tuple(resume.dataset_of(worker_id, copies) for worker_id in range(copies))
         self._handed: HandedOver = (
             resume.handed_over,
             frozenset(resume.ahead),
@@ -143,7 +144,8 @@ class EpochProgress:
             generators=generators,
             drawn=drawn[0],
             ended=ended,
-            sampler=snapshots[0] if snapshots else None,
+            # Not simply the first: this thread may look between the two steps of handed_over().
+            sampler=next((each for each in reversed(snapshots) if each["drawn"] <= batches), None),
             handed_over=batches,
             ahead=sorted(ahead),
             workers=list(shares) or None,

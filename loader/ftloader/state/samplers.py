@@ -14,21 +14,26 @@ Then the indices are drawn again, up to the point of the state. Then the generat
 the loader's state was saved, since another loader may draw from them too. An order that comes from the program's global
 generators, or changes for another reason, needs way 1. A digest of the last batch drawn shows whether the rebuilt order
 is the saved one.
+
+An *elastic* sampler (``ftloader.distributed.DistributedSampler``) is asked for its state after each batch. So the
+loader's state has the sampler's state at the batch that the training loop was given last, and nothing is drawn again
+(``rest_as_epoch``). The rest of the epoch may go to another number of ranks, in batches of another size.
 """
 
 import copy
 import hashlib
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch.utils.data import BatchSampler, DistributedSampler, RandomSampler, SubsetRandomSampler, WeightedRandomSampler
 
-from ftloader.protocols import is_stateful
+from ftloader.protocols import is_elastic, is_stateful
 from ftloader.rng import generators
 from ftloader.rng.generators import State
 from ftloader.rng.sample import canonical_bytes
-from ftloader.state.format import state_of
+from ftloader.state.format import SavedState, state_of
 
 _DRAWING = (RandomSampler, SubsetRandomSampler, WeightedRandomSampler)
 
@@ -127,6 +132,49 @@ def digest(index: Any) -> str | None:
 
 def states_of(parts: Mapping[str, Any]) -> dict[str, Any]:
     return {name: state_of(part) for name, part in parts.items()}
+
+
+def next_pass_states(parts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the states from which the samplers *parts* start their next pass, if they have begun none since."""
+    # After a pass, only an elastic sampler's own state is still that of the pass.
+    return {name: part.next_pass_state() if is_elastic(part) else state_of(part) for name, part in parts.items()}
+
+
+def elastic(index_sampler: Any) -> str | None:
+    """Return the name that ``stateful_samplers`` gives to the elastic sampler, or None if there is none."""
+    return next((name for name, part in stateful_samplers(index_sampler).items() if is_elastic(part)), None)
+
+
+def rest_as_epoch(resume: SavedState, index_sampler: Any) -> SavedState:
+    """Return *resume*, a state of the middle of an epoch, as the start of one that consists of the epoch's rest.
+
+    Return *resume* itself if *index_sampler* is not elastic, or if its state is not that of all batches handed over.
+    """
+    name = elastic(index_sampler)
+    if name is None or resume.sampler is None:
+        return resume
+    # The name depends on batch_size, which may be another one. An elastic sampler is the only one with a state.
+    saved = next(iter(resume.sampler["states"].values()))
+    sampler = {"drawn": 0, "states": {name: saved}}
+    if not resume.mid_epoch:
+        return replace(resume, sampler=sampler)
+    if resume.ahead:
+        check_ranks(saved, stateful_samplers(index_sampler)[name])
+    if resume.ahead or resume.sampler["drawn"] != resume.handed_over:
+        return resume
+    order: dict[str, Any] = {"generators": {}, "epochs": {}}
+    nothing = replace(resume, drawn=0, ended=False, handed_over=0, last=None)
+    return replace(nothing, phase="begin", order=order, sampler=sampler)
+
+
+def check_ranks(state: Any, sampler: Any) -> None:
+    """Raise ``ValueError`` if *state*, of an elastic sampler, is from another number of ranks than *sampler* has."""
+    if isinstance(state, Mapping) and state.get("num_replicas") != sampler.num_replicas:
+        raise ValueError(
+            "the state was taken when later batches had been handed over before earlier ones (in_order=False), so only "
+            f"the same number of ranks, {state.get('num_replicas')}, can continue it, and this loader's sampler has "
+            f"{sampler.num_replicas}. Use a state from between two epochs, or take states with in_order=True"
+        )
 
 
 def load(index_sampler: Any, states: Mapping[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from ftloader import fork
@@ -50,14 +51,21 @@ class StateStore:
 
     def load(self, state: Mapping[str, Any], loader: Any) -> None:
         """Check *state* and keep it for the next iterator. Raise ``ValueError``, changing nothing, if it is invalid."""
+        elastic = samplers.elastic(loader._index_sampler)
         if state == {}:
+            if elastic is not None:
+                samplers.load(loader._index_sampler, {elastic: {}})
             self._now = None, None
             return
-        resume = states.parse(state)
-        states.check_fit(state, resume, loader)
+        resume = samplers.rest_as_epoch(states.parse(state), loader._index_sampler)
+        states.check_fit(state, resume, loader, batches=elastic is None or resume.mid_epoch)
         _check_samplers(resume, loader)
         if any(state is not None for state in (resume.dataset, *(resume.datasets or ()))):
             states.require_stateful(loader.dataset, "dataset")
+        if elastic is not None and not resume.mid_epoch and resume.sampler is not None:
+            samplers.load(loader._index_sampler, resume.sampler["states"])  # or an error
+            if state["phase"] != "middle":
+                resume = replace(resume, sampler=None)  # not again later: the program may set another epoch
         # At once, since other loaders may draw from them before the next iterator is made.
         OwnGenerators(loader).load(resume.generators or {})
         self._now = (copy.deepcopy(dict(state)), resume), None
@@ -110,9 +118,9 @@ def _between_epochs(loader: Any, progress: EpochProgress | None) -> dict[str, An
     parts: dict[str, Any] = {"phase": "begin" if progress is None else "end", "dataset": None}
     if progress is not None and loader.persistent_workers:
         parts["base_seed"], parts["epoch"] = progress.fixed["base_seed"], progress.fixed["epoch"] + 1
-    if progress is None:
+    if progress is None or samplers.elastic(index_sampler) is not None:
         if stateful := samplers.stateful_samplers(index_sampler):
-            parts["sampler"] = {"drawn": 0, "states": samplers.states_of(stateful)}
+            parts["sampler"] = {"drawn": 0, "states": samplers.next_pass_states(stateful)}
     elif progress.snapshots:
         parts["sampler"] = progress.snapshots[-1]
     if is_iterable(loader) and progress is not None and states.lives_on(loader):

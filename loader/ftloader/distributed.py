@@ -1,0 +1,186 @@
+"""``DistributedSampler``: torch's class, whose state may be loaded by another number of ranks.
+
+An epoch is a sequence of ``len(dataset)`` indices, the same on all ranks. With W ranks, the n-th sample of rank r is
+item ``given + n * W + r`` of this sequence, where *given* is the number of items that earlier ranks were given. When
+each of the W ranks has yielded n samples, the items before ``given + n * W`` have been given, each once. So the state
+is this one number. It stays one number however often W changes within an epoch. Items after the end of the sequence are
+those from its start again: the padding.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import torch
+import torch.utils.data
+
+from ftloader.diagnosis.call_site import warn_user
+
+FORMAT: Final = "ftloader.DistributedSampler"
+VERSION: Final = 1
+_KEYS: Final = ("format", "version", "epoch", "given", "length", "seed", "shuffle", "num_replicas")
+_SAME: Final = {"length": "a dataset of {} samples", "seed": "seed={}", "shuffle": "shuffle={}"}
+"""Parts of a state that must be those of the sampler that loads it, in words."""
+
+
+class DistributedSampler(torch.utils.data.DistributedSampler):
+    """``torch.utils.data.DistributedSampler`` that continues an epoch with another number of ranks.
+
+    Takes the arguments of torch's class, and gives the same samples in the same order while the number of ranks stays.
+    ``state_dict()`` is the position in the epoch over all ranks. After ``load_state_dict()``, the next iteration shares
+    out the rest of the epoch: each sample once, to any number of ranks and of workers, in batches of any size.
+
+    - Without ``drop_last``, all ranks yield equally many samples: where the rest is no multiple of the number of ranks,
+      the first samples of the epoch are given a second time, fewer than there are ranks. With it, the last samples are
+      dropped instead. Only the ranks that finish the epoch pad or drop.
+    - ``len()`` is the number of samples that one rank yields in a whole epoch, also after a state was loaded.
+    - The state of one rank stands for all, so all ranks must have yielded equally many samples when it is taken, as at
+      the same step of synchronous training. Give all ranks the same state, for instance that of rank 0.
+    - Call ``set_epoch()`` before each epoch, as with torch's class. Another epoch than that of the state starts from
+      its beginning.
+
+    Where a loader draws samples ahead of the training loop, save the loader's state, which contains the sampler's at
+    the batch that the loop was given: ``ftloader.DataLoader``, or torchdata's ``StatefulDataLoader`` with its default
+    ``snapshot_every_n_steps=1``.
+
+    grain's ``ElasticIterator`` can do the same for JAX.
+
+    Raises:
+        RuntimeError, ValueError: as torch's class does without a process group, or for an impossible rank.
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        num_replicas: int | None = None,
+        rank: int | None = None,
+        shuffle: bool = True,
+        seed: int = 0,
+        drop_last: bool = False,
+    ) -> None:
+        super().__init__(dataset, num_replicas, rank, shuffle, seed, drop_last)
+        self.epoch: int  # set by torch's class
+        self._length = len(dataset)
+        # (epoch, number of items given), replaced as a whole, since state_dict() may be called in any thread.
+        self._position = self.epoch, 0
+        self._loaded: tuple[int, int] | None = None  # a position that no iteration has started from yet
+        self._epoch_set = False  # True if the program has called set_epoch()
+
+    def __iter__(self) -> Iterator[int]:
+        """Return an iterator over this rank's share of the epoch, or of the rest of it that a loaded state leaves."""
+        if len(self.dataset) != self._length:
+            raise ValueError(
+                f"the dataset had {self._length} samples when the sampler was made, and has {len(self.dataset)} now: "
+                "make a new DistributedSampler for the new length"
+            )
+        epoch, loaded = self.epoch, self._loaded
+        start = self._start(epoch)
+        if loaded is not None and (loaded[0] != epoch or not self._share(start)):
+            # An empty rest is used up here: torchdata's loader makes a second iterator for the epoch after it.
+            self._loaded = None
+            if loaded[0] != epoch and loaded[1] and self._share(loaded[1]):
+                warn_user(
+                    f"the rest of epoch {loaded[0]}, of which a state was loaded, is left out: the sampler iterates "
+                    f"epoch {epoch}. Call set_epoch({loaded[0]}) after load_state_dict() to train the rest first"
+                )
+        self._position = epoch, start
+        return self._iterate(epoch, start)
+
+    def _iterate(self, epoch: int, start: int) -> Iterator[int]:
+        self._loaded = None
+        for number, index in enumerate(self._indices(epoch, start), 1):
+            self._position = epoch, min(start + number * self.num_replicas, self._length)
+            yield index
+
+    def _indices(self, epoch: int, start: int) -> list[int]:
+        share = self._share(start)
+        items = start + self.rank + self.num_replicas * torch.arange(share)
+        if share:
+            items %= self._length
+        if self.shuffle:
+            generator = torch.Generator().manual_seed(self.seed + epoch)  # as torch's class does
+            items = torch.randperm(self._length, generator=generator)[items]
+        return items.tolist()
+
+    def _share(self, given: int) -> int:
+        """Return the number of samples that each rank yields once *given* items of the epoch have been given."""
+        left = self._length - given
+        return left // self.num_replicas if self.drop_last else -(-left // self.num_replicas)
+
+    def _start(self, epoch: int) -> int:
+        """Return the number of items of *epoch* that were given before its next iteration."""
+        return self._loaded[1] if self._loaded is not None and self._loaded[0] == epoch else 0
+
+    def set_epoch(self, epoch: int) -> None:
+        """Set the epoch that the next iteration shuffles for. Another epoch than before starts from its beginning."""
+        super().set_epoch(epoch)
+        self._epoch_set = True
+        if self._position[0] != epoch:
+            self._position = epoch, self._start(epoch)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the position over all ranks: a dictionary of plain values, the same on ranks that are equally far."""
+        return self._state(*self._position)
+
+    def next_pass_state(self) -> dict[str, Any]:
+        """Return the state from which the next ``iter()`` starts: that of a whole epoch, unless a state was loaded."""
+        return self._state(self.epoch, self._start(self.epoch))
+
+    def _state(self, epoch: int, given: int) -> dict[str, Any]:
+        # Plain values, also if the program gave NumPy's.
+        numbers = int(epoch), given, self._length, int(self.seed), bool(self.shuffle), int(self.num_replicas)
+        return dict(zip(_KEYS, (FORMAT, VERSION, *numbers)))
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Make the next iteration continue from *state_dict*, which a sampler of any number of ranks has returned.
+
+        Sets ``epoch`` to the state's. Only a state of the start or the end of an epoch leaves an epoch that the program
+        has set before. An empty dictionary means no state.
+
+        Raises:
+            ValueError: if this is no such state, or that of another dataset, seed or order. Nothing has changed then.
+        """
+        if state_dict == {}:
+            self._loaded, self._position = None, (self.epoch, 0)
+            return
+        epoch, given = _checked(state_dict, self._state(0, 0))
+        self._loaded = epoch, given
+        if not self._epoch_set or (given and self._share(given)):
+            self.epoch = epoch
+        self._position = self.epoch, self._start(self.epoch)
+
+
+def _checked(state: Any, own: Mapping[str, Any]) -> tuple[int, int]:
+    """Return the epoch and the number of items given in *state*. Raise ``ValueError`` if it does not fit *own*."""
+    if not isinstance(state, Mapping):
+        raise ValueError(f"the state must be a dictionary from state_dict(), not {type(state)}")
+    if "yielded" in state:
+        raise ValueError(
+            "this is a state of torchdata's StatefulDistributedSampler, which counts the samples of one rank: finish "
+            "that epoch with it and the same number of ranks, and save ftloader.distributed's from then on"
+        )
+    if state.get("format") != FORMAT:
+        first = ", ".join(map(repr, list(state)[:5]))
+        raise ValueError(
+            f"this is not a state of ftloader.distributed.DistributedSampler (it has the keys {first or 'of no state'})"
+        )
+    if state.get("version") != VERSION:
+        raise ValueError(
+            f"the state has version {state.get('version')!r}, and this sampler reads version {VERSION}: load it with "
+            "the release of ftloader that saved it"
+        )
+    if set(state) != set(_KEYS):
+        raise ValueError(f"the state is damaged or was changed: its keys are {sorted(map(str, state))}, not {_KEYS}")
+    for name, words in _SAME.items():
+        if state[name] != own[name]:
+            raise ValueError(
+                f"the state is that of a sampler with {words.format(state[name])}, and this one has "
+                f"{words.format(own[name])}. The rest of the epoch is only defined for the same: use the dataset and "
+                "the arguments of the saved sampler, or begin the epoch again without the state"
+            )
+    epoch, given = state["epoch"], state["given"]
+    if type(epoch) is not int or type(given) is not int or not 0 <= given <= own["length"]:
+        raise ValueError(
+            f"the state is damaged or was changed: epoch {epoch!r}, {given!r} of {own['length']} samples given. Load "
+            "an earlier checkpoint, or begin the epoch again without the state"
+        )
+    return epoch, given
