@@ -24,7 +24,7 @@ class Remote(Dataset):
 
 
 if __name__ == "__main__":
-    loader = DataLoader(Remote(), batch_size=16, num_workers=2)
+    loader = DataLoader(Remote(), batch_size=16, num_workers=2)  # "auto" would find a number of threads
     with tqdm(loader) as progress:
         for batch in progress:
             batch.mean().item()

@@ -2,6 +2,7 @@
 
 import collections
 import functools
+import math
 import os
 import random
 import re
@@ -177,6 +178,19 @@ def no_worker_thread_left():
     """Check after the test that no worker thread of the loader is left."""
     yield
     assert until_collected(), worker_threads()
+
+
+@pytest.fixture(scope="module")
+def restless_tuner():
+    """Let ``num_workers="auto"`` judge after every batch, as if all that it measures had changed."""
+    from ftloader.iterators import tuner
+
+    restless = dict.fromkeys(("_WINDOW", "_LONG_WINDOW", "_SETTLES", "_PATIENCE", "_MOST_PATIENCE", "_BUSY"), 0.0)
+    restless |= {"_WAITS": -1.0, "_CPUS_FULL": math.inf}
+    real = {name: vars(tuner)[name] for name in restless}
+    vars(tuner).update(restless)
+    yield
+    vars(tuner).update(real)
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ The parts:
 - ``dataloader``: arguments, attributes, ``state_dict``
 - ``choose``: threads or processes, and why
 - ``iterators``: ``serial``, ``threads``, ``processes``, on a common ``base``; ``prefetch`` and
-  ``ahead``: the prefetch policy
+  ``ahead``: the prefetch policy; ``tuner``: the number of threads with ``num_workers="auto"``
 - ``cache``: the growing cache, for datasets
 - ``distributed``: the sampler of a job whose number of ranks changes
 - ``workers``: the code, start and end of worker threads and processes; each worker's copies of user objects

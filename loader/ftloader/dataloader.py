@@ -14,7 +14,7 @@ from ftloader.compat.torch_private import BaseDataLoaderIter
 from ftloader.diagnosis.call_site import warn_user
 from ftloader.diagnosis.statistics import Statistics, statistics
 from ftloader.iterators.base import Shared
-from ftloader.iterators.chosen import Chosen
+from ftloader.iterators.chosen import Chosen, number_of_workers
 from ftloader.iterators.processes import ProcessDataLoaderIter
 from ftloader.iterators.serial import SerialDataLoaderIter
 from ftloader.iterators.threads import ThreadDataLoaderIter
@@ -51,6 +51,12 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
 
             Without workers, and with threads, a map-style dataset's method is called only by the loader's own
             ``state_dict()``.
+        num_workers: also ``"auto"``. The attribute is then the number of CPUs that may be used.
+
+            - Threads of a map-style dataset: as many at first. While an epoch runs, the loader adds threads or parks
+              some, and keeps the number that is best. ``statistics()`` tells it, and the next epoch starts with it.
+            - Processes, iterable-style datasets, and loaders with a ``worker_init_fn``: always as many.
+        max_workers: the most threads that ``num_workers="auto"`` may use. Default: 64, or the number of CPUs if larger.
 
     With threads, ``multiprocessing_context`` must be None and ``prefetch_factor`` at least 1. docs/loader.md lists all
     differences from processes. The most important ones:
@@ -63,14 +69,16 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
     - ``next()`` raises the worker's exception object itself, with notes. The epoch can be continued after it.
 
     Raises:
-        ValueError: for an unknown ``worker_method`` or ``on_error``; for ``multiprocessing_context``, or a
-            data pipe, together with ``worker_method="thread"``; and as torch's class does.
+        ValueError: for an unknown ``worker_method`` or ``on_error``; for a ``max_workers`` below 1; for
+            ``multiprocessing_context``, or a data pipe, together with ``worker_method="thread"``; and as torch's class
+            does.
         TypeError: for an ``on_error`` that cannot be called.
     """
 
     worker_method: WorkerMethod
     on_error: OnError
     snapshot_every_n_steps: int | None
+    max_workers: int | None
     skipped: SkipLog  # record of the samples that ``on_error`` has left out, over all iterators and epochs
 
     def __init__(
@@ -80,26 +88,35 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
         worker_method: WorkerMethod = "auto",
         on_error: OnError = "raise",
         snapshot_every_n_steps: int | None = None,
+        max_workers: int | None = None,
         **kwargs: Any,
     ) -> None:
         # Set before torch's own arguments, whose checks depend on these.
         self.worker_method = worker_method
         self.on_error = on_error
         self.snapshot_every_n_steps = snapshot_every_n_steps
+        self.max_workers = max_workers
         self.skipped = SkipLog()
         self._shared = Shared()
+        args = tuple(number_of_workers(arg) if n == _NUM_WORKERS else arg for n, arg in enumerate(args))
+        if "num_workers" in kwargs:
+            kwargs["num_workers"] = number_of_workers(kwargs["num_workers"])
         super().__init__(dataset, *args, **kwargs)
         if kwargs.get("prefetch_factor") is None and (default := vars(self)["prefetch_factor"]) is not None:
             self.prefetch_factor = Chosen(default)
 
     def __setattr__(self, attr: str, val: Any) -> None:
         # Not properties: torch's class guards its attributes this way too, and tools look for arguments in vars().
+        if attr == "num_workers":
+            val = number_of_workers(val)
         if attr == "worker_method" and val not in WORKER_METHODS:
             raise ValueError(f"worker_method must be one of {', '.join(map(repr, WORKER_METHODS))}, got {val!r}")
         elif attr == "on_error":
             ErrorPolicy(val)  # raises if val is not valid
-        elif attr == "snapshot_every_n_steps" and val is not None and (type(val) is not int or val < 1):
-            raise ValueError(f"snapshot_every_n_steps must be an integer from 1 or None, got {val!r}")
+        elif (
+            attr in ("snapshot_every_n_steps", "max_workers") and val is not None and (type(val) is not int or val < 1)
+        ):
+            raise ValueError(f"{attr} must be an integer from 1 or None, got {val!r}")
         if attr in (together := ("worker_method", "multiprocessing_context", "dataset")):
             # Checked with the new value, since the constructor sets the three one after the other.
             check_thread_arguments(*(val if name == attr else getattr(self, name, None) for name in together))
@@ -181,6 +198,7 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
 
 # help(), and tools that rebuild a loader from its arguments (Lightning), see each by its name, a later torch's too.
 _torchs = inspect.signature(torch.utils.data.DataLoader.__init__)
+_NUM_WORKERS = list(_torchs.parameters).index("num_workers") - 2  # among the arguments after the dataset
 _ours = [p for p in inspect.signature(DataLoader.__init__).parameters.values() if p.kind is p.KEYWORD_ONLY]
 DataLoader.__init__.__signature__ = _torchs.replace(  # type: ignore[attr-defined]
     parameters=[*_torchs.parameters.values(), *_ours]

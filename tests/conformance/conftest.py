@@ -8,6 +8,7 @@ import torch
 import torch.utils.data
 
 from ftloader import DataLoader
+from ftloader.iterators.chosen import Chosen
 from ftloader.workers import exit as program_exit
 from tests.outcomes import outcomes
 
@@ -17,6 +18,7 @@ program_exit.JOIN_LIMIT = 60.0
 PROCESSES = pytest.mark.thread_unsafe(reason="forks, which must not happen while other threads run tests")
 SERIAL = {"num_workers": 0}
 THREADS = {"num_workers": 2, "worker_method": "thread"}
+AUTO = {"num_workers": Chosen(2), "worker_method": "thread"}  # "auto" with two CPUs
 PROCESS = {"num_workers": 2, "worker_method": "process"}
 
 
@@ -24,15 +26,18 @@ PROCESS = {"num_workers": 2, "worker_method": "process"}
     params=[
         pytest.param(SERIAL, id="serial"),
         pytest.param(THREADS, id="thread"),
+        pytest.param(AUTO, id="auto"),
         pytest.param(PROCESS, id="process", marks=PROCESSES),
     ]
 )
 def workers(request) -> dict:
-    """Return arguments of DataLoader: no workers, worker threads, worker processes in turn."""
+    """Return arguments of DataLoader: no workers, worker threads, threads by "auto", worker processes in turn."""
     return dict(request.param)
 
 
-@pytest.fixture(params=[pytest.param(SERIAL, id="serial"), pytest.param(THREADS, id="thread")])
+@pytest.fixture(
+    params=[pytest.param(SERIAL, id="serial"), pytest.param(THREADS, id="thread"), pytest.param(AUTO, id="auto")]
+)
 def light_workers(request) -> dict:
     """As ``workers`` without processes, for tests with many cases."""
     return dict(request.param)
@@ -47,6 +52,11 @@ def real_workers(request) -> dict:
 @pytest.fixture(autouse=True)
 def _no_worker_thread_left(no_worker_thread_left):
     """Use the fixture of tests/conftest.py for every conformance test."""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _restless_tuner(restless_tuner):
+    """Use the fixture of tests/conftest.py for every test here."""
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -2,9 +2,9 @@
 
     python in_place.py FILE
 
-Does so in three processes, with torch's class, and with ours and worker_method="thread" and "auto". Each prints its
-class, and as JSON for each function `program_*` its name: the kinds of iterators that it made, and what it returned
-(or the error that it raised). A program gets an empty folder.
+Does so in four processes, with torch's class, and with ours: threads, worker_method="auto", and threads whose number
+the loader finds ("tuned"). Each prints its class, and as JSON for each function `program_*` its name: the kinds of
+iterators that it made, and what it returned (or the error that it raised). A program gets an empty folder.
 """
 
 import importlib.util
@@ -19,6 +19,7 @@ from pathlib import Path
 import torch.utils.data
 
 import ftloader
+from ftloader.iterators.chosen import Chosen
 
 KINDS = {
     "_MultiProcessingDataLoaderIter": "process",
@@ -30,11 +31,15 @@ KINDS = {
 used = set()
 
 
-def placed(base, **defaults):
+def placed(base, tuned=False, **defaults):
     class DataLoader[T](base[T]):
         """`base` with another default, and a note of what its iterators are."""
 
         def __init__(self, *args, **kwargs):
+            if tuned and kwargs.get("num_workers"):
+                # As "auto" on as many CPUs. A library that rebuilds a loader with all of its arguments hands that on.
+                assert "worker_method" not in kwargs or type(kwargs["num_workers"]) is Chosen
+                kwargs["num_workers"] = Chosen(kwargs["num_workers"])
             super().__init__(*args, **{**defaults, **kwargs})
 
         def _get_iterator(self):
@@ -51,7 +56,8 @@ def main(loader, path):
     if loader == "torch":
         chosen = placed(torch.utils.data.DataLoader)
     else:
-        chosen = placed(ftloader.DataLoader, worker_method=loader)
+        tuned = loader == "tuned"
+        chosen = placed(ftloader.DataLoader, tuned, worker_method="thread" if tuned else loader)
     torch.utils.data.DataLoader = torch.utils.data.dataloader.DataLoader = chosen
     spec = importlib.util.spec_from_file_location(Path(path).stem, path)
     module = importlib.util.module_from_spec(spec)
@@ -71,7 +77,7 @@ def main(loader, path):
 
 
 if __name__ == "__main__":
-    for loader in ("torch", "thread", "auto"):
+    for loader in ("torch", "thread", "auto", "tuned"):
         if os.fork() == 0:
             main(loader, sys.argv[1])
             break  # ends as any program does

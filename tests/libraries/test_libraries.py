@@ -37,11 +37,11 @@ def outcomes(file):
     )
     if done.returncode:
         pytest.fail(done.stderr, pytrace=False)
-    lines = [line.split(" ", 1) for line in done.stdout.splitlines() if re.match(r"(torch|thread|auto) \{", line)]
+    lines = [line.split(" ", 1) for line in done.stdout.splitlines() if re.match(r"(torch|thread|auto|tuned) \{", line)]
     return {loader: json.loads(found) for loader, found in lines}
 
 
-@pytest.mark.parametrize("loader", ["thread", "auto"])
+@pytest.mark.parametrize("loader", ["thread", "auto", "tuned"])
 @pytest.mark.parametrize(("file", "program"), PROGRAMS)
 def test_as_with_torchs_class(file, program, loader):
     library = file.stem.removeprefix("with_")
@@ -53,6 +53,6 @@ def test_as_with_torchs_class(file, program, loader):
         if "error" in result:
             pytest.fail(result["error"], pytrace=False)
     assert ours == torchs
-    threads = loader == "thread" or not sys._is_gil_enabled()
+    threads = loader != "auto" or not sys._is_gil_enabled()
     assert "process" in torch_kinds
     assert kinds == sorted("thread" if kind == "process" and threads else kind for kind in torch_kinds)

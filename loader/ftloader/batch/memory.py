@@ -71,6 +71,11 @@ class BufferPool:
         self._taken = 0
         self.peak = 0  # the most bytes at once
 
+    def keep(self, batches: int) -> None:
+        """Keep the storages of *batches* batches from now on."""
+        with self._lock:
+            self._batches = batches
+
     @property
     def nbytes(self) -> int:
         """Bytes of the storages that the pool keeps, free or in use."""

@@ -79,15 +79,29 @@ def nbytes_of(data: Any, depth: int = 8) -> int:
 
 
 class EpochRecord:
-    """Record of one epoch, or of several that were added up. *workers*: their times, also of earlier epochs."""
+    """Record of one epoch, or of several that were added up. *workers*: their times, also of earlier epochs.
 
-    def __init__(self, method: str, workers: list[WorkerTimes], shares: bool = False) -> None:
+    *used*: the number of them that are used at first, if not all. *most*: the most that may be used, if that is open.
+    """
+
+    def __init__(
+        self,
+        method: str,
+        workers: list[WorkerTimes],
+        shares: bool = False,
+        used: int | None = None,
+        most: int | None = None,
+    ) -> None:
         self.method = method  # "thread", "process" or "none"
         self.shares = shares  # True if each worker loads its own share of the samples, however long that takes
         self.workers = workers  # not copied: a worker thread puts its own object here
         self._before = [WorkerTimes().add(times) for times in self.workers]
         self._started = self._latest = time.perf_counter()
         self._earlier_seconds = 0.0  # of epochs that were added
+        self.numbers = [(0.0, len(workers) if used is None else used)]  # of workers, each from a time in seconds on
+        self._most_used = self.numbers[0][1]
+        self._earlier_worker_seconds = 0.0
+        self.most = most
         self.batches = self.samples = self.nbytes = self.skipped = 0
         self.waited = self.longest_wait = 0.0
         self.starting = 0.0  # seconds until the worker processes had started
@@ -103,6 +117,20 @@ class EpochRecord:
     def seconds(self) -> float:
         """Time from the epoch's start to the latest return of ``next()``, without the time between epochs."""
         return self._earlier_seconds + self._latest - self._started
+
+    def uses(self, number: int) -> None:
+        """Note that *number* workers are used from now on."""
+        self._most_used = max(self._most_used, number)
+        self.numbers = [*self.numbers, (time.perf_counter() - self._started, number)]  # a new list: others read it
+
+    @property
+    def worker_seconds(self) -> float:
+        """Sum of the times for which each worker was used."""
+        seconds = self._latest - self._started
+        ends = [*(start for start, _ in self.numbers[1:]), seconds]
+        pairs = zip(self.numbers, ends)
+        own = sum(number * max(0.0, min(end, seconds) - start) for (start, number), end in pairs)
+        return self._earlier_worker_seconds + own
 
     def made_iterator(self) -> None:
         """Note that ``iter()`` returns, for which the loop has waited, too."""
@@ -178,16 +206,21 @@ class EpochRecord:
         return 0.0
 
     def worker_times(self) -> list[WorkerTimes]:
-        """Return what each worker has done in this epoch."""
-        return [WorkerTimes().add(now).add(before, -1) for now, before in zip(self.workers, self._before)]
+        """Return what each worker has done in this epoch. Leave out those that have only stood by."""
+        found = [WorkerTimes().add(now).add(before, -1) for now, before in zip(self.workers, self._before)]
+        while len(found) > self._most_used and not found[-1].samples:  # any of the workers may be those in use
+            found.pop()
+        return found
 
     def add(self, other: "EpochRecord") -> None:
         """Add a later epoch. Workers are added by their number; the kind of worker is that of the later epoch."""
-        self.method, self.shares = other.method, other.shares
+        self.method, self.shares, self.most = other.method, other.shares, other.most
         mine, theirs = self.worker_times(), other.worker_times()
         mine += [WorkerTimes() for _ in theirs[len(mine) :]]
         self.workers = [times.add(more) for times, more in zip(mine, theirs)] + mine[len(theirs) :]
         self._before = [WorkerTimes() for _ in self.workers]
+        self.numbers, self._most_used = other.numbers, len(self.workers)
+        self._earlier_worker_seconds += other.worker_seconds
         self._earlier_seconds += other.seconds
         for name in _ADDED:
             setattr(self, name, getattr(self, name) + getattr(other, name))

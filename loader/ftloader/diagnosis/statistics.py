@@ -2,10 +2,10 @@
 
 import dataclasses
 import math
-import os
 import sys
 from typing import Any
 
+from ftloader.diagnosis.cpus import usable_cpus
 from ftloader.diagnosis.recording import EpochRecord
 
 _KEEPS_UP = 0.05  # share of the time; a loop that waits less has its data in time
@@ -35,7 +35,10 @@ class Statistics:
     """
 
     worker_method: str  # "thread", "process", or "none" without workers
-    num_workers: int
+    num_workers: int  # used now
+    numbers: tuple[tuple[float, int], ...]  # of workers used in the latest epoch, each from a time in seconds on
+    max_workers: int | None  # with num_workers="auto", unless it is fixed; else None
+    worker_seconds: float  # sum of the times for which each worker was used
     seconds: float  # from the epoch's start to the latest return of next(), without the time between epochs
     batches: int  # handed over
     samples: int
@@ -72,7 +75,7 @@ class Statistics:
     @property
     def busy_share(self) -> float:
         """Share of the workers' time since they had started spent loading and collating, from 0 to 1."""
-        available = (self.seconds - self.starting) * max(1, self.num_workers)
+        available = self.worker_seconds - self.starting * self.num_workers
         return min(1.0, (self.loading + self.collating) / available) if available > 0 else 0.0
 
     def as_dict(self) -> dict[str, Any]:
@@ -103,7 +106,10 @@ def statistics(record: EpochRecord | None, memory: tuple[int, int]) -> Statistic
     calls = sum(record.waits)
     return Statistics(
         worker_method=record.method,
-        num_workers=0 if record.method == "none" else len(workers),
+        num_workers=0 if record.method == "none" else record.numbers[-1][1],
+        numbers=() if record.method == "none" else tuple(record.numbers),
+        max_workers=record.most,
+        worker_seconds=record.worker_seconds,
         seconds=record.seconds,
         batches=record.batches,
         samples=record.samples,
@@ -130,7 +136,7 @@ def statistics(record: EpochRecord | None, memory: tuple[int, int]) -> Statistic
         locked=record.locked / record.looks if record.looks else None,
         running=record.running / record.looks if record.looks else None,
         gil=sys._is_gil_enabled(),
-        cpus=os.process_cpu_count() or 1,
+        cpus=usable_cpus(),
     )
 
 
@@ -154,7 +160,9 @@ def _limit(found: Statistics) -> tuple[str, str]:
     later = found.seconds - found.first_batch
     if later > found.seconds / 2 and found.waited - found.first_batch < _KEEPS_UP * later:
         needed = max(1, math.ceil(found.busy_share * workers * 1.25))
-        fewer = f"num_workers={needed} would do" if needed < workers else "nothing in the loader"
+        fewer = "nothing in the loader"
+        if needed < workers and found.max_workers is None:
+            fewer = f"num_workers={needed} would do"
         ready = f"its data is ready ({found.ready:.1f} batches when it asks)"
         return f"the loop: {ready if workers else 'loading takes little of its time'}", fewer
     if found.sampling > found.waited / 2:
@@ -205,9 +213,18 @@ def _limit_of_loading(found: Statistics, busy: float, runnable: float) -> tuple[
             "hold the lock for less time, or give each thread an object of its own"
         )
     if not computes:
-        return f"the dataset, which waits (disk, network): {used}", f"num_workers={workers * 2}"
+        return f"the dataset, which waits (disk, network): {used}", _more(found, workers * 2)
     if workers < cpus:
-        return f"the dataset, which computes: {used}", f"num_workers={min(cpus, workers * 2)}"
-    fewer = f"; num_workers={cpus} is enough" if workers > 2 * cpus else ""
+        return f"the dataset, which computes: {used}", _more(found, min(cpus, workers * 2))
+    fewer = f"; num_workers={cpus} is enough" if workers > 2 * cpus and found.max_workers is None else ""
     others = "fewer other programs, " if crowded and workers <= cpus else ""
     return f"the dataset, which computes: {used}", f"{others}a cheaper dataset[i], or more CPUs{fewer}"
+
+
+def _more(found: Statistics, number: int) -> str:
+    """Return how to get *number* workers, which is more than there are."""
+    if found.max_workers is None:
+        return f"num_workers={number}"
+    if found.num_workers == found.max_workers:
+        return f"max_workers={number}"
+    return "nothing: the loader tries other numbers of workers itself, and keeps the best"

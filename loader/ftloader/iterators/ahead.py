@@ -22,12 +22,12 @@ _SMALL = 16 * 2**20  # bytes that all batches together may take without a look a
 class Ahead:
     """Limit of the batches that are dispatched and not handed over. The iterator's lock guards this object.
 
-    *most*: the largest limit, which is also the limit if *given*. *extra*: batches beyond those that the workers build
-    at the same time.
+    ``most``: the largest limit, which is also the limit if *given*; it may be changed. *extra*: batches beyond those
+    that the workers build at the same time.
     """
 
     def __init__(self, most: int, given: bool, extra: int = 1) -> None:
-        self._most = most
+        self.most = most
         self._given = given
         self.extra = extra
         self._small = False  # True if all batches that are allowed take little memory
@@ -44,12 +44,12 @@ class Ahead:
         self._begin_row(now)
 
     def _begin_row(self, now: float) -> None:
-        self._row_began, self._requests, self._least = now, 0, self._most
+        self._row_began, self._requests, self._least = now, 0, self.most
 
     @property
     def limit(self) -> int:
         """The number of batches that may be under way."""
-        return min(self._most, self._at_once + self.extra) if self.adapts else self._most
+        return min(self.most, self._at_once + self.extra) if self.adapts else self.most
 
     @property
     def adapts(self) -> bool:
@@ -58,7 +58,7 @@ class Ahead:
 
     @property
     def may_grow(self) -> bool:
-        return self.limit < self._most
+        return self.limit < self.most
 
     def building(self, workers: int, helpers: int) -> None:
         """Note that *helpers* of *workers* workers build each batch."""
@@ -66,12 +66,12 @@ class Ahead:
 
     def measured(self, batches: int, nbytes: int) -> None:
         """Note that *batches* batches of the epoch have *nbytes* bytes together."""
-        self._small = nbytes * self._most <= _SMALL * batches
+        self._small = nbytes * self.most <= _SMALL * batches
 
     def asked(self, ready: int, idle: bool, now: float) -> None:
         """Note a request at *now*, while *ready* batches wait. *idle*: workers had nothing left to do."""
         if idle:
-            self._credit = self._most - self.limit
+            self._credit = self.most - self.limit
         self._least = min(self._least, ready)
         self._requests += 1
         if self._requests >= self._row and now - self._row_began > _ROW_SECONDS:
@@ -85,7 +85,7 @@ class Ahead:
         """Note that the consumer has waited until *now*. *idle*: workers had nothing left to do. True if more may."""
         self._least = 0
         if idle:
-            self._credit = self._most - self.limit
+            self._credit = self.most - self.limit
         if self._credit <= 0:
             return False
         self._credit -= 1
@@ -93,7 +93,7 @@ class Ahead:
         if self._lost <= _LOST * (now - self._since):
             return False
         # After a pause, each wait is one batch that was missing. Workers that are idle now want many at once.
-        self.extra = min(self.extra + (self.extra if idle else 1), self._most)
+        self.extra = min(self.extra + (self.extra if idle else 1), self.most)
         if self._shrunk:  # too early: look longer next time
             self._row, self._shrunk = min(4 * self._row, _LONGEST_ROW), False
         self._begin_row(now)

@@ -11,6 +11,7 @@ another of torch's iterators, whose ``super().__init__`` and ``super()._reset`` 
 """
 
 import copy
+import operator
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -27,6 +28,7 @@ from ftloader.compat.torch_private import BaseDataLoaderIter, DatasetKind, Stand
 from ftloader.diagnosis.call_site import name_the_callers_line, warn_user
 from ftloader.diagnosis.recording import EpochRecord, EpochRecords, WorkerTimes
 from ftloader.diagnosis.shared_handles import warning_of_handles
+from ftloader.iterators.tuner import WorkerTuner
 from ftloader.protocols import is_iterable, is_stateful
 from ftloader.rng.program import GlobalDrawCheck
 from ftloader.state import format as states
@@ -41,19 +43,20 @@ class Shared:
     """Saved state, batch memory and one-time warnings of one loader, shared by its iterators of all epochs.
 
     No lock: if two threads make the first two iterators at the same moment, each may get its own memory, and both may
-    warn. A copy or pickle of this object keeps the loaded state only.
+    warn. A copy or pickle of this object keeps the loaded state and the number of workers only.
     """
 
-    def __init__(self, states: StateStore | None = None) -> None:
+    def __init__(self, states: StateStore | None = None, tuner: WorkerTuner | None = None) -> None:
         self.states = StateStore() if states is None else states
+        self.tuner = tuner  # of the latest iterator, with num_workers="auto"
         self._handles_warned = False
         self.global_draws = GlobalDrawCheck()
-        self._memory: tuple[tuple[int, bool], BufferPool] | None = None
+        self._memory: tuple[bool, BufferPool] | None = None
         self.records = EpochRecords()
         self.extra = 1  # batches ahead that the latest iterator has found to be enough: see iterators.ahead
 
     def __reduce__(self) -> tuple:
-        return Shared, (copy.copy(self.states),)
+        return Shared, (copy.copy(self.states), copy.copy(self.tuner))
 
     def warn_of_handles(self, dataset: Any) -> None:
         """Warn once if *dataset* has handles that worker threads would share."""
@@ -62,10 +65,10 @@ class Shared:
             warn_user(message)
 
     def memory(self, batches: int, pinned: bool) -> BufferPool:
-        """Return the loader's memory pool. Make a new pool if *batches* or *pinned* have changed."""
-        wanted = batches, pinned
-        if self._memory is None or self._memory[0] != wanted:
-            self._memory = wanted, BufferPool(batches, pinned)
+        """Return the loader's memory pool, for *batches* batches. Make a new pool if *pinned* has changed."""
+        if self._memory is None or self._memory[0] != pinned:
+            self._memory = pinned, BufferPool(batches, pinned)
+        self._memory[1].keep(batches)
         return self._memory[1]
 
     def memory_held(self) -> tuple[int, int]:
@@ -86,6 +89,7 @@ class ResumableDataLoaderIter(BaseDataLoaderIter):
     _copies_dataset = False  # True if each worker has its own map-style dataset (processes)
     _dataset: Any  # set by torch's __init__
     _sampling = 0.0  # seconds in the sampler within the latest next()
+    _num_workers: int
     _worker_queue_idx_cycle: Iterator[int]  # workers in the order of their turns; torch's name
 
     def __init__(self, loader: Any) -> None:
@@ -106,6 +110,7 @@ class ResumableDataLoaderIter(BaseDataLoaderIter):
             self._description = states.describe_loader(loader)
             self._order = None if is_iterable(loader) else IndexStream(loader, resume)
             super().__init__(loader if resume.base_seed is None else _quiet(loader, resume.mid_epoch))
+            self._num_workers = int(operator.index(loader.num_workers))  # not Chosen: it goes into saved states
             self._index_sampler = loader._index_sampler
             if resume.base_seed is not None:
                 self._base_seed = resume.base_seed
@@ -141,12 +146,16 @@ class ResumableDataLoaderIter(BaseDataLoaderIter):
 
     def _begin_record(self) -> None:
         shares = self._copies_dataset or self._order is None
-        self._record = EpochRecord(self._worker_method, self._worker_times(), shares)
+        self._record = EpochRecord(self._worker_method, self._worker_times(), shares, *self._workers_used())
         self._shared.records.begin(self._record)
 
     def _worker_times(self) -> list[WorkerTimes]:
         """Return an object for the times of each worker or, with ``num_workers=0``, of the consumer."""
         return [WorkerTimes() for _ in range(max(1, self._num_workers))]
+
+    def _workers_used(self) -> tuple[int | None, int | None]:
+        """Return (number of workers used now, the most that may be used), if the number may change."""
+        return None, None
 
     def _ready(self) -> int:
         """Return the number of batches that wait for the consumer."""

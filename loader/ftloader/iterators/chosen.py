@@ -1,8 +1,17 @@
 """Numbers that the loader has chosen, where the user has given none."""
 
+from typing import Any
+
+from ftloader.diagnosis.cpus import usable_cpus
+
 
 class Chosen(int):
     """Integer that stands for "not given": the loader may use another number, which it finds while it runs.
 
     A library that rebuilds a loader from its attributes hands the object on, and the new loader may choose, too.
     """
+
+
+def number_of_workers(given: Any) -> Any:
+    """Return *given*; for "auto", the number of CPUs, as a number that iterators may vary."""
+    return Chosen(usable_cpus()) if isinstance(given, str) and given == "auto" else given

@@ -9,6 +9,7 @@ import operator
 import queue
 import time
 import weakref
+from collections import deque
 from typing import Any, Self
 
 import torch
@@ -21,9 +22,11 @@ from ftloader.compat.torch_private import DatasetKind
 from ftloader.diagnosis.exceptions import annotate, drop_first_frame
 from ftloader.diagnosis.recording import WorkerTimes
 from ftloader.iterators.ahead import Ahead
+from ftloader.iterators.auto import totals, tuner_of
 from ftloader.iterators.base import ResumableDataLoaderIter
 from ftloader.iterators.chosen import Chosen
 from ftloader.iterators.prefetch import Prefetch
+from ftloader.iterators.tuner import Totals, WorkerTuner
 from ftloader.protocols import has_getitems
 from ftloader.rng import program as global_generators
 from ftloader.workers import exit as program_exit
@@ -46,16 +49,22 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
 
     def __init__(self, loader: Any, copies: list[UserObjects] | None = None) -> None:
         self._warns = loader.worker_method != "thread"
-        self._times = [WorkerTimes() for _ in range(loader.num_workers)]
+        self._tuner = tuner_of(loader)
+        self._in_use = int(operator.index(loader.num_workers)) if self._tuner is None else self._tuner.number  # workers
+        workers = self._in_use if self._tuner is None else self._tuner.limits[0]
+        self._times = [WorkerTimes() for _ in range(workers)]
         if self._warns and loader._dataset_kind == DatasetKind.Map:
             # First of all: filters may turn the warning into an error, which must not use up a loaded state.
             loader._shared.warn_of_handles(loader.dataset)
         super().__init__(loader)
+        self._num_workers = workers  # that may be used
         if not loader.prefetch_factor:
             raise ValueError("prefetch_factor must be at least 1 with worker threads")
         self._lock = fork.rlock()  # a child may begin a new epoch
         self._in_order = loader.in_order
-        self._draws = most = operator.index(loader.prefetch_factor * self._num_workers)
+        self._factor = loader.prefetch_factor
+        self._draws = operator.index(self._factor * self._num_workers)
+        most = self._factor * self._in_use
         self._ahead = Ahead(most, not isinstance(loader.prefetch_factor, Chosen), self._shared.extra)
         # In memory are the dispatched batches and the consumer's latest two.
         self._memory = self._shared.memory(most + 2, self._pin_memory)
@@ -81,34 +90,34 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
             pin_memory_device_index=(torch.accelerator.current_device_index() if self._pin_memory else None),
         )
         # Made in the consumer's thread, so that no two copies are made at the same time.
-        if copies is None:
+        if copies is None or len(copies) != self._num_workers:
             original = UserObjects(self._dataset, loader.collate_fn, loader.worker_init_fn)
             copies = copies_for_workers(original, self._dataset_kind, self._num_workers)
         self._contexts = tuple(WorkerContext(config, i, own) for i, own in enumerate(copies))
         # Set if all workers build each batch together, None if one worker builds it alone.
         self._hints: BatchHints | None = None
         if self._auto_collation and not self._private_queues and not has_getitems(self._dataset):
-            self._hints = BatchHints(self._settings, self._num_workers, self._memory, config.pin_memory_device)
+            self._hints = BatchHints(self._settings, self._in_use, self._memory, config.pin_memory_device)
         self._results: queue.SimpleQueue = queue.SimpleQueue()
         self._pool = WorkerPool(self._contexts, self._private_queues, self._results)
-        self._present = set(range(self._num_workers))  # workers that have not departed
+        self._present = set(range(self._in_use))  # workers that have not departed
         # The finalizer holds the pool, which does not hold the iterator. At exit the pool's own hook comes first.
         # Registered before the start, since an interruption may come right after it.
         self._finalizer = weakref.finalize(self, self._pool.dispose)
         self._finalizer.atexit = False
         if loader.worker_init_fn is None:
-            self._pool.start()
+            self._pool.start(self._in_use)
             return
         # Nothing is dispatched yet, so only worker_init_fn can draw from the program's generators or seed them.
         with global_generators.preserved():
-            self._pool.start()
+            self._pool.start(self._in_use)
             self._pool.wait_until_started()
 
     def _begin_epoch(self) -> None:
         """Dispatch the first batches of a new epoch."""
         self._epoch = Epoch(self._base_seed, self._epoch_number)
         self._pool.begin_epoch(self._epoch)
-        self._latest: weakref.ref | None = None  # to the batch dispatched last
+        self._unclaimed: deque[tuple[int, weakref.ref]] = deque()  # numbers of batches, and references to these
         self._drained = False  # True once there is no more data to draw
         self._exhausted = False  # True once all batches are handed over: StopIteration from then on
         self._worker_queue_idx_cycle = itertools.cycle(range(self._num_workers))
@@ -116,6 +125,8 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         self._ahead.begin(time.perf_counter())
         turns = self._worker_queue_idx_cycle
         self._prefetch = Prefetch(self._draws, self._ahead, self._in_order, with_data, turns)
+        if self._tuner is not None:
+            self._tuner.begin(self._totals())
         try:
             self._dispatch()
         except BaseException:
@@ -129,7 +140,7 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
             self._epoch.cancelled = True
             if not self._pool.stopped:
                 self._receive_all()  # drops results that came too late for the old epoch
-            if self._pool.stopped or len(self._present) < self._num_workers:
+            if self._pool.stopped or len(self._present) < self._pool.started:
                 self._pool.stop()
                 self._finalizer.detach()
                 self._start_workers(loader)
@@ -147,7 +158,7 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
 
     @property
     def _workers(self) -> list[WorkerThread]:
-        return list(self._pool.threads)
+        return list(self._pool.threads[: self._pool.started])
 
     def __enter__(self) -> Self:
         return self
@@ -195,6 +206,9 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         if self._ahead.adapts:
             self._ahead.asked(self._ready(), self._workers_are_idle(), time.perf_counter())
         self._shared.extra = self._ahead.extra
+        at_the_end = self._drained and not self._prefetch.drawn
+        if self._tuner is not None and not at_the_end and not self._pool.stopped:
+            self._tune(self._tuner)
         while True:
             if self._departures:
                 return Failure(self._departures.pop(0))
@@ -273,8 +287,9 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
             else:
                 batch = WholeBatch(self._epoch, index)
             task = Task(self._contexts, number, batch)
-            self._latest = weakref.ref(batch)
-            self._ahead.building(self._num_workers, batch.helpers)
+            self._forget_claimed()
+            self._unclaimed.append((number, weakref.ref(batch)))
+            self._ahead.building(self._in_use, batch.helpers)
             # One task for each worker that can help. A worker that finds nothing left to do takes the next task.
             for _ in range(batch.helpers):
                 self._pool.tasks[worker_id or 0].put(task)
@@ -306,14 +321,56 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         """Return True if workers have nothing left to do because no more batches may be under way."""
         if not self._prefetch.drawn or not self._ahead.may_grow or self._pool.stopped:
             return False
-        latest = None if self._latest is None else self._latest()  # None: it has been built
         if not self._private_queues:
-            if latest is not None and not latest.claimed:
+            self._forget_claimed()
+            if self._unclaimed:
                 return False
             if self._prefetch.arrived and not self._prefetch.next_is_built:
                 return True  # at least the worker that has built a later batch
         # One may have just sent its batch, and begin the next one. Of two, one is half of them.
-        return sum(not times.busy for times in self._times) >= min(2, max(1, self._num_workers // 2))
+        idle = self._in_use - sum(times.busy for times in self._times[: self._pool.started])
+        return idle >= min(2, max(1, self._in_use // 2))
+
+    def _forget_claimed(self) -> None:
+        while self._unclaimed and ((batch := self._unclaimed[0][1]()) is None or batch.claimed):
+            self._unclaimed.popleft()
+
+    def _workers_used(self) -> tuple[int | None, int | None]:
+        return self._in_use, None if self._tuner is None else self._tuner.most
+
+    def _totals(self) -> Totals:
+        return totals(self._times, self._record, self._prefetch.handed_over)
+
+    def _tune(self, tuner: WorkerTuner) -> None:
+        """Let the tuner judge the number of workers, if it is time to, and use the number that it wants."""
+        if time.perf_counter() < tuner.due or len(self._present) < self._pool.started:  # one could not start
+            return
+        if (number := tuner.look(self._totals())) == self._in_use:
+            return
+        before, used = self._pool.started, self._pool.use(number)
+        if used < number:
+            tuner.cannot_exceed(used)
+        self._present.update(range(before, self._pool.started))
+        grown, self._in_use = used > self._in_use, used
+        self._ahead.most = self._factor * used
+        self._memory.keep(self._ahead.most + 2)
+        self._record.uses(used)
+        if self._hints is not None:
+            self._hints.workers = used
+            if grown:
+                self._help_with_unclaimed(self._hints)
+        if grown:
+            self._dispatch()
+
+    def _help_with_unclaimed(self, hints: BatchHints) -> None:
+        """Let workers that have been added help with batches that were dispatched before."""
+        self._forget_claimed()
+        for number, reference in self._unclaimed:
+            if isinstance(batch := reference(), SharedBatch):
+                more = hints.helpers(len(batch.index)) - batch.helpers
+                batch.helpers += max(0, more)  # read by workers, to whom an outdated number does no harm
+                for _ in range(more):
+                    self._pool.tasks[0].put(Task(self._contexts, number, batch))
 
     def _wait_for_message(self) -> bool:
         """Wait for a message and handle it. False if none came in time."""

@@ -98,6 +98,7 @@ class ThreadGroup:
     """
 
     threads: tuple[WorkerThread, ...]
+    started = 0  # the number of these threads that have been started; the thread that starts them sets it
     consequence: str  # sentence for the warning of threads that do not end, about what happens to them
 
     def used_by_this_thread(self) -> None:
@@ -109,8 +110,10 @@ class ThreadGroup:
         is_main = thread is None or thread is threading.main_thread()
         return not is_main and not thread.daemon and thread.is_alive()  # type: ignore[union-attr]
 
-    def start(self) -> None:
-        """Start the threads. If one cannot start, or the program is ending, stop them and raise ``RuntimeError``."""
+    def start(self, number: int | None = None) -> None:
+        """Start the threads, or the first *number*. If one cannot start, stop all and raise ``RuntimeError``.
+
+        The same error is raised if the program is ending."""
         _live.add(self)
         try:
             if _closed:  # asked after adding: no later step would end a new thread
@@ -119,8 +122,9 @@ class ThreadGroup:
                     "registered with atexit before the loader was imported are too late for it. Import "
                     "the loader before such a function is registered, or use num_workers=0, and no cache, in it"
                 )
-            for thread in self.threads:
+            for thread in self.threads[:number]:
                 thread.start()
+                self.started += 1
         except BaseException as error:
             self.stop()
             if isinstance(error, Exception):  # else an interruption: no waiting

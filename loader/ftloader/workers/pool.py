@@ -25,6 +25,10 @@ from ftloader.workers.thread import Command, WorkerContext, run_worker, send
 class WorkerPool(ThreadGroup):
     """Group of worker threads, one for each of *contexts*. The threads run from ``start()`` on.
 
+    ``use()`` changes the number of workers that take tasks: it starts threads, or parks some, which wait at a queue of
+    their own. Any worker may be the one that takes a ``PARK`` from the shared queue, so only numbers are kept. They
+    belong to the consumer.
+
     With *private_queues* each worker has its own queue in ``tasks`` (iterable-style). Otherwise all workers share one
     queue (map-style). Workers put their messages into *results* for as long as that queue exists.
 
@@ -41,11 +45,20 @@ class WorkerPool(ThreadGroup):
         self._told_to_end = False
         self._started: SimpleQueue[None] = SimpleQueue()  # one None for each worker that has run worker_init_fn
         self._process = os.getpid()
+        self._parked = 0
+        self._parking: SimpleQueue[Command] = SimpleQueue()
         self.tasks: list[SimpleQueue] = [SimpleQueue() for _ in contexts] if private_queues else [SimpleQueue()]
         self.threads = tuple(
             WorkerThread(
                 target=run_worker,
-                args=(worker_id, [context], self.tasks[worker_id % len(self.tasks)], self._results, self._started),
+                args=(
+                    worker_id,
+                    [context],
+                    self.tasks[worker_id % len(self.tasks)],
+                    self._parking,
+                    self._results,
+                    self._started,
+                ),
                 name=f"loader-worker-{worker_id}",
             )
             for worker_id, context in enumerate(contexts)
@@ -55,7 +68,7 @@ class WorkerPool(ThreadGroup):
     def wait_until_started(self) -> None:
         """Wait until all workers have run ``worker_init_fn``. Warn if some have not within ``JOIN_LIMIT``."""
         deadline = time.monotonic() + (limit := program_exit.JOIN_LIMIT)
-        for waiting in range(len(self.threads), 0, -1):
+        for waiting in range(self.started, 0, -1):
             try:
                 self._started.get(timeout=max(0.0, deadline - time.monotonic()))
             except Empty:
@@ -84,17 +97,37 @@ class WorkerPool(ThreadGroup):
         if self.stopped:  # by another thread, which may have cancelled only the old epoch
             epoch.cancelled = True
 
+    def use(self, number: int) -> int:
+        """Make *number* workers take tasks. Return a smaller number if the system starts no more threads.
+
+        Only for workers that share one queue."""
+        while (used := self.started - self._parked) > number:
+            self._parked += 1
+            self.tasks[0].put(Command.PARK)
+        while used < number and self._parked:
+            used, self._parked = used + 1, self._parked - 1
+            self._parking.put(Command.RESUME)
+        for thread in self.threads[self.started : self.started + number - used]:
+            try:
+                thread.start()
+            except RuntimeError:  # "can't start new thread"
+                break
+            self.started += 1
+        return self.started - self._parked
+
     def wake(self) -> None:
         """Wake every waiting worker for a moment. Each then frees objects that it made and other threads dropped."""
         # Without the GIL an object that another thread drops is freed when the thread that created it next runs (biased
         # reference counting, PEP 703). Else the last batches of an epoch would stay while persistent workers wait.
-        self._tell(Command.WAKE)
+        self._tell(Command.WAKE, self.started, self._parked)
 
-    def _tell(self, command: Command) -> None:
-        """Queue *command* once per worker. A worker takes only one ``END`` from a shared queue, since it then ends."""
-        for tasks in self.tasks:
-            for _ in range(len(self.threads) // len(self.tasks)):
-                tasks.put(command)
+    def _tell(self, command: Command, workers: int, parked: int) -> None:
+        """Queue *command* for *workers* workers and, where these are parked, *parked* times."""
+        for queue in self.tasks:
+            for _ in range(workers // len(self.tasks)):
+                queue.put(command)
+        for _ in range(parked):
+            self._parking.put(command)
 
     def stop(self) -> None:
         """Tell every worker to end after its current sample. Do not wait for the workers."""
@@ -104,7 +137,9 @@ class WorkerPool(ThreadGroup):
         if self.orphaned:
             return
         super().stop()
-        self._tell(Command.END)
+        # For all workers in both places, also for one that the consumer starts, parks or resumes at this moment. Each
+        # takes only one END, since it then ends.
+        self._tell(Command.END, len(self.threads), len(self.threads))
         send(self._results, None)  # wakes a consumer that waits in another thread
 
     def join(self) -> bool:

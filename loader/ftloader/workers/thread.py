@@ -50,6 +50,8 @@ class Command(enum.Enum):
 
     END = "end"
     WAKE = "wake"  # run for a moment and do nothing: see WorkerPool.wake
+    PARK = "park"  # take no tasks until a RESUME
+    RESUME = "resume"
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +167,7 @@ def run_worker(
     worker_id: int,
     start: list[WorkerContext],
     tasks: "SimpleQueue[Task | Command]",
+    parking: "SimpleQueue[Command]",
     results: "weakref.ref[SimpleQueue[Result | Departure | None]]",
     started_up: "SimpleQueue[None]",
 ) -> None:
@@ -187,7 +190,7 @@ def run_worker(
             started_up.put(None)
         del context
         started = True
-        _serve(worker_id, times, tasks, results, process)
+        _serve(worker_id, times, tasks, parking, results, process)
     except BaseException as error:
         annotate(error, f"in loader worker thread {worker_id}, which has ended because of it")
         send(results, Departure(worker_id, error, task_lost=started))
@@ -200,7 +203,9 @@ def send(results: weakref.ref, message: Result | Departure | None) -> None:
         queue.put(message)
 
 
-def _serve(worker_id: int, times: WorkerTimes, tasks: SimpleQueue, results: weakref.ref, process: int) -> None:
+def _serve(
+    worker_id: int, times: WorkerTimes, tasks: SimpleQueue, parking: SimpleQueue, results: weakref.ref, process: int
+) -> None:
     """Execute tasks until told to end. Keep the calls between here and ``dataset[i]`` few, since each costs time."""
     # Of earlier workers with this number.
     cpu, queued = times.cpu - time.thread_time(), times.queued - seconds_queued()
@@ -217,6 +222,9 @@ def _serve(worker_id: int, times: WorkerTimes, tasks: SimpleQueue, results: weak
             span.end()
         if isinstance(task, Command):
             noted = note_cpu()
+            if task is Command.PARK:
+                while (task := parking.get()) is Command.WAKE:
+                    pass
             if task is Command.END:
                 return
             continue

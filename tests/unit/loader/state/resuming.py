@@ -6,6 +6,7 @@ import json
 import torch
 
 from ftloader import DataLoader
+from ftloader.iterators.chosen import Chosen
 from ftloader.rng.sample import sample_rng
 from tests.datasets import Rows
 
@@ -13,6 +14,7 @@ WAYS = {
     "serial": {"num_workers": 0},
     "thread": {"num_workers": 1, "worker_method": "thread"},
     "threads": {"num_workers": 2, "worker_method": "thread"},
+    "auto": {"num_workers": Chosen(2), "worker_method": "thread"},  # "auto" with two CPUs
     "process": {"num_workers": 1, "worker_method": "process"},
     "processes": {"num_workers": 2, "worker_method": "process"},
 }
@@ -22,7 +24,11 @@ ONE_STREAM = ["serial", "thread", "process"]
 
 
 EACH_WAY = list(WAYS)
-ALL_PAIRS = list(itertools.product(WAYS, WAYS))
+ALL_PAIRS = [
+    *itertools.product([way for way in WAYS if way != "auto"], repeat=2),
+    ("auto", "processes"),
+    ("serial", "auto"),
+]
 FEW_PAIRS = [
     ("serial", "threads"),
     ("threads", "processes"),

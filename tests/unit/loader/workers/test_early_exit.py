@@ -62,8 +62,8 @@ def test_del(endless, batches):
 def test_interrupted_right_after_the_start(endless, monkeypatch):
     start = WorkerPool.start
 
-    def interrupted(pool):
-        start(pool)
+    def interrupted(pool, number):
+        start(pool, number)
         assert len(worker_threads()) == endless.num_workers
         raise KeyboardInterrupt
 

@@ -67,6 +67,7 @@ print(sorted(got) == list(range(96)))
 KINDS = {
     "thread": {"worker_method": "thread"},
     "thread-persistent": {"worker_method": "thread", "persistent_workers": True},
+    "auto-persistent": {"num_workers": "auto", "worker_method": "thread", "persistent_workers": True},
     "process": {"worker_method": "process"},
     "process-persistent": {"worker_method": "process", "persistent_workers": True},
 }

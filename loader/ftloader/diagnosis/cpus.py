@@ -1,0 +1,48 @@
+"""The number of CPUs that this process may keep busy."""
+
+import math
+import os
+from pathlib import Path
+
+_GROUPS = Path("/sys/fs/cgroup")  # where systemd and container runtimes mount them
+_OWN = Path("/proc/self/cgroup")
+
+
+def usable_cpus(groups: Path = _GROUPS, own: Path = _OWN) -> int:
+    """Return the CPUs of the affinity mask, or of the CPU quota (rounded up) if that is less; at least 1.
+
+    The quota is that of this process's control group or of an ancestor, version 1 or 2.
+    """
+    allowed = os.process_cpu_count() or 1
+    quotas = [quota for group in _groups_of_this_process(groups, own) if (quota := _quota(group)) is not None]
+    return max(1, math.ceil(min([allowed, *quotas]) - 1e-6))
+
+
+def _groups_of_this_process(groups: Path, own: Path) -> set[Path]:
+    """Return the directories of this process's groups and of their ancestors, which may not exist."""
+    found = {groups, groups / "cpu"}  # in a container its own group is mounted as the root
+    for line in _read(own).splitlines():
+        _, controllers, path = line.split(":", 2)
+        if not controllers or "cpu" in controllers.split(","):
+            top = groups / "cpu" if controllers else groups
+            group = top / path.lstrip("/")
+            found |= {group, *(parent for parent in group.parents if top in parent.parents)}
+    return found
+
+
+def _quota(group: Path) -> float | None:
+    quota, _, period = _read(group / "cpu.max").partition(" ")
+    if not quota:
+        quota, period = _read(group / "cpu.cfs_quota_us"), _read(group / "cpu.cfs_period_us")
+    try:
+        number = int(quota) / int(period)
+    except (ValueError, ZeroDivisionError):  # "max", or no such file
+        return None
+    return number if number > 0 else None  # version 1: -1 without a quota
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except (OSError, UnicodeDecodeError):
+        return ""

@@ -1,0 +1,44 @@
+"""Connects the tuner of ``num_workers="auto"`` with a loader and with the times of its workers."""
+
+import copy
+import time
+from typing import Any
+
+from ftloader.diagnosis.cpus import usable_cpus
+from ftloader.diagnosis.recording import EpochRecord, WorkerTimes
+from ftloader.iterators.chosen import Chosen
+from ftloader.iterators.tuner import NOTHING_YET, Totals, WorkerTuner
+from ftloader.protocols import is_iterable
+
+_MOST_WORKERS = 64  # with num_workers="auto", if no number is given
+
+
+def tuner_of(loader: Any) -> WorkerTuner | None:
+    """Return what finds the number of workers, from where the loader's latest iterator was; None if it is fixed."""
+    # Workers of an iterable-style dataset divide the data among themselves by their number. A worker_init_fn is called
+    # before anything is loaded, since it may seed the program's generators, which are then restored.
+    if not isinstance(loader.num_workers, Chosen) or is_iterable(loader) or loader.worker_init_fn is not None:
+        return None
+    cpus, latest = usable_cpus(), loader._shared.tuner
+    limits = loader.max_workers or max(_MOST_WORKERS, cpus), cpus
+    if latest is None or latest.limits != limits:
+        tuner = WorkerTuner(loader.num_workers, *limits)
+    else:
+        tuner = copy.copy(latest)  # another iterator may still use that one
+        tuner.begin(NOTHING_YET)
+    loader._shared.tuner = tuner
+    return tuner
+
+
+def totals(times: list[WorkerTimes], record: EpochRecord, batches: int) -> Totals:
+    """Return the sums until now. *batches*: handed over in the epoch of *record*."""
+    return Totals(
+        now=time.perf_counter(),
+        waited=record.waited,
+        batches=batches,
+        samples=sum(each.samples for each in times),
+        busy=sum(each.loading + each.collating for each in times),
+        cpu=sum(each.cpu + each.queued for each in times),
+        looks=record.looks,
+        running=record.running,
+    )

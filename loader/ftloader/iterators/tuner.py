@@ -1,0 +1,204 @@
+"""Finds how many worker threads to use, for ``num_workers="auto"``. This file knows no threads and no clock.
+
+At a batch boundary the tuner judges the time since its latest decision (a window):
+
+- The loop does not wait, or the workers are not busy: fewer would do, as many as are busy and a quarter more.
+- The loop waits for busy workers that leave CPUs free: more may help. Loading that mostly waits gets four times as
+  many at once, other loading twice as many.
+- The loop waits, and more did not help, or all CPUs are in use: perhaps fewer are as good (a lock, the GIL).
+
+Each change is a trial: its rate (samples a second) decides whether it stays. ``_floor`` and ``_ceiling`` enclose the
+numbers that are still worth a trial. When there is none, the tuner has settled. It begins again once the rate, or
+whether the loop waits, has changed for several windows. If that leads to the same number, it is more patient next time.
+"""
+
+import math
+from dataclasses import astuple, dataclass
+
+_WINDOW = 0.3  # seconds of a window, with four batches or more
+_SETTLES = 0.05  # seconds after a change, with one batch or more, that are not judged
+_LONG_WINDOW = 1.0  # seconds of a window with one batch, and of any window once settled
+_AMBIGUOUS = 3  # windows after which a trial is judged, even if its result is close
+_WAITS = 0.05  # share of the time; a loop that waits less has its data in time
+_BUSY = 0.7  # share of the time; workers that are less busy are not what limits
+_CPUS_FULL = 0.85  # share of the CPUs; with more in use, more threads do not help
+_SPARE = 1.25  # workers for each one that is busy, if the loop does not wait
+_CLOSE = 1.5  # ratio of two numbers of workers between which no trial is worthwhile
+_GAIN = 1.08  # ratio of rates from which a larger number of workers is better,
+_NO_GAIN = 1.03  # ... below which it is no better at all,
+_CLEAR_GAIN = 1.2  # ... and clearly so
+_LOSS = 0.95  # ratio of rates below which a smaller number is worse,
+_CLEAR_LOSS = 0.85  # ... and clearly so
+_CHANGED = 1.25  # ratio of rates that shows another load, if it lasts
+_OTHER_KIND = 0.3  # difference of the shares of computing in loading that shows another load, if it lasts
+_CHANGED_MUCH = 2.0  # ... at once
+_PATIENCE, _MOST_PATIENCE = 3, 48  # windows for which a change must last
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Sums since an iterator began, at the time *now*. All times are in seconds."""
+
+    now: float
+    waited: float  # by the consumer
+    batches: int
+    samples: int  # loaded
+    busy: float  # of all workers
+    cpu: float  # of all workers, and waiting for a CPU
+    looks: int = 0  # at busy workers (EpochRecord.look_at); 0 where the system does not tell
+    running: int = 0  # of these looks, found a worker that computed, or waited for a CPU
+
+    @property
+    def computing(self) -> float:
+        """Seconds of all workers in which they computed, or waited for a CPU."""
+        return max(self.cpu, self.busy * self.running / self.looks if self.looks else 0.0)
+
+    def since(self, start: "Totals") -> "Totals":
+        """Return the differences to an earlier record."""
+        return Totals(*(end - begin for end, begin in zip(astuple(self), astuple(start))))
+
+
+NOTHING_YET = Totals(0.0, 0.0, 0, 0, 0.0, 0.0)
+
+
+class WorkerTuner:
+    """Number of workers to use: ``number``, from 1 to *most*. The iterator's lock guards this object."""
+
+    def __init__(self, first: int, most: int, cpus: int) -> None:
+        self.limits = most, cpus
+        self.number, self.most, self.cpus = min(first, most), most, cpus
+        self._settled_rate: float | None = None  # None while it still looks
+        self._tried_from: int | None = None  # the number before the trial that is under way
+        self._settled_waits = False
+        self._settled_computing = 0.0  # share of loading
+        self._settled_number = 0
+        self._patience = _PATIENCE
+        self._explore()
+        self.begin(NOTHING_YET)
+
+    def begin(self, totals: Totals) -> None:
+        """Start an epoch at *totals*. A trial goes on."""
+        known = self._settled_rate is not None or self._tried_from is not None
+        self._open(totals, settling=known)  # an epoch's first batch says little
+
+    def _open(self, totals: Totals, settling: bool = False) -> None:
+        self._start = totals
+        self._settling = settling  # True until a batch has been handed over since the number was changed
+        seconds = _SETTLES if settling else _WINDOW if self._settled_rate is None else _LONG_WINDOW
+        self.due = totals.now + seconds
+
+    def _explore(self) -> None:
+        self._floor, self._ceiling = 1, self.most + 1
+        self._tried_from = None
+        self._rate = 0.0  # of that number
+        self._windows = 0  # that the trial has lasted
+        self._taken_back = False  # True if the latest trial was
+        self._doubted: tuple[int, float, int] | None = None  # number, rate and earlier floor of a trial taken back
+        self._changed = 0  # windows in a row in which the load seemed another one
+        self._settled_rate = None
+
+    def cannot_exceed(self, number: int) -> None:
+        """Note that no more than *number* workers can be started."""
+        self.number = self.most = number
+        self._ceiling, self._tried_from = number + 1, None
+
+    def look(self, totals: Totals) -> int:
+        """Return the number of workers to use from now on. Call this at a batch boundary, once ``due`` has come."""
+        window, before = totals.since(self._start), self.number
+        if self._settling:
+            if window.batches and window.now > _SETTLES:
+                self._open(totals)
+            return self.number
+        if window.now < _LONG_WINDOW and (window.batches < 4 or self._doubted is not None) or not window.batches:
+            return self.number
+        rate, waited = max(1, window.samples) / window.now, window.waited / window.now
+        if self._settled_rate is not None:
+            self._watch(rate, waited, window)
+        elif self._tried_from is None:
+            if not self._reconsider(rate):
+                self._decide(rate, waited > _WAITS, window)
+        elif not self._judge(rate, waited > _WAITS):
+            self.due = totals.now + _WINDOW  # the window goes on
+            return self.number
+        elif not self._taken_back:
+            self._decide(rate, waited > _WAITS, window)
+        self._open(totals, settling=self.number != before)
+        return self.number
+
+    def _watch(self, rate: float, waited: float, window: Totals) -> None:
+        """Begin again if the load is no longer that for which the number was found."""
+        assert self._settled_rate is not None
+        change = max(rate / self._settled_rate, self._settled_rate / rate)
+        other_loop = waited < _WAITS / 2 if self._settled_waits else waited > 3 * _WAITS
+        other_kind = abs(window.computing / (window.busy or 1.0) - self._settled_computing) > _OTHER_KIND
+        another = change > _CHANGED or other_loop or other_kind
+        self._changed = self._changed + 1 if another else 0
+        if self._changed >= self._patience or change > _CHANGED_MUCH:
+            self._settled_number = self.number
+            self._explore()
+
+    def _judge(self, rate: float, waits: bool) -> bool:
+        """Keep or take back the number under trial. Return False if it is too early to tell."""
+        assert self._tried_from is not None
+        before, now, ratio = self._tried_from, self.number, rate / self._rate
+        self._windows += 1
+        more = now > before
+        low, high = (1.0, _CLEAR_GAIN) if more else (_CLEAR_LOSS, 1.0)
+        if low < ratio < high and waits and self._windows < _AMBIGUOUS:
+            return False
+        self._tried_from = None
+        self._taken_back = waits and ratio < (_GAIN if more else _LOSS)
+        if more and self._taken_back:
+            # If four times as many are no better at all, twice as many are not either.
+            self._ceiling = before + 1 if ratio < _NO_GAIN else now
+        elif more or self._taken_back:
+            if self._taken_back and ratio > _CLEAR_LOSS:
+                self._doubted = now, rate, self._floor
+            self._floor = min(before, now) + 1
+        else:
+            self._ceiling = now + 1
+        if self._taken_back:
+            self.number = before
+        return True
+
+    def _reconsider(self, rate: float) -> bool:
+        """Return to a smaller number that seemed a little worse, if *rate*, now of the larger one, shows no loss."""
+        if self._doubted is None:
+            return False
+        (number, trials_rate, floor), self._doubted = self._doubted, None
+        if trials_rate < _LOSS * (self._rate + 2 * rate) / 3:
+            return False
+        self.number, self._ceiling, self._floor = number, number + 1, floor
+        return True
+
+    def _decide(self, rate: float, waits: bool, window: Totals) -> None:
+        """Begin the next trial, or settle."""
+        number = self.number
+        wanted = self._wanted(waits, window)
+        self._windows = 0
+        if wanted != number:
+            # In this order, since another thread may copy the tuner in between: a trial needs a rate to compare with.
+            self._rate, self._tried_from, self.number = rate, number, wanted
+            return
+        again = number == self._settled_number
+        self._patience = min(2 * self._patience, _MOST_PATIENCE) if again else _PATIENCE
+        self._settled_rate, self._settled_waits, self._changed = rate, waits, 0
+        self._settled_computing = window.computing / (window.busy or 1.0)
+
+    def _wanted(self, waits: bool, window: Totals) -> int:
+        """Return the number to try next; the present one if there is nothing left to try."""
+        number, seconds = self.number, window.now
+        busy = min(number, window.busy / seconds)  # workers, as the next
+        computing = min(busy, window.computing / seconds)
+        may_shrink = number > _CLOSE * self._floor
+        halfway = math.isqrt(self._floor * number)
+        if not waits or busy < _BUSY * number:
+            enough = max(halfway, math.ceil(busy * _SPARE))
+            return enough if may_shrink and enough < number else number
+        if computing < _CPUS_FULL * self.cpus and number + 1 < self._ceiling:
+            more = number * (4 if computing < 0.2 * busy else 2)
+            if self._ceiling <= self.most:  # a number that did not help is known
+                more = min(more, math.isqrt(number * self._ceiling))
+            if (more := min(more, self.most)) > number:
+                return more
+        return max(number // 2, halfway) if may_shrink else number

@@ -1,0 +1,92 @@
+"""``num_workers="auto"``: threads are added and parked while the epoch runs, and nothing else changes."""
+
+import copy
+import pickle
+import time
+
+import pytest
+import torch
+
+from ftloader import DataLoader
+from ftloader.diagnosis.cpus import usable_cpus
+from ftloader.workers.exit import WorkerThread
+from tests.datasets import Rows
+
+
+def auto(dataset, *args, **arguments):
+    return DataLoader(dataset, *args, num_workers="auto", worker_method="thread", **arguments)
+
+
+def waiting(index):
+    time.sleep(0.02)
+    return index
+
+
+def test_the_attribute_is_the_number_of_cpus():
+    for loader in (auto(Rows()), DataLoader(Rows(), 4, False, None, None, "auto"), DataLoader(Rows())):
+        loader.num_workers = "auto"
+        assert isinstance(loader.num_workers, int)
+        assert loader.num_workers == usable_cpus()
+    rebuilt = DataLoader(Rows(), num_workers=auto(Rows()).num_workers, worker_method="thread")
+    list(rebuilt)
+    assert rebuilt.statistics().max_workers == max(64, usable_cpus())
+    rebuilt.num_workers = 3
+    list(rebuilt)
+    assert (rebuilt.statistics().num_workers, rebuilt.statistics().max_workers) == (3, None)
+
+
+@pytest.mark.parametrize("bad", [0, -1, 1.5, "2", True])
+def test_max_workers_is_a_number_of_workers(bad):
+    with pytest.raises(ValueError, match="max_workers must be an integer from 1"):
+        auto(Rows(), max_workers=bad)
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+def test_loading_that_waits_gets_more_threads_and_the_next_epoch_and_copies_start_with_them(persistent):
+    loader = auto(Rows(2400, waiting), 16, max_workers=16, persistent_workers=persistent)
+    assert torch.cat(list(loader)).tolist() == [*range(2400)]
+    found = loader.statistics()
+    assert usable_cpus() < found.num_workers <= 16
+    assert [number for _, number in found.numbers][-1] == found.num_workers
+    assert len(found.workers) == max(number for _, number in found.numbers)
+    assert sum(worker.samples for worker in found.workers) == 2400
+    for each in (loader, copy.copy(loader), pickle.loads(pickle.dumps(loader))):
+        iterator = iter(each)
+        next(iterator)
+        assert each.statistics().numbers[0] == (0.0, found.num_workers)
+        iterator.close()
+
+
+def test_a_loop_that_is_slow_gets_fewer_threads():
+    loader = auto(Rows(1000), 10)
+    for _ in loader:
+        time.sleep(0.02)
+    assert loader.statistics().num_workers == 1
+
+
+def test_a_system_that_starts_no_more_threads(monkeypatch):
+    start, limit = WorkerThread.start, usable_cpus() + 1
+
+    def limited(thread):
+        if thread.name == f"loader-worker-{limit}":
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(WorkerThread, "start", limited)
+    loader = auto(Rows(600, waiting), 16)
+    assert torch.cat(list(loader)).tolist() == [*range(600)]
+    assert max(number for _, number in loader.statistics().numbers) == limit
+
+
+def test_a_program_ends_while_threads_are_parked(run_program):
+    program = """
+import time
+from ftloader import DataLoader
+loader = DataLoader(range(1000000), batch_size=2, num_workers="auto", worker_method="thread")
+iterator = iter(loader)
+while loader.statistics().num_workers > 1:
+    next(iterator)
+    time.sleep(0.01)
+print("ends")
+"""
+    assert run_program(program) == (0, "ends\n", "")
