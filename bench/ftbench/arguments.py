@@ -19,7 +19,7 @@ from ftbench.plan.scenario import Scenario
 from ftbench.plan.waterfall import PRECISION
 from ftbench.scenarios import DEFAULT, GROUPS, SCENARIOS, members, own
 from ftrun import host
-from ftrun.options import configurations, endpoint, number
+from ftrun.options import configurations, endpoint, number, whole
 
 PROGRAM = host.command("python -m ftbench")
 
@@ -71,7 +71,9 @@ HELP = {
     "--rounds": "exactly N rounds, whatever they take (default: as many as fit)",
     "--budget": "time for the whole run (default: the scenarios' own, 1200 without names, --quick 300)",
     "--precision": "end early once every step's throughput is known to so much, up and down (default: 5%%)",
-    "--workers": "numbers of workers (default: 1, 2, 4, ... CPUs)",
+    "--workers": "numbers of workers; with --ranks, of each rank (default: 1, 2, 4, ... CPUs, which ranks share out)",
+    "--ranks": "processes that load together, as on a node with N GPUs: each trial is a torchrun job of N ranks, each "
+    "with its own loader and its share of the batches (default: 1, without torchrun)",
     "--batch-size": "samples a batch (default: the scenario's)",
     "--configs": "configurations: GIL build, free-threaded build with its GIL on, free-threaded build",
     "--stress": "afterwards, run the thread-safety suite (tests/stress) in every configuration, for about a minute "
@@ -126,6 +128,7 @@ def parser(program: str = PROGRAM, both: bool = False) -> argparse.ArgumentParse
     add("--budget", type=number("a number of seconds (1 or more)", 1, 1e6), metavar="SECONDS")
     add("--precision", type=_percent, default=PRECISION, metavar="PERCENT")
     add("--workers", type=_workers, metavar="1,2,4")
+    add("--ranks", type=whole(1, 1024), default=1, metavar="N")
     add("--batch-size", type=positive, metavar="N")
     add("--configs", type=configurations, default=CONFIGS, metavar=",".join(CONFIGS))
     add("--stress", action=argparse.BooleanOptionalAction)
@@ -268,6 +271,7 @@ def listing() -> str:
 def parse(arguments: list[str], program: str = PROGRAM, both: bool = False) -> argparse.Namespace:
     """Parse and check the command line of a run; return the options, with `scenarios` as a tuple of Scenario.
 
+    `left_out` has pairs (name, reason) of the scenarios that the options exclude, which `scenarios` lacks.
     Raises UsageError for unknown names, and for options that do not go together. Raises SystemExit after --help and
     --list (0), and for arguments that argparse refuses (2).
     """
@@ -297,4 +301,10 @@ def parse(arguments: list[str], program: str = PROGRAM, both: bool = False) -> a
         raise UsageError(f"--data is for images, which none of {', '.join(s.name for s in given.scenarios)} reads")
     if given.batch_size and not any(s.batched for s in given.scenarios):
         raise UsageError(f"--batch-size is for what loads batches; {given.scenarios[0].name} loads nothing")
+    given.ranks = given.ranks if given.ranks > 1 else None
+    given.left_out = [(s.name, s.one_rank) for s in given.scenarios if given.ranks and s.one_rank]
+    given.scenarios = tuple(s for s in given.scenarios if not (given.ranks and s.one_rank))
+    if not given.scenarios:
+        why = "; ".join(map(": ".join, given.left_out))
+        raise UsageError(f"--ranks is for loading in several processes, and here one has to measure: {why}")
     return given

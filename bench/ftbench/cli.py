@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ftbench.arguments import UsageError, compare_parser, parse, report_parser
 from ftbench.data.images import ImageError
-from ftbench.document.model import Options, Results
+from ftbench.document.model import Options, Results, Skipped
 from ftbench.document.store import ResultsError, RunDirectory, find, load, write_atomically
 from ftbench.plan.sizing import DoesNotFit
 from ftbench.stats.analysis import Analysis, analyse
@@ -82,6 +82,7 @@ def _record(given: Namespace) -> Results:
     configs, skipped = split_configs(given.configs, twins)
     if not configs:
         raise UsageError("nothing to measure: " + "; ".join(f"{each.what}: {each.why}" for each in skipped))
+    skipped += [Skipped(name, f"several ranks cannot measure it: {why}") for name, why in given.left_out]
     needed = {TWIN[config] for config in configs}
     options = vars(given) | {
         "scenarios": [scenario.name for scenario in given.scenarios],

@@ -66,6 +66,7 @@ ADDED = {
     + " --configs gil",
     "./twins bench --quick --data ~/photos": " pillow" + ONE_ROUND + " --configs ft",
     "DATA=~/photos docker compose run --rm ft-bench --quick --data /data": " pillow" + ONE_ROUND + " --configs gil",
+    "./twins bench pillow --quick --ranks 2": ONE_ROUND + " --configs ft",
     # --quick also because the default wants optimised builds, which these tests do not wait for.
     "./twins bench pillow --workers 1,2 --rounds 3 --batch-size 64 --out /tmp/results": " --quick"
     + ONE_ROUND

@@ -47,6 +47,8 @@ def _problems(results: Results) -> Iterator[str]:
     names = [scenario.name for scenario in results.scenarios]
     yield from _twice(names, "scenario ")
     for scenario in results.scenarios:
+        if scenario.ranks != results.options.ranks:
+            yield f"scenario {scenario.name}: its ranks are not those of the run"
         for problem in _of_scenario(scenario):
             yield f"scenario {scenario.name}: {problem}"
     for fall in results.waterfalls:

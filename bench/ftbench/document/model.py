@@ -54,6 +54,7 @@ class Options:
     rounds: A[int | None, "--rounds, null for as many as fit"] = None
     budget: A[float, "seconds for the whole run"]
     workers: A[list[Whole] | None, "--workers, null for each scenario's own"] = None
+    ranks: A[int | None, {"minimum": 2}, "--ranks, left out for 1"] = None
     batch_size: A[int | None, "--batch-size, null for each scenario's own"] = None
     configs: A[list[Config], "configurations that were measured"]
     twins: A[dict[str, str], "endpoint (a Python, or unix:PATH) by twin"]
@@ -189,6 +190,7 @@ class Scenario(Load):
     note: A[str, "a note for every output (a CPU backend where there is no GPU), or empty"]
     sample: A[str, "one sample in a few words"]
     prefetch_factor: A[Whole, "batches that each worker loads in advance"]
+    ranks: A[int | None, {"minimum": 2}, "processes of a trial, each with a loader and workers; left out for 1"] = None
     seed: A[Count, "of the order within rounds, and of the hashes of strings (PYTHONHASHSEED)"]
     metrics: A[list[Metric], {"minItems": 1}, "measured metrics; the first is the subject of the scenario"]
     case_axis: A[str, "difference between the cases (sample size), empty without cases"]
@@ -273,11 +275,11 @@ class Waterfall(Steps):
     workload: A[str, "for people"]
     scenario: A[str, "its name"]
     case: A[str, "its name, or empty"]
-    workers: A[Count, "of each candidate"]
+    workers: A[Count, "of each candidate, or of each of its ranks"]
     cpu_per_1000: A[Steps, "the same in seconds of CPU time for 1,000 samples"]
     ends: A[
         dict[str, A[list[Positive], {"minItems": 2, "maxItems": 2}]],
-        "time_to_first_batch, memory_mib: medians, start and end",
+        "time_to_first_batch, memory_mib, slowest_rank: medians, start and end",
     ]
     missing: A[list[str], "configurations and loaders that were not measured"]
     others: A[list[str], "keys of the candidates that loaded other samples than the start"]

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from statistics import geometric_mean
 from typing import Any, NamedTuple
 
-from ftbench.machine.usage import cpu_seconds, tree_usage
+from ftbench.machine.usage import cpu_seconds
+from ftbench.measure import ranks
 from ftbench.measure.checksums import Seen, length
 from ftbench.measure.loaders import open_loader
 from ftbench.plan.scenario import Task, Turns
@@ -26,13 +27,14 @@ class _WarmUp(NamedTuple):
 def _warm_up(task: Task, dataset: Any, seen: Seen, options: dict) -> _WarmUp:
     """Load `task.warmup_batches` batches."""
     with open_loader(task, dataset, persistent=False, **options) as loader:
+        ranks.meet()  # with several ranks, all open their loaders at once
         begin = time.perf_counter()
         epoch = loader.epoch(task.warmup_batches * task.batch_size)
         batch = seen.arrive(next(epoch))
         seen.wait()
         time_to_first_batch = time.perf_counter() - begin
         seen.take_first(batch)
-        memory = tree_usage().total
+        memory = ranks.memory()
         # Reading the page tables of many workers takes long: do so only twice more.
         step = max(1, task.warmup_batches // 2)
         waited = 0.0
@@ -41,7 +43,7 @@ def _warm_up(task: Task, dataset: Any, seen: Seen, options: dict) -> _WarmUp:
             batch = seen.arrive(next(epoch))  # hold the batch as long as a training loop would
             waited += time.perf_counter() - begin
             if number % step == 0:
-                memory = max(memory, tree_usage().total)
+                memory = max(memory, ranks.memory())
         del epoch
     return _WarmUp(time_to_first_batch, memory, waited / max(1, task.warmup_batches - 1))
 
@@ -73,7 +75,7 @@ def measure(task: Task, seen: Seen | None = None, **options: object) -> Turns:
     still has a batch to build: filling and draining the pipeline do not count.
 
     *seen* consumes the batches, by default in this process's memory. *options* are further arguments of the loader.
-    Returns the metrics:
+    Of several ranks, each measures its own loader; ftbench.trial.job combines the results. Returns the metrics:
 
     - throughput: a turn's samples divided by the `typical` time of a turn (1/s); overhead_us: µs per sample, 1e6 /
       throughput;
@@ -86,7 +88,7 @@ def measure(task: Task, seen: Seen | None = None, **options: object) -> Turns:
     after = max(1, task.workers)
     before = max(after, task.warmup_batches)
     warm = _warm_up(task, dataset, seen, options)
-    memory, timed = warm.memory, _timed_batches(task, warm.batch_seconds)
+    memory, timed = warm.memory, _timed_batches(task, max(ranks.meet(warm.batch_seconds)))  # equal in all ranks
     turn_seconds, turn_began, last, cpu = [], [], 0, 0.0
     for turn in range(task.turns):
         # Hold no batch during other trials' turns and the timed part.
@@ -108,7 +110,7 @@ def measure(task: Task, seen: Seen | None = None, **options: object) -> Turns:
                     cpu += cpu_seconds()
                     last = length(batch)
             if turn == task.turns - 1:
-                memory = max(memory, tree_usage().total)
+                memory = max(memory, ranks.memory())
     samples = timed * task.batch_size
     throughput = samples / typical(turn_seconds)
     return {

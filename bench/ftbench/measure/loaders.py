@@ -14,19 +14,22 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from ftbench.measure import checksums
+from ftbench.measure import checksums, ranks
 from ftbench.plan.scenario import Task
 from ftrun.parent_death import worker_init
 
 
 class EpochSampler:
-    """Sampler that yields `n % length` for each n in `numbers`. The consumer's thread sets `numbers` between epochs."""
+    """Sampler of the samples `numbers`, modulo the dataset's length. The consumer's thread sets `numbers` for an epoch.
 
-    def __init__(self, length: int):
-        self.length, self.numbers = length, range(0)
+    Of several ranks, each has a share of the samples (ranks.share).
+    """
+
+    def __init__(self, length: int, batch_size: int):
+        self.length, self._batch_size, self.numbers = length, batch_size, range(0)
 
     def __iter__(self) -> Iterator[int]:
-        return (number % self.length for number in self.numbers)
+        return (number % self.length for number in ranks.share(self.numbers, self._batch_size))
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -64,7 +67,7 @@ def _torch(task: Task, dataset: Any, persistent: bool, kind: type | None = None,
     """
     from torch.utils.data import DataLoader
 
-    kind, sampler = kind or DataLoader, EpochSampler(len(dataset))
+    kind, sampler = kind or DataLoader, EpochSampler(len(dataset), task.batch_size)
     usual = {
         "num_workers": task.workers,
         "prefetch_factor": task.prefetch_factor,
@@ -94,7 +97,7 @@ def _nodes(task: Task, dataset: Any, _persistent: bool) -> Repeated:
     """
     from torchdata.nodes import Batcher, Loader, ParallelMapper, Prefetcher, SamplerWrapper
 
-    sampler = EpochSampler(len(dataset))
+    sampler = EpochSampler(len(dataset), task.batch_size)
     node = Batcher(SamplerWrapper(sampler), batch_size=task.batch_size, drop_last=False)
     node = ParallelMapper(node, map_fn=_batches(dataset), num_workers=task.workers, in_order=True, method="thread")
     return Repeated(Loader(Prefetcher(node, prefetch_factor=2 * task.workers)).__iter__, sampler)
@@ -113,7 +116,7 @@ def _spdl(task: Task, dataset: Any, _persistent: bool, singly: bool = False, dec
     from spdl.pipeline import PipelineBuilder
     from torch.utils.data import BatchSampler, default_collate
 
-    sampler = EpochSampler(len(dataset))
+    sampler = EpochSampler(len(dataset), task.batch_size)
     stage = {"concurrency": task.workers, "output_order": "input"}
 
     def start() -> Iterator:
@@ -150,7 +153,8 @@ class BareLoop:
         dataset, length, batch_size = self._dataset, len(self._dataset), self._batch_size
         whole, self._whole = self._whole, 0
         # The lock guards the state that threads change: the numbers to come, and the samples that each batch lacks.
-        lock, numbers = threading.Lock(), iter(range(samples))
+        lock = threading.Lock()
+        numbers: Iterator[tuple[int | None, int]] = iter(enumerate(ranks.share(range(samples), batch_size)))
         kept: list[list] = [[None] * min(batch_size, samples - start) for start in range(0, samples, batch_size)]
         lacking = [len(batch) for batch in kept]
         done = [threading.Event() for _ in kept]
@@ -159,7 +163,7 @@ class BareLoop:
             """Stop every thread after its current sample, and wake the consumer."""
             nonlocal numbers
             with lock:
-                numbers = iter(range(0))
+                numbers = iter(())
                 for event in done:
                     event.set()
 
@@ -173,11 +177,11 @@ class BareLoop:
                             lacking[finished] -= 1
                             if not lacking[finished]:
                                 done[finished].set()
-                        number = next(numbers, None)
+                        number, index = next(numbers, (None, 0))
                     if number is None:
                         return
                     finished, place = divmod(number, batch_size)
-                    sample = dataset[number % length]
+                    sample = dataset[index % length]
                     kept[finished][place] = sample if number < whole else checksums.rows(sample)
                     del sample  # so that the next sample may reuse its memory
             except BaseException:

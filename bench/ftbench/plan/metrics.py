@@ -46,6 +46,7 @@ METRICS = {
     metric.name: metric
     for metric in (
         Metric("throughput", "Throughput", "samples/s", ".0f", "faster", "slower", "higher"),
+        Metric("slowest_rank", "Throughput of the slowest rank", "samples/s", ".0f", "faster", "slower", "higher"),
         Metric("gb_per_s", "Data rate", "GB/s", ".2f", "faster", "slower", "higher"),
         Metric("cpu_per_1000", "CPU time per 1,000 samples", "s", ".2f", "more CPU time", "less CPU time"),
         Metric("overhead_us", "Overhead per sample", "µs", ".2f", "more overhead", "less overhead"),

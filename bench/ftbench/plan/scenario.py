@@ -85,6 +85,8 @@ class Scenario:
     """True if a process measures all its cases, in neighbouring turns; False if each case has processes of its own."""
     batched: bool = True
     """True if the scenario loads batches, so that --batch-size applies."""
+    one_rank: str = ""
+    """Reason why several ranks (--ranks) cannot measure this scenario; "" if they can."""
 
     @property
     def takes_data(self) -> bool:
@@ -137,6 +139,8 @@ class Task:
     """Configuration that the trial runs in."""
     others: Sequence[Mapping[str, Any]] = ()
     """Requests of the other cases that the trial's process measures (Scenario.inside)."""
+    ranks: int = 1
+    """Number of processes that measure, each with its own loader of `workers` workers (ftbench.measure.ranks)."""
 
     def dataset(self) -> Any:
         return self.scenario.dataset(self)

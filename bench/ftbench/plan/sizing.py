@@ -52,13 +52,14 @@ def demand(
     processes: bool,
     queued_per_worker: int = 0,
     dataset_bytes: int = 0,
+    ranks: int = 1,
 ) -> Demand:
-    """Return the bytes that a loader needs at its peak, with N threads or processes and batches of `batch_bytes`."""
+    """Return the bytes that `ranks` loaders need at their peak, each with N workers and batches of `batch_bytes`."""
     batches = batch_bytes * batches_under_way(prefetch_factor, workers)
     own = batch_bytes * workers * (1 + queued_per_worker)  # with the samples that are not collated yet
     each, shared = (PROCESS_BYTES, batches) if processes else (THREAD_BYTES, 0)
     copies = dataset_bytes * (2 + workers if processes else 1)  # the consumer holds two while it pickles the dataset
-    return Demand(batches + own + copies + CONSUMER_BYTES + each * workers, shared)
+    return Demand(ranks * (batches + own + copies + CONSUMER_BYTES + each * workers), ranks * shared)
 
 
 def room(memory: Mapping[str, Mapping]) -> Demand:
@@ -90,27 +91,29 @@ def fit(
     memory: Mapping[str, Mapping],
     queued_per_worker: int = 0,
     dataset_bytes: int = 0,
+    ranks: int = 1,
 ) -> tuple[int, list[str]]:
     """Return (batch size, warnings). The batch size is `requested`, halved until it fits into every twin's memory.
 
-    `processes`: True if any candidate has worker processes. `memory`: {twin: ftrun.environment.memory()}. Raises
-    DoesNotFit.
+    `processes`: True if any candidate has worker processes. `ranks`: number of loaders, each with N `workers`.
+    `memory`: {twin: ftrun.environment.memory()}. Raises DoesNotFit.
     """
     warnings: list[str] = []
     size = requested
     while True:
-        need = demand(size * sample_bytes, workers, prefetch_factor, processes, queued_per_worker, dataset_bytes)
+        more = queued_per_worker, dataset_bytes, ranks
+        need = demand(size * sample_bytes, workers, prefetch_factor, processes, *more)
         short = []
         for twin, has in memory.items():
             if need.shm > has["shm_free"] * USABLE:
                 short.append(
-                    f"/dev/shm of {twin} has {has['shm_free'] / MIB:.0f} MiB free, {workers} worker processes "
+                    f"/dev/shm of {twin} has {has['shm_free'] / MIB:.0f} MiB free, {ranks * workers} worker processes "
                     f"need {need.shm / USABLE / MIB:.0f} MiB (raise it: docker run --shm-size, SHM_SIZE=... "
                     "with compose)"
                 )
             if need.memory > has["available"] * USABLE:
                 short.append(
-                    f"{twin} has {has['available'] / MIB:.0f} MiB of memory free, {workers} workers need "
+                    f"{twin} has {has['available'] / MIB:.0f} MiB of memory free, {ranks * workers} workers need "
                     f"{need.memory / USABLE / MIB:.0f} MiB (raise the container's limit, or use --workers)"
                 )
         if not short:

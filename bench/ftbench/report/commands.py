@@ -31,6 +31,7 @@ def options(given: Options) -> list[str]:
         "--budget": given.rounds is None and f"{given.budget:g}",
         "--precision": given.precision != PRECISION and f"{100 * given.precision:g}%",
         "--workers": given.workers and ",".join(map(str, given.workers)),
+        "--ranks": given.ranks,
         "--batch-size": given.batch_size,
         "--data": given.data,
         "--configs": set(given.configs) != set(CONFIGS) and ",".join(given.configs),

@@ -178,6 +178,7 @@ def _work(run: Results, scenario: Scenario, case: Load) -> dict[str, Any]:
     data = case.dataset
     # Not the number of turns, which is planned from measured costs: each turn is measured by itself.
     found = {
+        "number of ranks": scenario.ranks or 1,
         "batch size": case.batch_size,
         "batches a worker": case.batches_per_worker,
         "bytes a sample": case.sample_bytes,
@@ -232,6 +233,7 @@ def _described(results: Results, compared: Set[str]) -> dict[str, str]:
         "--requirements": ", ".join(options.requirements) or "none",
         "--batch-size": str(options.batch_size or "the scenarios'"),
         "--workers": ", ".join(map(str, options.workers or ())) or "the scenarios'",
+        "--ranks": str(options.ranks or 1),
         **{f"{twin} twin": "measured" if twin in environment.twins else "not measured" for twin in ("ft", "gil")},
     }
     for name, twin in environment.twins.items():

@@ -72,6 +72,11 @@ def workers(number: int) -> str:
     return count(number, "worker") if number else "no workers"
 
 
+def each_with(scenario: Scenario, number: int) -> str:
+    """Return a candidate's number of workers, and of ranks if there are several: "2 ranks of 1 worker each"."""
+    return f"{scenario.ranks} ranks of {workers(number)} each" if scenario.ranks else workers(number)
+
+
 def describe(scenario: Scenario, c: Candidate, with_workers: bool = False, with_case: bool = True) -> str:
     """Return a candidate in words: "loader threads in the free-threaded build"."""
     number = f" x{c.workers}" if with_workers and c.workers else ""
@@ -122,6 +127,8 @@ def work(scenario: Scenario) -> str:
     """Return a line about a scenario's work: description, cases (or batches if it has no cases), files, rounds."""
     data = scenario.dataset
     parts = [scenario.description]
+    if scenario.ranks:
+        parts.append(f"{scenario.ranks} ranks, each a process with its own loader, workers and share of the batches")
     if scenario.cases:
         parts.append(f"{scenario.case_axis}: {' · '.join(case.title for case in scenario.cases)}")
     else:

@@ -127,7 +127,7 @@ def conclusion(scenario: AnalysedScenario, group: Sequence[Comparison]) -> str:
     """Return a sentence on one comparison in the main metric; `group` is this comparison in one case or in several."""
     c = group[0]
     a, b = c.numerator, c.denominator
-    before = f"With {run_words.workers(a.workers)}, " if a.workers == b.workers and a.workers else ""
+    before = f"With {run_words.each_with(scenario, a.workers)}, " if a.workers == b.workers and a.workers else ""
     alike = a.case == b.case
     ours, theirs = (
         run_words.describe(scenario, each, with_workers=a.workers != b.workers, with_case=not alike) for each in (a, b)

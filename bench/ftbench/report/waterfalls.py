@@ -40,7 +40,7 @@ def chart(run: Analysis, fall: Waterfall) -> Chart:
         rows.append(Row(name, value, None, None, hover, c.config, c.variant, said, text, begin, dots))
     return Chart(
         f"waterfall-{run_words.slug(fall.workload)}",
-        run_words.capital(f"{what}: {run_words.workers(fall.workers)}"),
+        run_words.capital(f"{what}: {run_words.each_with(scenario, fall.workers)}"),
         "Each bar is one change, from what was before it to what came after; in brackets its 95% confidence interval. "
         "Dots: one process each.",
         Rows([("", rows)], "samples/s"),

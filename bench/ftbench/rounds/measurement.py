@@ -52,6 +52,12 @@ class Measurement:
 
     def __post_init__(self) -> None:
         self._configs = self.options.configs
+        self._ranks = self.options.ranks or 1
+
+    @property
+    def _cpus(self) -> int:
+        """CPUs for each rank."""
+        return max(1, self.twins.usable_cpus() // self._ranks)
 
     def _skip(self, what: str, why: str) -> None:
         self.display.skip(f"{self.scenario.name}: {what}", why)
@@ -80,9 +86,9 @@ class Measurement:
         limit = self._limit(fewest * sum(rank == 0 for rank, _ in ranked))
         controller = Controller(work, self.twins.endpoints, self.display, interruption, seed, fewest, limit)
         costs = controller.warm_up([c for _, c in ranked])
-        seconds, cpus = share(), self.twins.usable_cpus()
+        seconds = share()
         deadline, everybody = time.monotonic() + seconds, options.rounds is not None
-        ranked, dropped, trial_seconds = controller.plan(ranked, costs, seconds, cpus, everybody)
+        ranked, dropped, trial_seconds = controller.plan(ranked, costs, seconds, self._cpus, everybody)
         self._keep_budget(fewest, len(ranked) * trial_seconds, seconds)
         fit = f"fit into {options.budget:.0f} s"
         if dropped:
@@ -151,13 +157,15 @@ class Measurement:
     def _record(self, controller: Controller, candidates: list[Candidate], seed: int) -> model.Scenario:
         """Return the scenario's record for results.json, still without rounds."""
         load, cases = controller.work.loads({c.case for c in candidates})
+        main, *others = self.scenario.metrics
         return model.Scenario(
             **vars(load),
             **{name: getattr(self.scenario, name) for name in COPIED},
             note="",
             prefetch_factor=PREFETCH_FACTOR,
+            ranks=self.options.ranks,
             seed=seed,
-            metrics=list(self.scenario.metrics),
+            metrics=[main, *(["slowest_rank"] if self.options.ranks else []), *others],
             cases=cases,
             candidates=candidates,
             pairs=[],
@@ -192,8 +200,8 @@ class Measurement:
         seconds, opening, size = (max(each[name] for each in found) for name in ("seconds", "opening", "sample_bytes"))
         amount = own.amount(seconds, self.options.batch_size)
         # The most that a trial does before it waits: it opens the dataset, warms up and has a turn.
-        workers = max(self.options.workers or self.scenario.workers(self.twins.usable_cpus()))
-        turn = amount.batch_size * amount.batches_per_worker * workers
+        workers = max(self.options.workers or self.scenario.workers(self._cpus))
+        turn = amount.batch_size * amount.batches_per_worker * workers * self._ranks
         length = min(each["length"] for each in found)
         if length < turn:
             self.display.warn(
@@ -201,7 +209,7 @@ class Measurement:
                 "files among them come from memory"
             )
         samples = amount.batch_size * (2 * warmup_batches(workers) + (amount.batches_per_worker + 1) * workers)
-        patience = own.PATIENCE + own.PATIENCE_TIMES * (opening + samples * seconds)
+        patience = own.PATIENCE + own.PATIENCE_TIMES * (opening + samples * seconds) * self._ranks
         description = f"{self.scenario.description}, which has {length}"
         self.scenario = replace(
             self.scenario, description=description, sample_bytes=size, full=amount, quick=amount, patience=patience
@@ -244,14 +252,14 @@ class Measurement:
 
     def _workers(self) -> list[int]:
         """Return the numbers of workers: those of --workers, or the scenario's default."""
-        cpus = self.twins.usable_cpus()
-        usual = list(self.scenario.workers(cpus))
+        usual = list(self.scenario.workers(self._cpus))
         if self.options.quick and (most := self.scenario.quick_workers):
             usual = [count for count in usual if count <= most]
         given = self.options.workers
-        if given and max(given) > max(WORKERS_PER_CPU * cpus, *usual):
+        if given and max(given) > max(WORKERS_PER_CPU * self._cpus, *usual):
+            workers, cpus = max(given) * self._ranks, self.twins.usable_cpus()
             self.display.warn(
-                f"{self.scenario.name}: {max(given)} workers share {cpus} CPU{'s' if cpus != 1 else ''}: what is "
+                f"{self.scenario.name}: {workers} workers share {cpus} CPU{'s' if cpus != 1 else ''}: what is "
                 "compared is how they get in each other's way (--workers asks for fewer)"
             )
         return given or usual
@@ -261,7 +269,7 @@ class Measurement:
 
         Raises sizing.DoesNotFit if no candidate of the first case fits, since the first case is the most important.
         """
-        result, found = Work(self.scenario, {}, {}, sizing.room(self.twins.memory())), []
+        result, found = Work(self.scenario, {}, {}, sizing.room(self.twins.memory()), ranks=self._ranks), []
         for case in self.scenario.plan.cases:
             result.paths[case.name], dataset = sources.get(case.source or self.scenario.source)
             everybody = [c for c in candidates if c.case == case.name]
@@ -303,6 +311,7 @@ class Measurement:
             self.twins.memory(),
             max(v.queued_per_worker for v in variants),
             case.dataset_bytes,
+            self._ranks,
         )
         where = [scenario.name] if len(options.scenarios) > 1 else []
         for warning in warnings:

@@ -67,8 +67,7 @@ class Run:
             twins.check_source(environment.source_hash())
             about = {"revision": environment.revision(), "source": environment.source_hash()}
             self.results.environment = from_json(Environment, {**about, "twins": twins.environments})
-            for warning in (*twins.differences(), *disturbance.about_machine(disturbance.state())):
-                self.display.warn(warning)
+            self.warn_of_machine(twins)
             if options.requirements:
                 self.display.note("installing what the dataset needs")
                 cache = Path(options.cache or work)
@@ -148,6 +147,17 @@ class Run:
         self.results.waterfalls = analysis.waterfalls
         self.save()
         return analysis
+
+    def warn_of_machine(self, twins: Twins) -> None:
+        """Warn if the twins differ in more than the GIL, if the machine's speed varies, or if it has too few CPUs."""
+        for warning in (*twins.differences(), *disturbance.about_machine(disturbance.state())):
+            self.display.warn(warning)
+        ranks = self.results.options.ranks
+        if ranks and ranks > (cpus := twins.usable_cpus()):
+            self.display.warn(
+                f"{ranks} ranks share {cpus} CPU{'s' if cpus != 1 else ''}: what is compared is how they get in each "
+                "other's way (--ranks asks for fewer)"
+            )
 
     def warn_of_options(self) -> None:
         """Warn if --data or --batch-size has no effect on some of the scenarios."""

@@ -23,6 +23,8 @@ class Work:
     """The memory for trials that are alive at the same time; None for no limit."""
     inside: dict[Candidate, list[Candidate]] = field(default_factory=dict)
     """The other cases' candidates that a candidate's trial measures (Scenario.inside)."""
+    ranks: int = 1
+    """Ranks of each trial (Task.ranks)."""
 
     def gather(self, ranked: Sequence[tuple[int, Candidate]]) -> list[tuple[int, Candidate]]:
         """Return [(rank, candidate)] with one candidate for each trial; enter the others of its trial in `inside`."""
@@ -49,7 +51,7 @@ class Work:
         load, variant = self.cases[candidate.case], VARIANTS[candidate.variant]
         batch, dataset = load.batch_size * load.sample_bytes, self.scenario.case(candidate.case).dataset_bytes
         return sizing.demand(
-            batch, candidate.workers, PREFETCH_FACTOR, variant.processes, variant.queued_per_worker, dataset
+            batch, candidate.workers, PREFETCH_FACTOR, variant.processes, variant.queued_per_worker, dataset, self.ranks
         )
 
     def groups(self, candidates: Sequence[Candidate]) -> list[list[Candidate]]:
@@ -89,6 +91,7 @@ class Work:
             load.turns,
             candidate.config,
             [self.task(each).request() for each in self.inside.get(candidate, ())],
+            self.ranks,
         )
 
     def loads(self, cases: set[str]) -> tuple[Load, list[MeasuredCase]]:

@@ -138,4 +138,5 @@ SCENARIO = Scenario(
     plan=ComparisonPlan(USUAL),
     full=Amount(batch_size=16, batches_per_worker=120, seconds=420),
     quick=Amount(batch_size=16, batches_per_worker=60, seconds=120),
+    one_rank="an epoch has what one process has fetched so far",
 )

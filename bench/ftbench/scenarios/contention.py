@@ -216,4 +216,5 @@ SCENARIO = Scenario(
     # Every trial measures one worker too, so this begins with two.
     workers=lambda cpus: worker_counts(cpus)[1:] or [1],
     batched=False,
+    one_rank="it loads nothing",
 )

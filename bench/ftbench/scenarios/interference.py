@@ -219,4 +219,5 @@ SCENARIO = of_images(
     quick=Amount(batch_size=16, batches_per_worker=15, turns=6, seconds=330),
     # One CPU is left to the training loop.
     workers=lambda cpus: [max(1, cpus - 1)],
+    one_rank="it times the steps of one training loop",
 )

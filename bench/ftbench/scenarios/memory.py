@@ -104,4 +104,5 @@ SCENARIO = Scenario(
     # In a full run, two workers read every name once; more workers read names again.
     full=Amount(batch_size=1000, batches_per_worker=500, seconds=420),
     quick=Amount(batch_size=1000, batches_per_worker=100, seconds=180),
+    one_rank="it follows the memory of one process over an epoch",
 )

@@ -207,6 +207,7 @@ _scenario = functools.partial(
     plan=grid(quick=""),
     note=backend_note,
     quick_workers=4,  # each turn makes a CUDA context for each process: on 16 cores, a round took 90 s
+    one_rank="all its workers use one GPU",
 )
 
 SCENARIOS = (

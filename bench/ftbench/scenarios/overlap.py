@@ -133,4 +133,5 @@ SCENARIO = of_images(
     quick=Amount(batch_size=32, batches_per_worker=4, turns=6, seconds=240),
     # One CPU is left to the training loop.
     workers=lambda cpus: [max(1, cpus - 1)],
+    one_rank="it times the steps of one training loop",
 )

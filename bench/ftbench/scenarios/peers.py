@@ -212,6 +212,7 @@ SCENARIOS = (
         ),
         full=Amount(batch_size=128, batches_per_worker=2, seconds=130),
         quick=Amount(batch_size=32, batches_per_worker=2, seconds=40),
+        one_rank="it times the starts of one loader",
     ),
     # Workers copy a dataset that is a long Python list (ftbench.scenarios.memory).
     Scenario(
@@ -232,5 +233,6 @@ SCENARIOS = (
         ),
         full=Amount(batch_size=1000, batches_per_worker=100, seconds=180),
         quick=Amount(batch_size=1000, batches_per_worker=50, seconds=50),
+        one_rank="it follows the memory of one process over an epoch",
     ),
 )

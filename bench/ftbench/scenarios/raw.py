@@ -209,5 +209,6 @@ SCENARIOS = (
         full=Amount(batch_size=8, batches_per_worker=48, seconds=240),
         quick=Amount(batch_size=8, batches_per_worker=12, seconds=80),
         unavailable=gpu.why_none,
+        one_rank="it copies to one GPU",
     ),
 )

@@ -105,4 +105,5 @@ SCENARIO = Scenario(
     # More batches than are prefetched, so that every worker has had work when an epoch ends.
     full=Amount(batch_size=32, batches_per_worker=4, seconds=900),
     quick=Amount(batch_size=32, batches_per_worker=4, seconds=400),
+    one_rank="it times the starts of one loader",
 )

@@ -202,4 +202,5 @@ SCENARIO = Scenario(
     ),
     full=Amount(batch_size=32, batches_per_worker=32, seconds=300),
     quick=Amount(batch_size=32, batches_per_worker=8, seconds=190),
+    one_rank="it trains in one process",
 )

@@ -21,7 +21,7 @@ from ftrun.configurations import CONFIGURATIONS
 FEWEST_TO_STOP = 5
 WIDEST = 1.3
 # Metrics that are given for both ends of the chain.
-ENDS = ("time_to_first_batch", "memory_mib", "pss_mib")
+ENDS = ("slowest_rank", "time_to_first_batch", "memory_mib", "pss_mib")
 
 Chain = list[tuple[str, Candidate]]
 """Pairs (name, candidate): the start, then each change with the candidate that the change leads to."""
@@ -93,11 +93,12 @@ def waterfall(scenario: Scenario, comparisons: Iterable[Comparison], case: str) 
             end=scenario.typical(end.key, metric),
         )
 
+    where = f"{scenario.name} on {scenario.ranks} ranks" if scenario.ranks else scenario.name
     title = next((each.title for each in scenario.cases if each.name == case), "")
     different = apart(scenario, start)
     return Waterfall(
         **vars(steps("throughput")),
-        workload=f"{scenario.name}: {title}" if title else scenario.name,
+        workload=": ".join(filter(None, (where, title))),
         scenario=scenario.name,
         case=case,
         workers=start.workers,

@@ -6,6 +6,9 @@ turn, it writes {"waiting": true, "own_seconds": CPU time so far, children's inc
 
 The request is Task.request of ftbench.plan.scenario, with the id of the process that started the trial as "parent". The
 result is that of `measure`, of several cases that of `side_by_side`.
+
+``python -m ftbench.trial.child NAME`` is a rank of a trial (--ranks). It has the same dialogue with the trial's process
+(ftbench.trial.job), over the socket NAME.
 """
 
 import json
@@ -15,14 +18,39 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from ftbench.machine.usage import cpu_seconds
+from ftbench.measure import ranks
 from ftbench.measure.neighbours import side_by_side
 from ftbench.plan.scenario import Task, TrialError, Turns
 from ftbench.plan.waterfall import PROCESSES, TODAY
 from ftrun.configurations import CONFIGURATIONS, gil_enabled, this_twin
 from ftrun.parent_death import die_with_parent
+
+
+class Controller:
+    """Connection to the process that started this one: lines of JSON on stdin and stdout. Used by one thread."""
+
+    def __init__(self) -> None:
+        # Libraries may print, and read: stdin and stdout keep their places for the dialogue alone.
+        self._answer, self._lines = os.fdopen(os.dup(1), "w"), os.fdopen(os.dup(0))
+        os.dup2(2, 1)
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(nothing, 0)
+        os.close(nothing)
+
+    def tell(self, message: Mapping) -> None:
+        self._answer.write(json.dumps(message) + "\n")
+        self._answer.flush()
+
+    def hear(self) -> str:
+        """Wait for the next line; return "" if the process that started this one has ended."""
+        return self._lines.readline()
+
+    def fail(self, why: str) -> None:
+        """Report why this process fails."""
+        print(why.rstrip("\n"), file=sys.stderr, flush=True)
 
 
 def check_configuration(config: str) -> dict:
@@ -98,25 +126,18 @@ def _checked(name: str, distribution: dict) -> dict:
 
 def main() -> int:
     """Run the trial that stdin requests; return the exit status: 1, with the reason on stderr, if it fails."""
-    # Libraries may print; the answer keeps the real stdout for itself.
-    answer = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)
     # The controller handles Ctrl-C at a terminal, and ends this process.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     die_with_parent(os.getppid())
+    controller = ranks.join(sys.argv[1]) if sys.argv[1:] else Controller()
     # Import torch before anything is timed: as many trials as there are CPUs do so at once.
     import torch  # noqa: F401
 
-    line = sys.stdin.readline()
+    line = controller.hear()
     if not line:
         return 1  # the parent has ended
     request = json.loads(line)
     die_with_parent(request["parent"])
-
-    def tell(message: dict) -> None:
-        answer.write(json.dumps(message) + "\n")
-        answer.flush()
-
     result: dict = {}
 
     def all_turns() -> Iterator[None]:
@@ -129,20 +150,20 @@ def main() -> int:
 
     try:
         for _ in all_turns():
-            tell({"waiting": True, "own_seconds": cpu_seconds()})
-            if not sys.stdin.readline():
+            controller.tell({"waiting": True, "own_seconds": cpu_seconds()})
+            if not controller.hear():
                 raise TrialError("the parent no longer wants this trial")
         # At the end: any import or first use on the way could have turned the GIL on.
         if "unavailable" not in result:
             result.update(check_configuration(request["config"]))
     except TrialError as error:
-        print(f"trial: {error}", file=sys.stderr)
+        controller.fail(f"trial: {error}")
         return 1
-    except SystemExit:
-        # The dataset or a library called sys.exit; its status would say nothing.
-        traceback.print_exc()
+    except (Exception, SystemExit):
+        # If the dataset or a library called sys.exit, its status would say nothing.
+        controller.fail(traceback.format_exc())
         return 1
-    tell(result)
+    controller.tell(result)
     return 0
 
 

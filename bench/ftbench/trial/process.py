@@ -81,7 +81,9 @@ class Process:
 
 
 class TrialProcess(Process):
-    """The process of a trial (ftbench.trial.child); the constructor raises OSError if the interpreter cannot be run.
+    """The process of a trial: ftbench.trial.child, or ftbench.trial.job for several ranks.
+
+    The constructor raises OSError if the interpreter cannot be run.
 
     Other load on the CPUs is recorded only while the trial measures, not while the trial waits.
     """
@@ -91,7 +93,9 @@ class TrialProcess(Process):
         # Samples that depend on the hashes of strings are then the same in all trials.
         if environment.get("PYTHONHASHSEED") in (None, "", "random"):
             environment["PYTHONHASHSEED"] = str(request.get("hash_seed", 0))
-        super().__init__(request, watch, command(python, "ftbench.trial.child"), environment)
+        ranks = request["ranks"]
+        arguments = command(python, "ftbench.trial.child" if ranks == 1 else "ftbench.trial.job")
+        super().__init__(request, watch, arguments if ranks == 1 else [*arguments, str(ranks)], environment)
         # The end of this process also ends the trial.
         self._next = json.dumps({**request, "parent": os.getpid()}).encode() + b"\n"
         self._own_seconds = 0.0

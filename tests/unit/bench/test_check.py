@@ -70,6 +70,7 @@ EDITS = [
         lambda r: setattr(trial(r), "candidate", "gil/loop/7"),
         "gil/loop/7 was measured, and did not take",
     ),
+    ("other ranks", lambda r: setattr(first(r), "ranks", 2), "its ranks are not those of the run"),
     ("round lost", lambda r: first(r).rounds.pop(0), "round 1 is missing"),
     ("trial twice", lambda r: first(r).rounds[0].trials.append(trial(r)), "round 1: .* is listed twice"),
     ("trial lost", lambda r: first(r).rounds[1].trials.pop(), "was not measured in every round"),

@@ -105,6 +105,11 @@ def test_a_python_without_the_packages(refused, twin, tmp_path):
         (["--workers", "0"], "'0' is not a positive whole number"),
         (["--workers", "2,x"], "'x'"),
         (["--batch-size", "-1"], "positive whole number"),
+        *(
+            (["--ranks", given], f"'{given}' is not a whole number from 1 to 1024")
+            for given in ("0", "-1", "x", "1025")
+        ),
+        (["memory", "--ranks", "2"], "here one has to measure: memory: it follows the memory of one process"),
         (["--rounds", "1.5"], "positive whole number"),
         (["--budget", "soon"], "number of seconds"),
         (["--precision", "0"], "is not a precision"),

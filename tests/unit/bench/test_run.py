@@ -104,8 +104,9 @@ def started(environment, few, tmp_path):
             run.process.communicate()
 
 
-def test_interrupted_run_keeps_and_reports_its_finished_rounds(started, tmp_path):
-    run = started("--rounds", 50)
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_interrupted_run_keeps_and_reports_its_finished_rounds(started, tmp_path, ranks):
+    run = started("--rounds", 50, "--ranks", ranks)
     run.wait_for("round 1 of 50:")
     processes = descendants(run.process.pid)
     run.process.send_signal(signal.SIGINT)

@@ -140,6 +140,11 @@ def test_threads_share_a_dataset_that_processes_copy():
     assert large < threads.memory < 2 * large and processes.memory > 6 * large and threads.shm == 0
 
 
+def test_ranks_need_memory_each():
+    one, eight = (demand(SAMPLE, 2, 2, processes=True, ranks=ranks) for ranks in (1, 8))
+    assert (eight.memory, eight.shm) == (8 * one.memory, 8 * one.shm)
+
+
 def test_the_room_for_all_is_that_of_the_tightest_twin():
     memory = {"ft": {"available": 1000, "shm_free": 10}, "gil": {"available": 500, "shm_free": 20}}
     assert room(memory) == Demand(int(500 * USABLE), int(10 * USABLE))

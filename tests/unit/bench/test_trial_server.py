@@ -71,6 +71,7 @@ def test_describes_and_runs_trials_until_its_client_leaves(server, interruption,
     assert endpoint.describe()["interpreter"]["twin"] == twin
     result = run(endpoint, request_of())
     assert result["samples"] == 4 and result["metrics"]["throughput"] > 0
+    assert run(endpoint, {**request_of(), "ranks": 2})["samples"] == 8
     # Peers too.
     for scenario, variant, metric in (
         ("peers-pillow-128", "loop", "throughput"),

@@ -1,0 +1,90 @@
+"""The ranks of a trial (--ranks): processes of a training job, each with its own loader, that load at the same time.
+
+With N ranks, rank r loads batches r, r + N, r + 2N, ... of those that one process would load, as the loaders of
+Hugging Face's Accelerate do. So the ranks' batches, rank by rank and step by step, are those of one process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+from collections.abc import Iterable, Mapping
+from multiprocessing.connection import Client
+
+from ftbench.machine.usage import tree_usage
+
+KEY = "FT_BENCH_KEY"
+"""Environment variable with the key, in hexadecimal, that a rank proves to its job (multiprocessing's authkey)."""
+
+
+class Rank:
+    """This process as one of the ranks that torchrun started, and its connection to the job (ftbench.trial.job).
+
+    Used by the main thread only. torchrun's variables RANK and WORLD_SIZE say which rank this is, and of how many.
+    """
+
+    def __init__(self, name: str):
+        """Connect to the job that listens at `name`; raises OSError if the job has ended."""
+        self.number, self.ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+        self._connection = Client(address(name), "AF_UNIX", authkey=bytes.fromhex(os.environ[KEY]))
+        self.tell({"rank": self.number})
+
+    def tell(self, message: Mapping) -> None:
+        self._connection.send_bytes(json.dumps(message).encode())
+
+    def hear(self) -> str:
+        """Wait for the job's next message; return "" if the job has ended."""
+        try:
+            return self._connection.recv_bytes().decode()
+        except (EOFError, OSError):
+            return ""
+
+    def fail(self, why: str) -> None:
+        """Report why this rank failed, and wait until the job ends it, so that the job knows the reason first."""
+        with contextlib.suppress(OSError):
+            self.tell({"failed": why})
+            self.hear()
+
+    def meet(self, value: float, memory: bool = False) -> dict:
+        """Wait for all ranks to call this; return {"met": each rank's value, "memory": MiB of the job, if asked}."""
+        self.tell({"meet": value, "memory": memory})
+        if not (answer := self.hear()):
+            raise SystemExit(1)
+        return json.loads(answer)
+
+
+_rank: Rank | None = None
+"""This process's rank. Set by `join` before anything is measured, and never changed; None if it is the only one."""
+
+
+def address(name: str) -> str:
+    """Return the address of the job's socket, in Linux's abstract namespace: it leaves no file (unix(7))."""
+    return f"\0{name}"
+
+
+def join(name: str) -> Rank:
+    """Make this process a rank of the job that listens at `name`. Raises OSError if the job has ended."""
+    global _rank
+    _rank = Rank(name)
+    return _rank
+
+
+def meet(value: float = 0.0) -> list[float]:
+    """Wait for the other ranks to call this; return the values of all ranks, in the order of the ranks."""
+    return [value] if _rank is None else _rank.meet(value)["met"]
+
+
+def memory() -> float:
+    """Wait for the other ranks to call this; return the memory of all ranks and their descendants (MiB)."""
+    return tree_usage().total if _rank is None else _rank.meet(0.0, memory=True)["memory"]
+
+
+def share(numbers: range, batch_size: int) -> Iterable[int]:
+    """Return the numbers among all samples of this rank's samples `numbers`, which begin and end with a batch."""
+    if _rank is None:
+        return numbers
+    ranks, own = _rank.ranks, _rank.number
+    starts = (first * ranks + own * batch_size for first in numbers[::batch_size])
+    return itertools.chain.from_iterable(range(start, start + batch_size) for start in starts)

@@ -1,0 +1,183 @@
+"""A trial of several ranks (--ranks): a torchrun job, whose ranks measure one candidate in the same turns.
+
+``python -m ftbench.trial.job N`` has the dialogue of ftbench.trial.child with the controller. The main thread is
+torchrun: it starts N ranks, which run ftbench.trial.child, and ends all of them if one fails. A second thread passes
+each of the controller's lines on to all ranks, and combines their answers. If this process ends, the kernel ends the
+ranks (ftrun.parent_death).
+"""
+
+import json
+import os
+import secrets
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Sequence
+from multiprocessing.connection import Connection, Listener, wait
+from statistics import fmean, harmonic_mean
+from typing import NoReturn
+
+from ftbench.machine.usage import cpu_seconds, tree_usage
+from ftbench.measure.epochs import typical
+from ftbench.measure.ranks import KEY, address
+from ftbench.plan.scenario import TrialError
+from ftbench.trial.child import Controller
+from ftbench.trial.process import how_it_ended, last_words
+from ftrun.configurations import command
+from ftrun.parent_death import die_with_parent
+from ftrun.supervise import Completed
+
+# torchrun looks at its processes ten times a second, and ends all ranks when one has ended.
+TORCHRUN_SECONDS = 10.0
+
+
+def together(results: Sequence[dict]) -> dict:
+    """Combine the results of all ranks, in the order of the ranks, into one result of a trial.
+
+    A turn's rate (samples/s) is the sum of the ranks' rates. The time of a turn is that of all samples at this rate.
+    Checksums are in the order of the batches: the first batch of each rank, the second of each rank, and so on. Of the
+    first batches and the rest, rank 0's are kept. Distributions are left out. Raises TrialError if there are no turns.
+    """
+    first, turns = results[0], len(results[0]["turn_seconds"])
+    if not turns:
+        raise TrialError("this measurement has no turns, in which several ranks could load together: leave out --ranks")
+    seconds = [harmonic_mean(of) for of in zip(*(each["turn_seconds"] for each in results), strict=True)]
+    samples = sum(each["samples"] for each in results)
+    rate = samples / turns / typical(seconds)
+    rates = [each["samples"] / turns / typical(each["turn_seconds"]) for each in results]
+    combine: dict[str, Callable[[list[float]], float]] = {
+        "throughput": lambda values: rate,
+        "gb_per_s": lambda values: rate * values[0] / rates[0],
+        "overhead_us": lambda values: 1e6 / rate,
+        "cpu_per_1000": fmean,
+        "time_to_first_batch": max,
+        "memory_mib": max,  # each rank has that of the whole job
+    }
+    if unknown := [name for name in first["metrics"] if name not in combine]:
+        raise TrialError(f"several ranks cannot measure {', '.join(unknown)}: leave out --ranks")
+    metrics = {name: combine[name]([each["metrics"][name] for each in results]) for name in first["metrics"]}
+    others = zip(*(each.get("others", ()) for each in results), strict=True)
+    return {
+        **first,
+        "metrics": {**metrics, "slowest_rank": min(rates)},
+        "samples": samples,
+        "batches": sum(each["batches"] for each in results),
+        "rows": [row for step in zip(*(each["rows"] for each in results), strict=True) for row in step],
+        "turn_seconds": seconds,
+        "turn_began": [min(of) for of in zip(*(each["turn_began"] for each in results), strict=True)],
+        "distributions": {},
+        "others": [together(of) for of in others],
+    }
+
+
+class Job:
+    """The ranks' connections, and the dialogues with them and the controller. Used by the second thread."""
+
+    def __init__(self, ranks: int, controller: Controller):
+        self._ranks, self._controller = ranks, controller
+        self.name, key = f"ft-bench-{os.getpid()}-{secrets.token_hex(4)}", secrets.token_bytes(16)
+        os.environ[KEY] = key.hex()
+        self._listener = Listener(address(self.name), "AF_UNIX", backlog=ranks, authkey=key)
+        self._connections: dict[Connection, int] = {}
+        self.lost: int | None = None
+        """The first rank whose connection ended; read by the main thread to say which rank failed."""
+
+    def conduct(self) -> None:
+        """Conduct the trial to its end. Ends this process, with the reason on stderr, if the trial fails."""
+        try:
+            self._conduct()
+        except TrialError as error:
+            self.end(f"trial: {error}")
+        except Exception:
+            self.end(traceback.format_exc())
+
+    def end(self, why: str) -> NoReturn:
+        """End this process and its ranks, because the trial failed."""
+        self._controller.fail(why)
+        os._exit(1)
+
+    def _conduct(self) -> None:
+        while len(self._connections) < self._ranks:
+            connection = self._listener.accept()
+            self._connections[connection] = json.loads(connection.recv_bytes())["rank"]
+        while line := self._controller.hear():
+            if line.strip():  # the request
+                line = json.dumps({**json.loads(line), "parent": os.getpid()})
+            answers = self._ask(line)
+            while "meet" in answers[0]:
+                memory = tree_usage().total if answers[0]["memory"] else None
+                answers = self._ask(json.dumps({"met": [each["meet"] for each in answers], "memory": memory}))
+            if "waiting" not in answers[0]:
+                self._controller.tell(together(answers))
+                return
+            self._controller.tell({"waiting": True, "own_seconds": cpu_seconds()})
+        raise TrialError("the parent no longer wants this trial")
+
+    def _ask(self, message: str) -> list[dict]:
+        """Send a message to all ranks at once; return their answers, in the order of the ranks."""
+        answers: dict[int, dict] = {}
+        for connection, rank in self._connections.items():
+            try:
+                connection.send_bytes(message.encode())
+            except OSError:
+                self._lose(rank)
+        while left := [each for each, rank in self._connections.items() if rank not in answers]:
+            for connection in set(left).intersection(wait(left)):
+                rank = self._connections[connection]
+                try:
+                    answers[rank] = json.loads(connection.recv_bytes())
+                except (EOFError, OSError):
+                    self._lose(rank)
+                if "failed" in answers[rank]:
+                    self._fail(rank, answers[rank]["failed"])
+                if "unavailable" in answers[rank]:
+                    self._controller.tell(answers[rank])
+                    os._exit(0)
+        return [answers[rank] for rank in range(self._ranks)]
+
+    def _fail(self, rank: int, text: str) -> NoReturn:
+        """End the job because this rank failed; `text` is the rank's traceback, or "trial: " and the reason."""
+        why, _, _ = last_words(Completed(1, b"", text.encode(), 0.0)).partition("\n")
+        quoted = "" if text.startswith("trial: ") else text
+        self.end(f"{quoted}trial: rank {rank} of {self._ranks}: {why}")
+
+    def _lose(self, rank: int) -> NoReturn:
+        """Wait for the main thread, which will know how this rank ended, and end this process."""
+        self.lost = rank
+        threading.Event().wait(TORCHRUN_SECONDS)
+        self.end(f"trial: rank {rank} of {self._ranks} ended before its measurement did")
+
+
+def main() -> int:
+    """Run the trial that stdin requests; return the exit status: 1, with the reason on stderr, if it fails."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    die_with_parent(os.getppid())
+    ranks, controller = int(sys.argv[1]), Controller()
+    job = Job(ranks, controller)
+    conductor = threading.Thread(target=job.conduct)
+    conductor.start()
+    # torchrun sets this to 1 if it is not set, and says so at length.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    try:
+        from torch.distributed import run
+        from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+
+        arguments = ["--standalone", "--nproc-per-node", str(ranks), "--local-addr", "localhost"]
+        arguments += ["--log-dir", os.devnull, "--no-python", *command(sys.executable, "ftbench.trial.child"), job.name]
+        try:
+            run.run(run.parse_args(arguments))
+        except ChildFailedError as error:
+            first = error.get_first_failure()[0] if job.lost is None else job.lost
+            ended = how_it_ended(Completed(error.failures[first].exitcode, b"", b"", 0.0))
+            job.end(f"trial: rank {first} of {ranks} ended too early: {ended}")
+    except Exception:
+        job.end(traceback.format_exc())
+    conductor.join()
+    return 0
+
+
+if __name__ == "__main__":
+    status = main()
+    sys.stderr.flush()
+    os._exit(status)
