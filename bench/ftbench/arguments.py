@@ -144,7 +144,7 @@ def report_parser(program: str = PROGRAM) -> argparse.ArgumentParser:
     result = argparse.ArgumentParser(
         prog=f"{program} report", description="Make the report again from a results.json, beside it, and print it."
     )
-    result.add_argument("path", type=Path, metavar="PATH", help="a run's directory, or its results.json")
+    result.add_argument("path", type=host.inside, metavar="PATH", help="a run's directory, or its results.json")
     result.add_argument(
         "--markdown", action="store_true", help="write nothing, print a summary in Markdown, to paste into an issue"
     )
@@ -171,7 +171,10 @@ def compare_parser(program: str = PROGRAM) -> argparse.ArgumentParser:
     )
     for name, which in (("a", "earlier"), ("b", "later")):
         result.add_argument(
-            name, type=Path, metavar=name.upper(), help=f"the {which} or other run: its directory or its results.json"
+            name,
+            type=host.inside,
+            metavar=name.upper(),
+            help=f"the {which} or other run: its directory or its results.json",
         )
     return result
 

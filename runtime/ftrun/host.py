@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Mapping
+from pathlib import Path
 
 _MOUNTED = {"/code": "FT_CODE", "/data": "FT_DATA", "/results": "FT_RESULTS"}
 """Folders of the container, and the variables that hold their names on the host."""
@@ -30,6 +31,14 @@ def path(inside: str) -> str:
         if variable in os.environ and f"{inside}/".startswith(f"{folder}/"):
             return os.path.normpath(os.path.join(os.environ[variable] or ".", inside[len(folder) :].lstrip("/")))
     return inside
+
+
+def inside(typed: str) -> Path:
+    """Return where this process finds a results path that was typed on the host: what `path` prints, read back."""
+    if (where := os.environ.get("FT_RESULTS")) is None:
+        return Path(typed)
+    folder, plain = os.path.normpath(where or "."), os.path.normpath(typed)
+    return Path("/results" + plain[len(folder) :] if f"{plain}/".startswith(f"{folder}/") else typed)
 
 
 def quoted(word: str) -> str:

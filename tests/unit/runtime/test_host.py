@@ -24,6 +24,12 @@ def test_paths_of_mounted_folders_are_the_hosts(container):
     assert host.path("/resultsandmore") == "/resultsandmore"
 
 
+def test_results_are_found_by_the_hosts_name_and_by_the_containers(container):
+    for typed in ("results/latest", "./results/latest", "/results/latest", host.path("/results/latest")):
+        assert str(host.inside(typed)) == "/results/latest"
+    assert str(host.inside("resultsandmore/x")) == "resultsandmore/x"
+
+
 def test_commands_are_typed_on_the_host(container):
     assert host.command("python -m ftbench") == "docker compose run --rm ft-bench"
     assert host.audit("/code/data.py:x y") == "CODE=~/'my code' docker compose run --rm ft-audit 'data.py:x y'"
@@ -36,6 +42,7 @@ def test_commands_are_typed_on_the_host(container):
 def test_natively_nothing_is_changed(monkeypatch):
     for name in ("FT_RESULTS", "FT_CODE", "FT_DATA", "FT_COMMAND"):
         monkeypatch.delenv(name, raising=False)
+    assert str(host.inside("results/a")) == "results/a"
     assert host.path("/results/a") == "/results/a" and host.command("python -m x") == "python -m x"
     assert host.audit("/code/data.py:x") == "./twins audit /code/data.py:x"
     assert host.report("/results/1") == "./twins bench report /results/1"
