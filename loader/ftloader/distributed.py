@@ -87,8 +87,11 @@ class DistributedSampler(torch.utils.data.DistributedSampler):
 
     def _iterate(self, epoch: int, start: int) -> Iterator[int]:
         self._loaded = None
-        for number, index in enumerate(self._indices(epoch, start), 1):
-            self._position = epoch, min(start + number * self.num_replicas, self._length)
+        indices = self._indices(epoch, start)
+        for number, index in enumerate(indices, 1):
+            # What these ranks pad or drop at the end is no rest that others should give.
+            given = self._length if number == len(indices) else start + number * self.num_replicas
+            self._position = epoch, given
             yield index
 
     def _indices(self, epoch: int, start: int) -> list[int]:

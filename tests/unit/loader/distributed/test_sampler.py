@@ -66,11 +66,11 @@ def test_each_sample_once_whatever_the_ranks(length, changes, last, options):
     left = length - (state["given"] if state else 0)
     rest = list(zip(*found, strict=True))
     assert len(rest) == (left // last if options["drop_last"] else -(-left // last))
-    padded = len(sequence) - (length - left)  # an earlier end of the epoch was reached by as many ranks
+    ended = len(sequence) != length - left  # earlier ranks have reached the end, and have padded or dropped
     sequence += itertools.chain(*rest)
     whole = whole_epoch(length, 3, options)
-    if padded:  # the sequence was given to its end before, and its start again
-        assert not left and sequence == (whole * 9)[: len(sequence)]
+    if ended:
+        assert not left and sequence == (whole * 9)[: len(sequence)] and len(sequence) > length - 9
     elif options["drop_last"]:
         assert sequence == whole[: len(sequence)] and length - len(sequence) < last
     else:
@@ -124,6 +124,15 @@ def test_the_epoch_is_the_states(interrupted):
     assert list(sampler) == whole_epoch(20, 4, {})  # as long as no other epoch is set
     sampler.set_epoch(5)
     assert sampler.state_dict()["given"] == 0 and list(sampler) == whole_epoch(20, 5, {})
+
+
+def test_what_ranks_drop_at_the_end_is_no_rest_for_others(recwarn):
+    four = samplers(10, 4, drop_last=True)
+    assert [len(list(each)) for each in four] == [2] * 4
+    (two, _) = samplers(10, 2, drop_last=True)
+    two.load_state_dict(four[0].state_dict())
+    two.set_epoch(1)
+    assert len(list(two)) == 5 and not recwarn.list
 
 
 def test_another_epoch_is_a_whole_one_and_a_warning_says_so(interrupted):
