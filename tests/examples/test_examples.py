@@ -98,6 +98,16 @@ def test_two_ranks(run):
     assert float(epochs[-1]) < float(epochs[0])
 
 
+def test_elastic_ranks(run):
+    lines = [line for line in run("elastic_ranks.py").splitlines() if not line.startswith("[Gloo]")]
+    first, killed, failed, second, *epochs, succeeded = lines
+    assert first == "4 ranks begin in epoch 0, after 0 samples of it"
+    assert killed == "rank 3 is killed after step 11, 352 samples"
+    assert (failed, succeeded) == tuple(f"torchrun ended with exit status {status}" for status in (1, 0))
+    assert second == "2 ranks begin in epoch 0, after 256 samples of it"
+    assert epochs == [f"epoch {epoch}: 512 samples, each of the 512 once: True" for epoch in range(2)]
+
+
 def check_epochs(printed):
     """Check that each epoch has all samples of the previous one, and those that came since."""
     epochs = re.findall(r"^epoch \d: (\d+) samples, \d+ MB/s; (\d+) seen by now$", printed, re.M)
