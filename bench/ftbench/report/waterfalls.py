@@ -15,7 +15,7 @@ def chart(run: Analysis, fall: Waterfall) -> Chart:
     """Return a waterfall's chart: bars for the start, each step (from its old to its new value) and the total."""
     scenario = run.scenario(fall.scenario)
     what = ", ".join(filter(None, (scenario.description, run_words.case_title(scenario, fall.case))))
-    value = fall.start.value
+    value, one = fall.start.value, "job of all ranks" if scenario.ranks else "process"
     # (name, candidate, value, start of its bar, step in throughput, step in CPU time)
     chain: list[tuple[str, str, float, float, Change | None, Change | None]] = [
         (fall.start.name, fall.start.candidate, value, 0.0, None, None)
@@ -35,14 +35,14 @@ def chart(run: Analysis, fall: Waterfall) -> Chart:
                 # The column's heading says CPU time.
                 cpu_said = verdict_words.outcome(METRICS[CPU], cpu_change).replace(" CPU time", "")
         cells.append((name, factor, f"{value:.0f}", said, cpu_said))
-        hover = "one process each: " + ", ".join(f"{dot:.0f}" for dot in dots) + " samples/s"
+        hover = f"one {one} each: " + ", ".join(f"{dot:.0f}" for dot in dots) + " samples/s"
         text = " · ".join(filter(None, (factor, f"{value:.0f}/s")))
         rows.append(Row(name, value, None, None, hover, c.config, c.variant, said, text, begin, dots))
     return Chart(
         f"waterfall-{run_words.slug(fall.workload)}",
         run_words.capital(f"{what}: {run_words.each_with(scenario, fall.workers)}"),
         "Each bar is one change, from what was before it to what came after; in brackets its 95% confidence interval. "
-        "Dots: one process each.",
+        f"Dots: one {one} each.",
         Rows([("", rows)], "samples/s"),
         Table(("what changes", "factor", "samples/s", "throughput", "CPU time"), tuple(cells), frozenset({1, 2})),
     )
