@@ -24,6 +24,7 @@ FILES = (
     "memory",
     "startup",
     "latency",
+    "autotune",
     "cache",
     "contention",
     "training",
