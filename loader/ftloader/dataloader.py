@@ -72,7 +72,7 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
         ValueError: for an unknown ``worker_method`` or ``on_error``; for a ``max_workers`` below 1; for
             ``multiprocessing_context``, or a data pipe, together with ``worker_method="thread"``; and as torch's class
             does.
-        TypeError: for an ``on_error`` that cannot be called.
+        TypeError: for an ``on_error`` that cannot be called; for a ``num_workers`` that is text other than "auto".
     """
 
     worker_method: WorkerMethod

@@ -13,5 +13,12 @@ class Chosen(int):
 
 
 def number_of_workers(given: Any) -> Any:
-    """Return *given*; for "auto", the number of CPUs, as a number that iterators may vary."""
-    return Chosen(usable_cpus()) if isinstance(given, str) and given == "auto" else given
+    """Return *given*; for "auto", the number of CPUs, as a number that iterators may vary.
+
+    Raises ``TypeError`` for any other text.
+    """
+    if not isinstance(given, str):
+        return given
+    if given != "auto":
+        raise TypeError(f'num_workers must be a number or "auto", got {given!r}')
+    return Chosen(usable_cpus())

@@ -41,6 +41,14 @@ def test_max_workers_is_a_number_of_workers(bad):
         auto(Rows(), max_workers=bad)
 
 
+def test_other_text_than_auto_is_no_number_of_workers():
+    loader = DataLoader(Rows())
+    for give in (lambda: DataLoader(Rows(), num_workers="2"), lambda: setattr(loader, "num_workers", "Auto")):
+        with pytest.raises(TypeError, match='num_workers must be a number or "auto", got '):
+            give()
+    assert loader.num_workers == 0
+
+
 @pytest.mark.parametrize("persistent", [False, True])
 def test_loading_that_waits_gets_more_threads_and_the_next_epoch_and_copies_start_with_them(persistent):
     loader = auto(Rows(2400, waiting), 16, max_workers=16, persistent_workers=persistent)
