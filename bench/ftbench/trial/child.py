@@ -29,7 +29,7 @@ from ftrun.configurations import CONFIGURATIONS, gil_enabled, this_twin
 from ftrun.parent_death import die_with_parent
 
 
-class Controller:
+class ControllerPipe:
     """Connection to the process that started this one: lines of JSON on stdin and stdout. Used by one thread."""
 
     def __init__(self) -> None:
@@ -129,7 +129,7 @@ def main() -> int:
     # The controller handles Ctrl-C at a terminal, and ends this process.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     die_with_parent(os.getppid())
-    controller = ranks.join(sys.argv[1]) if sys.argv[1:] else Controller()
+    controller = ranks.join(sys.argv[1]) if sys.argv[1:] else ControllerPipe()
     # Import torch before anything is timed: as many trials as there are CPUs do so at once.
     import torch  # noqa: F401
 

@@ -22,7 +22,7 @@ from ftbench.machine.usage import cpu_seconds, tree_usage
 from ftbench.measure.epochs import typical
 from ftbench.measure.ranks import KEY, address
 from ftbench.plan.scenario import TrialError
-from ftbench.trial.child import Controller
+from ftbench.trial.child import ControllerPipe
 from ftbench.trial.process import how_it_ended, last_words
 from ftrun.configurations import command
 from ftrun.parent_death import die_with_parent
@@ -74,7 +74,7 @@ def together(results: Sequence[dict]) -> dict:
 class Job:
     """The ranks' connections, and the dialogues with them and the controller. Used by the second thread."""
 
-    def __init__(self, ranks: int, controller: Controller):
+    def __init__(self, ranks: int, controller: ControllerPipe):
         self._ranks, self._controller = ranks, controller
         self.name, key = f"ft-bench-{os.getpid()}-{secrets.token_hex(4)}", secrets.token_bytes(16)
         os.environ[KEY] = key.hex()
@@ -153,7 +153,7 @@ def main() -> int:
     """Run the trial that stdin requests; return the exit status: 1, with the reason on stderr, if it fails."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     die_with_parent(os.getppid())
-    ranks, controller = int(sys.argv[1]), Controller()
+    ranks, controller = int(sys.argv[1]), ControllerPipe()
     job = Job(ranks, controller)
     conductor = threading.Thread(target=job.conduct)
     conductor.start()
