@@ -1,5 +1,6 @@
 """The number of CPUs that this process may keep busy."""
 
+import functools
 import math
 import os
 from pathlib import Path
@@ -14,8 +15,13 @@ def usable_cpus(groups: Path = _GROUPS, own: Path = _OWN) -> int:
     The quota is that of this process's control group or of an ancestor, version 1 or 2.
     """
     allowed = os.process_cpu_count() or 1
+    return max(1, math.ceil(min(allowed, _smallest_quota(groups, own)) - 1e-6))
+
+
+@functools.cache  # a dozen files, and a quota seldom changes while a program runs
+def _smallest_quota(groups: Path, own: Path) -> float:
     quotas = [quota for group in _groups_of_this_process(groups, own) if (quota := _quota(group)) is not None]
-    return max(1, math.ceil(min([allowed, *quotas]) - 1e-6))
+    return min(quotas, default=math.inf)
 
 
 def _groups_of_this_process(groups: Path, own: Path) -> set[Path]:

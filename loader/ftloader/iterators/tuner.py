@@ -22,6 +22,7 @@ _AMBIGUOUS = 3  # windows after which a trial is judged, even if its result is c
 _WAITS = 0.05  # share of the time; a loop that waits less has its data in time
 _BUSY = 0.7  # share of the time; workers that are less busy are not what limits
 _CPUS_FULL = 0.85  # share of the CPUs; with more in use, more threads do not help
+_MOSTLY_WAITS = 0.3  # share of the busy time; loading that computes less than this may use more threads anyway
 _SPARE = 1.25  # workers for each one that is busy, if the loop does not wait
 _CLOSE = 1.5  # ratio of two numbers of workers between which no trial is worthwhile
 _GAIN = 1.08  # ratio of rates from which a larger number of workers is better,
@@ -195,7 +196,9 @@ class WorkerTuner:
         if not waits or busy < _BUSY * number:
             enough = max(halfway, math.ceil(busy * _SPARE))
             return enough if may_shrink and enough < number else number
-        if computing < _CPUS_FULL * self.cpus and number + 1 < self._ceiling:
+        # Many threads that mostly wait for other things also wait for each other's CPUs, which is no sign of full ones.
+        may_help = computing < _CPUS_FULL * self.cpus or computing < _MOSTLY_WAITS * busy
+        if may_help and number + 1 < self._ceiling:
             more = number * (4 if computing < 0.2 * busy else 2)
             if self._ceiling <= self.most:  # a number that did not help is known
                 more = min(more, math.isqrt(number * self._ceiling))
