@@ -53,7 +53,12 @@ for ranks, steps, size in (4, 2, 3), (2, 3, 2), (3, 1, 4), (1, None, 5):
         state = states[-1]
 assert sorted(samples) == list(range(SIZE)), sorted(samples)
 loader.set_epoch(EPOCH + 1)
-assert sorted(torch.cat(list(loader)).tolist()) == list(range(SIZE))
+for batch in loader:
+    last = loader.state_dict()
+(resumed,) = loaders(1, 5)
+resumed.load_state_dict(last)
+resumed.set_epoch(EPOCH + 2)
+assert sorted(torch.cat(list(resumed)).tolist()) == list(range(SIZE))
 """
 
 

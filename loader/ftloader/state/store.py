@@ -2,7 +2,6 @@
 
 import copy
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from ftloader import fork
@@ -63,9 +62,8 @@ class StateStore:
         if any(state is not None for state in (resume.dataset, *(resume.datasets or ()))):
             states.require_stateful(loader.dataset, "dataset")
         if elastic is not None and not resume.mid_epoch and resume.sampler is not None:
-            samplers.load(loader._index_sampler, resume.sampler["states"])  # or an error
-            if state["phase"] != "middle":
-                resume = replace(resume, sampler=None)  # not again later: the program may set another epoch
+            # Or an error. The next iterator loads it again, since the program may have set another epoch until then.
+            samplers.load(loader._index_sampler, resume.sampler["states"])
         # At once, since other loaders may draw from them before the next iterator is made.
         OwnGenerators(loader).load(resume.generators or {})
         self._now = (copy.deepcopy(dict(state)), resume), None
