@@ -1,14 +1,18 @@
 """One writer and the readers of its snapshots: in this process, where locks of files keep them apart as well, and in
 another one, which is killed."""
 
+import contextlib
+import itertools
 import os
 import signal
 import threading
 
 import pytest
 
+from ftloader import DataLoader
 from ftloader.cache import CacheError, GrowingCache, sharing
-from tests.unit.loader.cache.sources import Numbered, check, keys_of, until
+from ftloader.distributed import DistributedSampler
+from tests.unit.loader.cache.sources import Numbered, check, content, keys_of, until
 
 
 @pytest.fixture
@@ -139,6 +143,31 @@ def test_a_rank_that_is_killed_leaves_no_pins(cache, tmp_path):
     for epoch in range(1, 4):
         next_epoch(cache, epoch)
     assert not first & set(keys_of(cache)) and cache._store.evictions and not pins(tmp_path / "cache")
+
+
+def test_ranks_that_join_in_the_middle_of_an_epoch(cache, tmp_path):
+    """A job of one rank goes on with three: the new ones take up the snapshot, and their share of the rest."""
+
+    def samples(loader, batches=None):
+        return [bytes(row) for batch in itertools.islice(iter(loader), batches) for row in batch.numpy()]
+
+    def make(dataset, ranks, rank, size):
+        sampler = DistributedSampler(dataset, ranks, rank)
+        return DataLoader(dataset, size, sampler=sampler, num_workers=2, worker_method="thread")
+
+    next_epoch(cache, 0)
+    alone = make(cache, 1, 0, 4)
+    given = samples(alone, 2)
+    state, snapshot = alone.state_dict(), cache.state_dict()
+    for rank in range(3):
+        with contextlib.ExitStack() as closing:
+            reader = cache if rank == 0 else closing.enter_context(GrowingCache(None, tmp_path / "cache"))
+            reader.load_state_dict(snapshot)
+            loader = make(reader, 3, rank, 2)
+            loader.load_state_dict(state)
+            given += samples(loader)
+    assert sorted(set(given)) == sorted(content(key, 20_000) for key in keys_of(cache))
+    assert len(given) - len(cache) < 3
 
 
 def test_a_reader_where_no_cache_is(tmp_path):
