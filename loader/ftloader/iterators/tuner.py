@@ -155,7 +155,8 @@ class WorkerTuner:
         elif more or self._taken_back:
             if self._taken_back and ratio > _CLEAR_LOSS:
                 self._doubted = now, rate, self._floor
-            self._floor = min(before, now) + 1
+            if self._taken_back or ratio > _CLEAR_GAIN:  # else it may be noise: fewer are tried once more
+                self._floor = min(before, now) + 1
         else:
             self._ceiling = now + 1
         if self._taken_back:

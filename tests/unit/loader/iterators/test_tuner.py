@@ -95,6 +95,13 @@ def test_the_number_is_found_and_kept(load, seed):
     assert run.changes() == before
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_a_slow_start_is_no_reason_to_keep_more(seed):
+    run = Simulation(seed, first=2)
+    run.run(Load(waits=0.004, most=215), 0.35)
+    assert run.run(LOADS["a lock"], 30)[-1] == 1
+
+
 # A load whose rate and share of computing are about those of the one before is not seen: leave out such pairs.
 SEEN = [name for name, load in LOADS.items() if not load.queued]
 
