@@ -30,8 +30,8 @@ def tuner_of(loader: Any) -> WorkerTuner | None:
     return tuner
 
 
-def totals(times: list[WorkerTimes], record: EpochRecord, batches: int) -> Totals:
-    """Return the sums until now. *batches*: handed over in the epoch of *record*."""
+def totals(times: list[WorkerTimes], record: EpochRecord, batches: int, dispatched: int) -> Totals:
+    """Return the sums until now. *batches*, *dispatched*: handed over, and given to workers, in the record's epoch."""
     return Totals(
         now=time.perf_counter(),
         waited=record.waited,
@@ -41,4 +41,5 @@ def totals(times: list[WorkerTimes], record: EpochRecord, batches: int) -> Total
         cpu=sum(each.cpu + each.queued for each in times),
         looks=record.looks,
         running=record.running,
+        dispatched=dispatched,
     )

@@ -339,7 +339,7 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         return self._in_use, None if self._tuner is None else self._tuner.most
 
     def _totals(self) -> Totals:
-        return totals(self._times, self._record, self._prefetch.handed_over)
+        return totals(self._times, self._record, self._prefetch.handed_over, self._prefetch.dispatched)
 
     def _tune(self, tuner: WorkerTuner) -> None:
         """Let the tuner judge the number of workers, if it is time to, and use the number that it wants."""

@@ -16,7 +16,7 @@ import math
 from dataclasses import astuple, dataclass
 
 _WINDOW = 0.3  # seconds of a window, with four batches or more
-_SETTLES = 0.05  # seconds after a change, with one batch or more, that are not judged
+_SETTLES = 0.05  # seconds after a change that are not judged; nor are the batches that are under way then
 _LONG_WINDOW = 1.0  # seconds of a window with one batch, and of any window once settled
 _AMBIGUOUS = 3  # windows after which a trial is judged, even if its result is close
 _WAITS = 0.05  # share of the time; a loop that waits less has its data in time
@@ -48,6 +48,7 @@ class Totals:
     cpu: float  # of all workers, and waiting for a CPU
     looks: int = 0  # at busy workers (EpochRecord.look_at); 0 where the system does not tell
     running: int = 0  # of these looks, found a worker that computed, or waited for a CPU
+    dispatched: int = 0  # batches that the workers have been given
 
     @property
     def computing(self) -> float:
@@ -84,7 +85,7 @@ class WorkerTuner:
 
     def _open(self, totals: Totals, settling: bool = False) -> None:
         self._start = totals
-        self._settling = settling  # True until a batch has been handed over since the number was changed
+        self._settling = settling  # True until the batches that were under way at the change are handed over
         seconds = _SETTLES if settling else _WINDOW if self._settled_rate is None else _LONG_WINDOW
         self.due = totals.now + seconds
 
@@ -107,7 +108,7 @@ class WorkerTuner:
         """Return the number of workers to use from now on. Call this at a batch boundary, once ``due`` has come."""
         window, before = totals.since(self._start), self.number
         if self._settling:
-            if window.batches and window.now > _SETTLES:
+            if window.batches and window.now > _SETTLES and totals.batches >= self._start.dispatched:
                 self._open(totals)
             return self.number
         if window.now < _LONG_WINDOW and (window.batches < 4 or self._doubted is not None) or not window.batches:
