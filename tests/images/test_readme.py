@@ -94,6 +94,7 @@ def kind(block):
         ("./twins bench", "bench"),
         ("run --rm ft-bench", "bench"),
         ("tests/libraries", "libraries"),
+        ("python examples/", "example"),
         ("./twins exec", "environment"),
     ):
         if part in block:
@@ -183,7 +184,7 @@ def test_additions_are_for_commands_that_the_texts_hold():
 def test_every_block_is_run():
     assert [block for block in BLOCKS if kind(block) is None] == []
     # A test without a block would pass without a check.
-    assert all(map(of_kind, ("bench", "environment", "packages", "libraries", "audit", "repro")))
+    assert all(map(of_kind, ("bench", "environment", "example", "packages", "libraries", "audit", "repro")))
 
 
 def test_a_command_runs_once():
@@ -204,6 +205,11 @@ def test_bench_blocks(run_block, clone, block):
 def test_environment_blocks(run_block, block):
     out = check(run_block(block))
     assert "False" in out and "GIL" in out  # exec prints the GIL's state, info a page
+
+
+@pytest.mark.parametrize("block", of_kind("example"))
+def test_example_blocks(run_block, block):
+    assert "each of the 512 once: True" in check(run_block(block))
 
 
 @pytest.mark.parametrize("block", of_kind("packages"))
