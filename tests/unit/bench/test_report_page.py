@@ -37,7 +37,9 @@ def test_the_page_has_the_load_of_every_round(many, page):
         rounds = scenario.rounds
         if not any(run_words.marked(one) for one in rounds):  # else there is another cell
             assert cells[::7] == [str(one.number) for one in rounds]
-            assert cells[3::7] == [f"{one.disturbance.own_cpus:.2f}" for one in rounds] and "unknown" in cells
+            assert cells[3::7] == [f"{one.disturbance.own_cpus:.2f}" for one in rounds]
+            told = [value for one in rounds for value in (one.disturbance.before.load, *vars(one.disturbance).values())]
+            assert ("unknown" in cells) == (None in told)
 
 
 def test_nothing_in_the_page_has_the_id_of_another(page):
