@@ -163,14 +163,22 @@ def levels(scenario: AnalysedScenario) -> list[str]:
 
 def answer(scenario: AnalysedScenario) -> list[str]:
     """Return the sentences that answer the scenario's question: one, and one for each metric that it asks besides."""
-    first = [*levels(scenario)[:1], *_compared(scenario, scenario.metrics[0])][:1]
-    besides = (name for name in scenario.metrics[1:] if METRICS[name].answers)
-    return [*first, *(sentence for name in besides for sentence in _compared(scenario, name)[:1])]
+    return [*_main(scenario)[:1], *_besides(scenario)]
 
 
 def verdict(scenario: AnalysedScenario) -> list[str]:
     """Return a scenario's conclusion: its answer, then a sentence for each target, or at most MOST_SENTENCES."""
-    return list(dict.fromkeys([*answer(scenario), *levels(scenario), *_compared(scenario, scenario.metrics[0])]))
+    first = _main(scenario)
+    return [*first[:1], *_besides(scenario), *first[1:]]
+
+
+def _main(scenario: AnalysedScenario) -> list[str]:
+    return [*levels(scenario), *_compared(scenario, scenario.metrics[0])]
+
+
+def _besides(scenario: AnalysedScenario) -> list[str]:
+    asked = (name for name in scenario.metrics[1:] if METRICS[name].answers)
+    return [sentence for name in asked for sentence in _compared(scenario, name)[:1]]
 
 
 def _compared(scenario: AnalysedScenario, metric: str) -> list[str]:
