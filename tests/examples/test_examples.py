@@ -45,7 +45,7 @@ def run(tmp_path):
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=240,
+            timeout=1200,
         )
         assert done.returncode == 0, done.stdout + done.stderr
         assert "Traceback" not in done.stderr
@@ -99,13 +99,16 @@ def test_two_ranks(run):
 
 
 def test_elastic_ranks(run):
-    lines = [line for line in run("elastic_ranks.py").splitlines() if not line.startswith("[Gloo]")]
-    first, killed, failed, second, *epochs, succeeded = lines
-    assert first == "4 ranks begin in epoch 0, after 0 samples of it"
-    assert killed == "rank 3 is killed after step 11, 352 samples"
-    assert (failed, succeeded) == tuple(f"torchrun ended with exit status {status}" for status in (1, 0))
-    assert second == "2 ranks begin in epoch 0, after 256 samples of it"
-    assert epochs == [f"epoch {epoch}: 512 samples, each of the 512 once: True" for epoch in range(2)]
+    # All ranks print to one pipe, and gloo prints its lines in pieces: they may stand before ours on a line.
+    ours = r"\d ranks begin in .*|rank \d is killed .*|epoch \d: .*|torchrun ended .*"
+    assert re.findall(ours, run("elastic_ranks.py")) == [
+        "4 ranks begin in epoch 0, after 0 samples of it",
+        "rank 3 is killed after step 11, 352 samples",
+        "torchrun ended with exit status 1",
+        "2 ranks begin in epoch 0, after 256 samples of it",
+        *(f"epoch {epoch}: 512 samples, each of the 512 once: True" for epoch in range(2)),
+        "torchrun ended with exit status 0",
+    ]
 
 
 def check_epochs(printed):

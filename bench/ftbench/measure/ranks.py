@@ -29,7 +29,7 @@ class Rank:
         """Connect to the job that listens at `name`; raises OSError if the job has ended."""
         self.number, self.ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
         self._connection = Client(address(name), "AF_UNIX", authkey=bytes.fromhex(os.environ[KEY]))
-        self.tell({"rank": self.number})
+        self.tell({"rank": self.number, "pid": os.getpid()})
 
     def tell(self, message: Mapping) -> None:
         self._connection.send_bytes(json.dumps(message).encode())

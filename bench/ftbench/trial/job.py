@@ -28,8 +28,8 @@ from ftrun.configurations import command
 from ftrun.parent_death import die_with_parent
 from ftrun.supervise import Completed
 
-# torchrun looks at its processes ten times a second, and ends all ranks when one has ended.
-TORCHRUN_SECONDS = 10.0
+# torchrun looks at its processes ten times a second, and ends all ranks when one has failed.
+TORCHRUN_SECONDS = 60.0
 
 
 def together(results: Sequence[dict]) -> dict:
@@ -80,6 +80,7 @@ class Job:
         os.environ[KEY] = key.hex()
         self._listener = Listener(address(self.name), "AF_UNIX", backlog=ranks, authkey=key)
         self._connections: dict[Connection, int] = {}
+        self._pids: dict[int, int] = {}
         self.lost: int | None = None
         """The first rank whose connection ended; read by the main thread to say which rank failed."""
 
@@ -100,7 +101,9 @@ class Job:
     def _conduct(self) -> None:
         while len(self._connections) < self._ranks:
             connection = self._listener.accept()
-            self._connections[connection] = json.loads(connection.recv_bytes())["rank"]
+            hello = json.loads(connection.recv_bytes())
+            self._connections[connection] = hello["rank"]
+            self._pids[hello["rank"]] = hello["pid"]
         while line := self._controller.hear():
             if line.strip():  # the request
                 line = json.dumps({**json.loads(line), "parent": os.getpid()})
@@ -143,9 +146,14 @@ class Job:
         self.end(f"{quoted}trial: rank {rank} of {self._ranks}: {why}")
 
     def _lose(self, rank: int) -> NoReturn:
-        """Wait for the main thread, which will know how this rank ended, and end this process."""
+        """End this process, unless the rank failed: then wait for the main thread, which will know how, to end it."""
         self.lost = rank
-        threading.Event().wait(TORCHRUN_SECONDS)
+        try:
+            failed = os.waitid(os.P_PID, self._pids[rank], os.WEXITED | os.WNOWAIT).si_status != 0
+        except ChildProcessError:  # torchrun has waited for it already
+            failed = True
+        if failed:
+            threading.Event().wait(TORCHRUN_SECONDS)
         self.end(f"trial: rank {rank} of {self._ranks} ended before its measurement did")
 
 
@@ -168,9 +176,12 @@ def main() -> int:
         try:
             run.run(run.parse_args(arguments))
         except ChildFailedError as error:
-            first = error.get_first_failure()[0] if job.lost is None else job.lost
-            ended = how_it_ended(Completed(error.failures[first].exitcode, b"", b"", 0.0))
-            job.end(f"trial: rank {first} of {ranks} ended too early: {ended}")
+            codes = {rank: failure.exitcode for rank, failure in error.failures.items()}
+            # When a rank has failed, torchrun ends the others with SIGTERM.
+            first = [rank for rank, code in codes.items() if code != -signal.SIGTERM] or [*codes]
+            rank = job.lost if job.lost in first else first[0]
+            ended = how_it_ended(Completed(codes[rank], b"", b"", 0.0))
+            job.end(f"trial: rank {rank} of {ranks} ended too early: {ended}")
     except Exception:
         job.end(traceback.format_exc())
     conductor.join()

@@ -16,7 +16,7 @@ import socket
 import time
 import traceback
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import psutil
 import torch.distributed as dist
@@ -103,11 +103,12 @@ class Job:
         """Start a node in a session of its own, which its ranks and their worker processes belong to."""
         if pid := os.fork():
             self.nodes[node] = pid
+            self._selector.register(os.pidfd_open(pid), selectors.EVENT_READ, node)
             return
         status = 1
         try:
             os.setsid()
-            log = os.open(os.path.join(self.folder, f"node-{node}"), os.O_WRONLY | os.O_CREAT)
+            log = os.open(self._log(node), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
             os.dup2(log, 1)
             os.dup2(log, 2)
             os.environ["TMPDIR"] = self.folder
@@ -138,23 +139,42 @@ class Job:
         finally:
             os._exit(status)
 
+    def _log(self, node: str) -> Path:
+        return Path(self.folder, f"node-{node}")
+
+    def _fail(self, why: str) -> NoReturn:
+        """Raise AssertionError with the end of each node's log."""
+        logs = [f"-- {log.name}\n{log.read_text(errors='replace')[-4000:]}" for log in Path(self.folder).glob("node-*")]
+        raise AssertionError("\n".join([f"{why}: {self.folder}", *sorted(logs)]))
+
+    def _ended(self, node: str) -> int:
+        """Forget a node that has ended; return its exit status."""
+        (pidfd,) = (key.fd for key in self._selector.get_map().values() if key.data == node)
+        self._selector.unregister(pidfd)
+        os.close(pidfd)
+        return os.waitpid(self.nodes.pop(node), 0)[1]
+
     def kill(self, node: str) -> None:
         """Kill a node, as a machine that loses its power: the agent, its ranks and their workers."""
-        pid = self.nodes.pop(node)
+        pid = self.nodes[node]
         os.kill(pid, signal.SIGSTOP)  # starts no other ranks while these are found
         for each in [*psutil.Process(pid).children(recursive=True), psutil.Process(pid)]:
             try:
                 each.kill()
             except psutil.NoSuchProcess:
                 pass
-        os.waitpid(pid, 0)
+        self._ended(node)
 
     def _wait(self) -> None:
-        """Wait until a rank asks for a step, or the node ends that finish() waits for."""
+        """Wait until a rank asks for a step or a node ends, as it should only when it has trained to the end."""
         events = self._selector.select(PATIENCE)
-        assert events, f"nothing happened for {PATIENCE} s: see {self.folder}"
+        if not events:
+            self._fail(f"nothing happened for {PATIENCE} s")
         for key, _ in events:
-            if key.fileobj is self._listener:
+            if key.data:
+                if status := self._ended(key.data):
+                    self._fail(f"node {key.data} ended with status {status}")
+            elif key.fileobj is self._listener:
                 connection, _ = self._listener.accept()
                 self._selector.register(connection, selectors.EVENT_READ)
             elif isinstance(key.fileobj, socket.socket):
@@ -195,14 +215,11 @@ class Job:
 
     def finish(self, node: str, ranks: int) -> None:
         """Let *ranks* ranks make all further steps, until this node ends."""
-        pid = self.nodes[node]
-        self._selector.register(os.pidfd_open(pid), selectors.EVENT_READ)
-        while os.waitpid(pid, os.WNOHANG) == (0, 0):
+        while node in self.nodes:
             if self._asking:
                 self._answer(ranks)
             else:
                 self._wait()
-        del self.nodes[node]
 
 
 def campaign(folder: str, seed: int) -> list[list[int]]:
