@@ -149,7 +149,8 @@ class Job:
         """End this process, unless the rank failed: then wait for the main thread, which will know how, to end it."""
         self.lost = rank
         try:
-            failed = os.waitid(os.P_PID, self._pids[rank], os.WEXITED | os.WNOWAIT).si_status != 0
+            ended = os.waitid(os.P_PID, self._pids[rank], os.WEXITED | os.WNOWAIT)
+            failed = ended is None or ended.si_status != 0
         except ChildProcessError:  # torchrun has waited for it already
             failed = True
         if failed:

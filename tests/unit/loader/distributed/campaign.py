@@ -7,6 +7,7 @@ steps that was drawn for each number of ranks, however long it takes the agents 
 
 import collections
 import datetime
+import faulthandler
 import json
 import os
 import random
@@ -24,6 +25,7 @@ from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from ftloader import DataLoader
 from ftloader.distributed import DistributedSampler
+from ftrun.parent_death import die_with_parent
 from tests.datasets import Rows
 from tests.unit.loader.state.resuming import WAYS, contents, noisy, seeded
 
@@ -86,12 +88,31 @@ def gathered(value):
     return values
 
 
+def start_store() -> tuple[int, int]:
+    """Start a process with the store where the agents meet; return its process id and port.
+
+    It has threads, and this process, which forks the nodes, should have none.
+    """
+    reader, writer = os.pipe()
+    if pid := os.fork():
+        os.close(writer)
+        with open(reader) as port:
+            return pid, int(port.readline())
+    try:
+        die_with_parent(os.getppid())
+        store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+        os.write(writer, f"{store.port}\n".encode())
+        signal.pause()
+    finally:
+        os._exit(1)
+
+
 class Job:
     """Driver of one job: starts and kills its nodes and ranks, and lets it make steps."""
 
     def __init__(self, folder: str, seed: int) -> None:
         self.folder, self.seed = folder, seed
-        self.store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+        self._store, self._port = start_store()
         self.nodes: dict[str, int] = {}
         self.ids: list[int] = []  # process ids of the ranks, at the latest step
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -111,6 +132,7 @@ class Job:
             log = os.open(self._log(node), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
             os.dup2(log, 1)
             os.dup2(log, 2)
+            faulthandler.dump_traceback_later(PATIENCE / 2, file=2)
             os.environ["TMPDIR"] = self.folder
             # Else a node that joins waits forever for the address of a store, which the others know from the first
             # round (torch 2.10).
@@ -121,7 +143,7 @@ class Job:
                 nproc_per_node=ranks,
                 run_id="campaign",
                 rdzv_backend="c10d",
-                rdzv_endpoint=f"127.0.0.1:{self.store.port}",
+                rdzv_endpoint=f"127.0.0.1:{self._port}",
                 rdzv_configs={
                     "is_host": False,
                     "last_call_timeout": 1,
@@ -138,6 +160,13 @@ class Job:
             traceback.print_exc()
         finally:
             os._exit(status)
+
+    def end(self) -> None:
+        """Kill what is left of the job."""
+        for node in list(self.nodes):
+            self.kill(node)
+        os.kill(self._store, signal.SIGKILL)
+        os.waitpid(self._store, 0)
 
     def _log(self, node: str) -> Path:
         return Path(self.folder, f"node-{node}")
@@ -241,8 +270,7 @@ def campaign(folder: str, seed: int) -> list[list[int]]:
                 job.kill("b")
         job.finish("d", 1)
     finally:
-        for node in list(job.nodes):
-            job.kill(node)
+        job.end()
     return json.loads(Path(folder, "trained").read_text())
 
 
