@@ -195,7 +195,7 @@ def _check(verb: str, arguments: list[str]) -> None:
 
 
 def _bench(_, rest) -> int:
-    again = rest[:1] in (["report"], ["compare"])  # these read the results of earlier runs
+    again = rest[:1] in (["report"], ["compare"], ["merge"])  # these read the results of earlier runs
     if not again:
         rest = ["--out", str(CHECKOUT / "results"), *rest]
     _check("bench", rest)

@@ -48,6 +48,7 @@ EPILOG = """\
   PROGRAM --quick --stress                   and is the loader, and what it uses, safe under threads?
   PROGRAM report DIR                         make the report of a run again; --markdown for an issue
   PROGRAM compare A B                        what changed between two runs, beyond the noise
+  PROGRAM merge RUN... --out DIR             one page over the runs of many machines, such as a cluster's nodes
 
 Exit status: 0 complete, 1 a trial, the thread-safety suite or writing failed, 2 wrong usage or
 input, 130 or 143 when interrupted (finished rounds are reported, marked incomplete).
@@ -99,7 +100,7 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         unknown = re.match(r"unrecognized arguments: (--[\w-]+)", message)
-        super().error(message + (hint(unknown[1], OPTIONS) if unknown else ""))
+        super().error(message + (hint(unknown[1], self._option_string_actions) if unknown else ""))
 
 
 def parser(program: str = PROGRAM, both: bool = False) -> argparse.ArgumentParser:
@@ -179,11 +180,47 @@ def compare_parser(program: str = PROGRAM) -> argparse.ArgumentParser:
     return result
 
 
+MERGE = """\
+Merge the runs of many machines into one answer: the waterfall of each kind of machine (processor, CPUs,
+memory, GPUs), the steps on which kinds agree or differ, and machines that stand out from their kind. Only
+runs of the same software and the same work are merged; others are set apart, with the reason. Runs that
+are incomplete, broken or copies are named and left out. Each run counts as one machine.
+"""
+
+MERGE_EPILOG = """\
+  PROGRAM merge shared/                      every directory in shared/ is a run, or one machine's --out
+  PROGRAM merge a/ b/results.json --out all  all/index.html, all/merged.json and all/summary.md
+  srun bash -c './twins bench --quick --out shared/$(hostname)'     writes such a folder on Slurm's nodes
+
+Exit status: 0 all runs are merged and no machine stands out, 1 a run is left out or set apart or a machine
+stands out, 2 nothing can be merged.
+"""
+
+
+def merge_parser(program: str = PROGRAM) -> argparse.ArgumentParser:
+    """Return the argument parser of the command `merge`."""
+    result = _Parser(
+        prog=f"{program} merge",
+        description=MERGE,
+        epilog=MERGE_EPILOG.replace("PROGRAM", program),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    which = "a run's directory or results.json, one machine's --out (its latest run), or a folder of those"
+    result.add_argument("runs", type=host.inside, nargs="+", metavar="RUN", help=which)
+    files = "write index.html, merged.json and summary.md to DIR (default: only print the answer)"
+    result.add_argument("--out", type=host.inside, metavar="DIR", help=files)
+    return result
+
+
+READERS = {"report": report_parser, "compare": compare_parser, "merge": merge_parser}
+"""Parsers of the commands that read the results of earlier runs, by name."""
+
+
 def check(arguments: list[str], program: str) -> None:
     """Check the arguments of `./twins bench`, and that --out can be written; raises SystemExit (2) if a check fails."""
     try:
-        if arguments[:1] in (["report"], ["compare"]):
-            (report_parser if arguments[0] == "report" else compare_parser)(program).parse_args(arguments[1:])
+        if reader := READERS.get("".join(arguments[:1])):
+            reader(program).parse_args(arguments[1:])
             return
         given = parse(arguments, program, both=True)
         if given.twin:
@@ -211,7 +248,9 @@ def choose_scenarios(names: list[str]) -> tuple:
     """Return the scenarios that `names` lists, by name or by group, or DEFAULT if it lists none. Raises UsageError."""
     known = [*SCENARIOS, *GROUPS, "all"]
     if unknown := next((name for name in names if name not in known), None):
-        raise UsageError(f"unknown scenario {unknown!r} (--list shows all){hint(unknown, [*known, *OPTIONS])}")
+        raise UsageError(
+            f"unknown scenario {unknown!r} (--list shows all){hint(unknown, [*known, *OPTIONS, *READERS])}"
+        )
     chosen = {scenario.name: scenario for name in names or DEFAULT for scenario in members(name)}
     return tuple(chosen.values())
 

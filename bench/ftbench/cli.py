@@ -8,7 +8,7 @@ from dataclasses import fields
 from datetime import UTC, datetime
 from pathlib import Path
 
-from ftbench.arguments import UsageError, compare_parser, parse, report_parser
+from ftbench.arguments import UsageError, compare_parser, merge_parser, parse, report_parser
 from ftbench.data.images import ImageError
 from ftbench.document.model import Options, Results, Skipped
 from ftbench.document.store import ResultsError, RunDirectory, find, load, write_atomically
@@ -55,6 +55,22 @@ def compare_main(arguments: list[str]) -> int:
     if not comparison.changes:
         return 2
     return 1 if comparison.beyond_noise or comparison.outcomes else 0
+
+
+def merge_main(arguments: list[str]) -> int:
+    """Merge the runs of many machines (``python -m ftbench merge RUN...``); return the exit status."""
+    options = merge_parser().parse_args(arguments)
+    from ftbench.merge import files
+    from ftbench.merge.merging import merge
+
+    if options.out:
+        files.check(options.out)
+    merged = merge(options.runs)
+    written = files.write(merged, options.out) if options.out and merged.groups else None
+    files.show(merged, written)
+    if not merged.groups:
+        return 2
+    return 1 if merged.left_out or merged.apart or merged.outliers else 0
 
 
 def _requirements(file: Path | None, dataset: str | None) -> list[str]:
@@ -164,7 +180,7 @@ def main(arguments: list[str] | None = None) -> int:
     while rest[:1] in (["--out"], ["--twin"]):  # compose.yaml has them in front of any verb
         rest = rest[2:]
     try:
-        verb = {"report": report_main, "compare": compare_main}.get("".join(rest[:1]))
+        verb = {"report": report_main, "compare": compare_main, "merge": merge_main}.get("".join(rest[:1]))
         return verb(rest[1:]) if verb else run_main(arguments)
     except (UsageError, ImageError, DoesNotFit, ResultsError) as error:
         print(f"bench: {escape.terminal(str(error))}", file=sys.stderr)

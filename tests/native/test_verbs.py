@@ -135,6 +135,7 @@ def test_wrong_series_is_named(twins):
         (["--dataset", f"{json.__file__}:dumpz"], "has no dumpz: did you mean 'dump'?"),
         (["report"], "usage: ./twins bench report "),
         (["compare", "a"], "usage: ./twins bench compare "),
+        (["merge"], "usage: ./twins bench merge "),
     ],
 )
 def test_bench_refuses_wrong_usage_before_it_builds_anything(twins, tmp_path, arguments, said):

@@ -159,7 +159,7 @@ def _comparable_cases(result: RunComparison, *both: tuple[Results, Scenario]) ->
     cases: list[dict[str, Load]] = [{case.name: case for case in s.cases} or {"": s} for _, s in both]
     same = set()
     for name in _in_both(result, scenario, "measured", cases):
-        x, y = (_work(run, s, of[name]) for (run, s), of in zip(both, cases, strict=True))
+        x, y = (work(run, s, of[name]) for (run, s), of in zip(both, cases, strict=True))
         different = [f"{title} is {x[title]} in A and {y[title]} in B" for title in x if x[title] != y[title]]
         if different:
             where = f"{scenario}: {name}" if name else scenario
@@ -173,7 +173,7 @@ def _comparable_cases(result: RunComparison, *both: tuple[Results, Scenario]) ->
     return same
 
 
-def _work(run: Results, scenario: Scenario, case: Load) -> dict[str, Any]:
+def work(run: Results, scenario: Scenario, case: Load) -> dict[str, Any]:
     """Return what a case loads, such as {"batch size": 128}. Runs are compared only if they are equal in this."""
     data = case.dataset
     # Not the number of turns, which is planned from measured costs: each turn is measured by itself.

@@ -74,9 +74,9 @@ def page(run: Analysis, where: Path = Path()) -> bytes:
         repeat=commands.commands(run, where),
         heading=heading,
         svg=svg,
-        link=_link,
+        link=link,
         palette=PALETTE,
-        download=_link("application/json", written.encode()),
+        download=link("application/json", written.encode()),
     )
     return text.encode()
 
@@ -94,7 +94,8 @@ def heading(run: Analysis, scenario: AnalysedScenario | None = None) -> list[str
     return [line for line in lines if line]
 
 
-def _link(kind: str, content: bytes) -> str:
+def link(kind: str, content: bytes) -> str:
+    """Return a data: URL with this content; *kind* is its media type."""
     return f"data:{kind};base64,{base64.b64encode(content).decode()}"
 
 

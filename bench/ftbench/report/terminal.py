@@ -1,8 +1,9 @@
 """The report of a run as text, for a terminal or a pipe."""
 
+import contextlib
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from rich.console import Console
@@ -27,11 +28,18 @@ def show(run: Analysis, page: Path | None, detailed: bool = False) -> None:
 
     If `detailed`, also print the tables of all candidates and comparisons, and those of the thread-safety suite.
     """
+    with printed() as console:
+        _report(console, run, page, detailed)
+
+
+@contextlib.contextmanager
+def printed() -> Iterator[Console]:
+    """Print what is written to this console on stdout, at the end: only plain text, on a pipe without padding."""
     plain = not sys.stdout.isatty() and "COLUMNS" not in os.environ
     # Only plain text is shown: rich must not interpret it.
     console = Console(highlight=False, markup=False, emoji=False, width=PLAIN_WIDTH if plain else None)
     with console.capture() as shown:
-        _report(console, run, page, detailed)
+        yield console
     text = shown.get()
     if not sys.stdout.isatty():
         text = "".join(f"{line.rstrip()}\n" for line in text.splitlines())  # rich pads the cells of tables
@@ -42,20 +50,20 @@ def show(run: Analysis, page: Path | None, detailed: bool = False) -> None:
 def _report(console: Console, run: Analysis, page: Path | None, detailed: bool) -> None:
     results = run.results
     console.print()
-    _say(console, filter(None, [run_words.state(results)]), "bold red")
+    say(console, filter(None, [run_words.state(results)]), "bold red")
     for each in advice.openings(run):
-        _say(console, [each.sentence, each.advice], "bold")
+        say(console, [each.sentence, each.advice], "bold")
         # soft_wrap: text that people copy must not be broken into lines.
         if each.code:
             console.print(f"  {one_line(each.code)}", soft_wrap=True)
-        _say(console, each.remarks)
+        say(console, each.remarks)
         console.print()
     for scenario in run.others:
         _answers(console, scenario)
     for fall in run.waterfalls:
         chart = waterfalls.chart(run, fall)
-        _table(console, chart.title, chart.table, chain=True)
-        _say(console, waterfalls.notes(run, fall))
+        table(console, chart.title, chart.table, chain=True)
+        say(console, waterfalls.notes(run, fall))
         console.print()
     if detailed:
         told = {fall.scenario: len(fall.steps) + 1 for fall in run.waterfalls}
@@ -65,7 +73,7 @@ def _report(console: Console, run: Analysis, page: Path | None, detailed: bool) 
                 _figures(console, scenario, ratios=scenario.name not in told)
     _safety(console, results, detailed)
     console.print()
-    _say(console, [*run_words.builds(results), run_words.machine(results), f"revision {run_words.revision(results)}"])
+    say(console, [*run_words.builds(results), run_words.machine(results), f"revision {run_words.revision(results)}"])
     for title, lines in (("left out:", run_words.left_out(results)), ("note:", results.warnings)):
         for line in lines:
             console.print(Text.assemble((title, "yellow"), one_line(f" {line}")))
@@ -75,7 +83,8 @@ def _report(console: Console, run: Analysis, page: Path | None, detailed: bool) 
         console.print(f"report: {host.path(str(page))}", soft_wrap=True)
 
 
-def _say(console: Console, lines: Iterable[str], style: str | None = None) -> None:
+def say(console: Console, lines: Iterable[str], style: str | None = None) -> None:
+    """Print each of the *lines*, escaped, wrapped to the console's width."""
     for line in lines:
         console.print(one_line(line), style=style)
 
@@ -83,37 +92,37 @@ def _say(console: Console, lines: Iterable[str], style: str | None = None) -> No
 def _answers(console: Console, scenario: AnalysedScenario) -> None:
     about = run_words.capital(scenario.question or scenario.description)
     console.print(Text.assemble((one_line(scenario.name), "bold"), one_line(f": {about}")))
-    _say(console, filter(None, [scenario.note]), "bold yellow")
-    _say(console, verdict_words.verdict(scenario), "bold")
-    _say(console, run_words.disturbed(scenario))
+    say(console, filter(None, [scenario.note]), "bold yellow")
+    say(console, verdict_words.verdict(scenario), "bold")
+    say(console, run_words.disturbed(scenario))
     console.print()
 
 
 def _figures(console: Console, scenario: AnalysedScenario, ratios: bool) -> None:
-    _say(console, [f"{scenario.name}: {run_words.work(scenario)}"])
+    say(console, [f"{scenario.name}: {run_words.work(scenario)}"])
     metric = scenario.metric
-    _table(console, f"{metric.title}: {metric.best} is better", tables.measured(scenario, metric))
+    table(console, f"{metric.title}: {metric.best} is better", tables.measured(scenario, metric))
     # If a scenario has cases, the other ratios are only in the page.
     found = scenario.principal() if scenario.cases else scenario.compared(metric.name)
     if ratios and found:
-        _table(console, f"Ratios of {metric.noun} within rounds", tables.outcomes(scenario, found))
-        _say(console, [verdict_words.resolution(scenario)])
+        table(console, f"Ratios of {metric.noun} within rounds", tables.outcomes(scenario, found))
+        say(console, [verdict_words.resolution(scenario)])
     console.print()
 
 
 def _safety(console: Console, results: Results, detailed: bool) -> None:
     if (part := results.stress) and part.results:
         if detailed:
-            _table(console, "Thread safety: scenarios of tests/stress", safety.table(results, part))
-            _say(console, safety.known(part))
+            table(console, "Thread safety: scenarios of tests/stress", safety.table(results, part))
+            say(console, safety.known(part))
         for title, text in safety.failures(results, part):
             console.print(one_line(title), style="bold red", soft_wrap=True)
             console.print("\n".join(map(one_line, safety.beginning(text).splitlines())), soft_wrap=True)
     style = "bold" if safety.passed(results) or part is None else "bold red"
-    _say(console, safety.sentences(results), style)
+    say(console, safety.sentences(results), style)
 
 
-def _table(console: Console, title: str, content: tables.Table, chain: bool = False) -> None:
+def table(console: Console, title: str, content: tables.Table, chain: bool = False) -> None:
     """Print *content* as a table, or as a block of lines for each row if the console is narrow.
 
     If `chain`, it is a waterfall: its table has no lines, and the last row is bold.
@@ -123,14 +132,14 @@ def _table(console: Console, title: str, content: tables.Table, chain: bool = Fa
         return
     # Many columns: without padding they fit.
     how = {"box": None, "pad_edge": False} if chain else {"padding": 0}
-    table = Table(title=one_line(title), title_justify="left", **how)
+    grid = Table(title=one_line(title), title_justify="left", **how)
     for place, heading in enumerate(content.head):
         number = place in content.numbers
         no_wrap = number if chain else not place
-        table.add_column(one_line(heading), justify="right" if number else "left", no_wrap=no_wrap)
+        grid.add_column(one_line(heading), justify="right" if number else "left", no_wrap=no_wrap)
     for row in content.rows:
-        table.add_row(*map(one_line, row), style="bold" if chain and row is content.rows[-1] else None)
-    console.print(table)
+        grid.add_row(*map(one_line, row), style="bold" if chain and row is content.rows[-1] else None)
+    console.print(grid)
 
 
 def _blocks(console: Console, title: str, content: tables.Table) -> None:

@@ -203,14 +203,24 @@ def _chosen(groups: list[list[Comparison]]) -> list[list[Comparison]]:
     return [*first[:2], *one_each, *first[2:], *left][:MOST_SENTENCES]
 
 
-def sentence(run: Analysis, fall: Waterfall) -> str:
-    """Return a sentence with a waterfall's total effect, and the last step's effect if it only removes the GIL."""
-    about, scenario, last = METRICS["throughput"], run.scenario(fall.scenario), fall.steps[-1]
+def contestants(run: Analysis, fall: Waterfall) -> str:
+    """Return the last and the first candidate of a waterfall: "threads without the GIL against torch's DataLoader"."""
+    return " against ".join(_ends(run, fall))
+
+
+def _ends(run: Analysis, fall: Waterfall) -> tuple[str, str]:
+    scenario = run.scenario(fall.scenario)
     start = scenario.candidate(fall.start.candidate)
     against = "torch's DataLoader with processes"
     if start.variant != TODAY:
         against = run_words.describe(scenario, start, with_case=False)
-    who = f"threads {CONFIGURATIONS[scenario.candidate(last.candidate).config].phrase}"
+    return f"threads {CONFIGURATIONS[scenario.candidate(fall.steps[-1].candidate).config].phrase}", against
+
+
+def sentence(run: Analysis, fall: Waterfall) -> str:
+    """Return a sentence with a waterfall's total effect, and the last step's effect if it only removes the GIL."""
+    about, last = METRICS["throughput"], fall.steps[-1]
+    who, against = _ends(run, fall)
     if fall.total.verdict == Verdict.OTHER_SAMPLES:
         return f"{fall.workload}: {who} gave other samples than {against}, so their speeds are not compared."
     text = (

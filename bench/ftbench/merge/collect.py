@@ -1,0 +1,96 @@
+"""Finding the runs that a merge is of, in files, directories and shared folders. Runs that cannot be used are named."""
+
+import hashlib
+import os
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from ftbench.arguments import hint
+from ftbench.document.model import Results
+from ftbench.document.store import WrongPath, find, load
+from ftrun import host
+
+# The name of a run's results, of a link to the latest run, and of the document of a merge, which is no run.
+RESULTS, LATEST, MERGED = "results.json", "latest", "merged.json"
+
+
+class LeftOut(Exception):
+    """Raised for a run that is left out; the message says why."""
+
+
+class Found(NamedTuple):
+    """A run that was found: its results, or the reason why it is left out."""
+
+    name: str
+    """The last part of the run's path, or more parts if other paths end with the same."""
+    path: Path
+    results: Results | LeftOut
+    earlier: int
+    """Number of runs in the same directory that are not the latest, and are ignored."""
+
+
+def runs(named: Sequence[Path]) -> Iterator[Found]:
+    """Yield each run in *named*. Only one run's results are in memory at a time if the caller keeps none.
+
+    Raises WrongPath if a named path does not exist or has no runs.
+    """
+    places = list(dict.fromkeys(place for path in named for place in _places(path)))
+    seen: dict[Path | str, str] = {}
+    for name, path in zip(_names(places), places, strict=True):
+        try:
+            file = find(_newest(path))
+            if (first := seen.setdefault(file.resolve(), name)) != name:
+                raise LeftOut(f"it is the file of {first}")
+            results = load(file)
+            if results.status != "complete":
+                raise LeftOut(f"it is incomplete: {results.reason}")
+            content = hashlib.sha256(repr(results.scenarios).encode(errors="surrogatepass")).hexdigest()
+            if (first := seen.setdefault(content, name)) != name:
+                raise LeftOut(f"its measurements are those of {first} to the last digit, so one is a copy")
+        except LeftOut as why:
+            yield Found(name, path, why, 0)
+        except (WrongPath, OSError, RuntimeError) as error:  # RuntimeError: links in a circle, before Python 3.13
+            yield Found(name, path, LeftOut(str(error)), 0)
+        else:
+            yield Found(name, file, results, 0 if file in (path, path / RESULTS) else len(_runs_in(path)) - 1)
+
+
+def _places(path: Path) -> list[Path]:
+    """Return the runs that a path stands for: itself, or, for a folder that is no run, each directory in it."""
+    shown = host.path(str(path))
+    if not path.exists():
+        near = [str(path.parent / each) for each in os.listdir(path.parent)] if path.parent.is_dir() else []
+        raise WrongPath(f"there is no {shown}{hint(str(path), near)}")
+    if not path.is_dir() or (path / RESULTS).exists() or (path / LATEST).is_symlink():
+        return [path]
+    there = sorted(each for each in path.iterdir() if each.is_dir() and not each.name.startswith("."))
+    found = [each for each in there if not (each / MERGED).exists()]
+    if not found:
+        raise WrongPath(f"{shown} holds no results.json and no directories of runs: name a run, or a folder of runs")
+    return found
+
+
+def _runs_in(path: Path) -> list[Path]:
+    return sorted(each for each in path.iterdir() if (each / RESULTS).exists() and each.name != LATEST)
+
+
+def _newest(path: Path) -> Path:
+    """Return *path*, or a directory's newest run if no link names it: that run was killed, or has not ended."""
+    if not path.is_dir() or (path / RESULTS).exists() or (path / LATEST).exists():
+        return path
+    if not (runs := _runs_in(path)):
+        raise LeftOut("it holds no results.json: its run ended before its first round, or has not begun")
+    return runs[-1]
+
+
+def _names(places: Sequence[Path]) -> list[str]:
+    """Return a name for each path: the fewest of its last parts that no other path ends with."""
+    parts = [(place.parent if place.name == RESULTS else place).absolute().parts for place in places]
+    longest = max(map(len, parts), default=0)
+    endings = [Counter(own[-n:] for own in parts) for n in range(1, longest + 1)]
+    return [
+        os.path.join(*next((own[-n:] for n in range(1, len(own)) if endings[n - 1][own[-n:]] == 1), own))
+        for own in parts
+    ]

@@ -1,0 +1,163 @@
+"""The figures that a merge takes from one run: its machine, and the effects in each of its waterfalls."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from statistics import fmean, variance
+from typing import NamedTuple
+
+from ftbench.document.model import Load, Results, Verdict, Waterfall
+from ftbench.merge.collect import LeftOut
+from ftbench.plan.candidates import VARIANTS
+from ftbench.plan.scenario import OWN
+from ftbench.report import compare, run_words, verdict_words
+from ftbench.stats.analysis import AnalysedScenario, Analysis, analyse
+from ftbench.stats.comparisons import CPU
+from ftbench.stats.statistics import FEWEST_ROUNDS, logarithms
+
+# Packages with which scenarios load and decode. A user's dataset may use any package.
+LOADING = {"torch", "numpy", "pillow", "nvidia-nvimgcodec-cu12", *(p for v in VARIANTS.values() for p in v.packages)}
+
+
+class Machine(NamedTuple):
+    """Properties by which machines are of one kind. Memory may differ a little: kernels keep some for themselves."""
+
+    model: str
+    cpus: int
+    usable: int
+    gpus: tuple[str, ...]
+    memory: int
+    """In bytes."""
+
+
+class Figure(NamedTuple):
+    """A logarithm that was measured in each round: its mean over the rounds, their variance and number."""
+
+    mean: float
+    variance: float
+    rounds: int
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One waterfall of one run, as logarithms of ratios."""
+
+    run: str
+    machine: Machine
+    scenario: str
+    case: str
+    workload: str
+    contestants: str
+    """The first and the last candidate in words: "threads without the GIL against ..."."""
+    workers: int
+    start: str
+    """Name of the first candidate."""
+    sides: tuple[str, ...]
+    """"configuration/variant" of the first candidate, and of the candidate after each step."""
+    start_speed: float
+    """Throughput of the first candidate, in samples/s."""
+    steps: dict[str, Figure]
+    """The change in throughput by the name of the step."""
+    total: Figure
+    cpu: Figure
+    """The total change in CPU time for 1,000 samples."""
+    speed: Figure
+    """The machine's speed: the mean logarithm of the throughput of all candidates of the waterfall."""
+    setting: tuple[tuple[str, str], ...]
+    """Pairs (title, words) of what has to be equal in all runs that are merged: software and work."""
+
+
+def machine(results: Results) -> Machine:
+    """Return the machine of a run, as its first interpreter saw it."""
+    first = next(iter(results.environment.twins.values()))
+    return Machine(
+        first.cpu.model, first.cpu.count, run_words.usable(results), tuple(first.gpu.devices), first.memory.total
+    )
+
+
+def measured(name: str, results: Results) -> Iterator[Measured | LeftOut]:
+    """Yield the waterfalls of a run, or the reasons why they cannot be merged."""
+    run = analyse(results)
+    if others := run.others:
+        what = ", ".join(scenario.name for scenario in others)
+        yield LeftOut(f"{what}: without a waterfall; `compare` puts two such runs side by side")
+    for fall in run.waterfalls:
+        scenario = run.scenario(fall.scenario)
+        if len(scenario.rounds) < FEWEST_ROUNDS:
+            yield LeftOut(f"{fall.workload}: {run_words.rounds(scenario)}, and {FEWEST_ROUNDS} are needed")
+        elif fall.total.verdict == Verdict.OTHER_SAMPLES or any(
+            step.verdict == Verdict.OTHER_SAMPLES for step in fall.steps
+        ):
+            yield LeftOut(f"{fall.workload}: candidates of this run loaded different samples")
+        else:
+            yield _measured(name, run, scenario, fall)
+
+
+def _measured(name: str, run: Analysis, scenario: AnalysedScenario, fall: Waterfall) -> Measured:
+    chain = [fall.start.candidate, *(step.candidate for step in fall.steps)]
+    values = {key: scenario.in_each_process(key, "throughput") for key in chain}
+    cpu = [scenario.in_each_process(key, CPU) for key in (chain[-1], chain[0])]
+    return Measured(
+        run=name,
+        machine=machine(run.results),
+        scenario=fall.scenario,
+        case=fall.case,
+        workload=fall.workload,
+        contestants=verdict_words.contestants(run, fall),
+        workers=fall.workers,
+        start=fall.start.name,
+        sides=tuple(key.rpartition("/")[0] for key in chain),
+        start_speed=fall.start.value,
+        steps={
+            step.name: _figure(logarithms(values[after], values[before]))
+            for step, before, after in zip(fall.steps, chain, chain[1:], strict=False)
+        },
+        total=_figure(logarithms(values[chain[-1]], values[chain[0]])),
+        cpu=_figure(logarithms(*cpu)),
+        speed=_figure([fmean(map(math.log, one)) for one in zip(*values.values(), strict=True)]),
+        setting=_setting(run, scenario, fall),
+    )
+
+
+def _figure(logs: Sequence[float]) -> Figure:
+    return Figure(fmean(logs), variance(logs), len(logs))
+
+
+def _setting(run: Analysis, scenario: AnalysedScenario, fall: Waterfall) -> tuple[tuple[str, str], ...]:
+    results, options = run.results, run.results.options
+    case: Load = next((case for case in scenario.cases if case.name == fall.case), scenario)
+    found = {
+        **compare.work(results, scenario, case),
+        "sources of loader and bench": results.environment.source[:12],
+        **_software(results, scenario.name == OWN),
+        "--requirements": ", ".join(options.requirements) or "none",
+        "--workers": ", ".join(map(str, options.workers or ())) or "as many as CPUs",
+        "waterfall": " > ".join([fall.start.name, *(step.name for step in fall.steps)]),
+        "first samples": _checksums(scenario, fall),
+    }
+    return tuple((title, "none" if value is None else str(value)) for title, value in found.items())
+
+
+def _software(results: Results, everything: bool) -> dict[str, str]:
+    """Return {title: version or words} for Python and for packages: *everything*, or what the scenarios load with."""
+    found: dict[str, dict[str, str]] = {}
+    for name, twin in results.environment.twins.items():
+        values = {f"Python's {what}": getattr(twin.interpreter, what) for what in compare.PYTHON}
+        values |= {each: version for each, version in sorted(twin.packages.items()) if everything or each in LOADING}
+        for title, value in values.items():
+            if title not in compare.OURS:
+                found.setdefault(title, {})[name] = value
+    several = len(results.environment.twins)
+    return {
+        title: value
+        if len(of) == several and len({*of.values()}) == 1
+        else ", ".join(f"{each} in {twin}" for twin, each in of.items())
+        for title, of in found.items()
+        for value in [next(iter(of.values()))]
+    }
+
+
+def _checksums(scenario: AnalysedScenario, fall: Waterfall) -> str:
+    """Return checksums of a waterfall's first batches; "differ from round to round" if no two runs can be the same."""
+    found = {(trial.first_batch, *trial.rows[:1]) for trial in scenario.trials_of(fall.start.candidate)}
+    return " and ".join(f"{each or 0:08x}" for each in found.pop()) if len(found) == 1 else "different in each round"

@@ -1,0 +1,218 @@
+"""Merging: groups of runs with the same software and work, the waterfall of each kind, and what differs between kinds.
+
+Each machine counts once in its kind, and each kind once in the mean of kinds. ftbench.stats.random_effects has both.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import combinations
+from pathlib import Path
+from statistics import fmean
+
+from ftbench.document.model import Verdict
+from ftbench.merge import collect
+from ftbench.merge.kinds import kinds
+from ftbench.merge.measured import Figure, Machine, Measured, measured
+from ftbench.merge.model import (
+    Agreement,
+    Aspect,
+    Effect,
+    Group,
+    KindResult,
+    LeftOut,
+    MachineResult,
+    Merged,
+    Outlier,
+    RunRecord,
+    StepResult,
+)
+from ftbench.plan.waterfall import PRECISION
+from ftbench.report import run_words
+from ftbench.stats.outliers import FEWEST, outliers
+from ftbench.stats.random_effects import Mean, differ, random_effects
+from ftbench.stats.statistics import CONFIDENCE, NEGLIGIBLE, negligible
+from ftrun import host
+
+IN_ALL = "in all"
+# Kinds agree if no two of them are further apart than this factor, which is shown as 10%.
+CLOSE = 1.105
+# Rounds that agree to the last digit would have no error, and a machine of infinite weight.
+LEAST_ERROR = 1e-6
+# Logarithms beyond this are no measurements, and their exponentials overflow.
+MOST = 600.0
+# The most differences between settings that are listed.
+MOST_LISTED = 4
+
+
+def merge(named: Sequence[Path]) -> Merged:
+    """Merge the runs that *named* paths stand for; raises WrongPath if a path does not exist or has no runs."""
+    result, parts, machines = Merged(), list[Measured](), dict[str, Machine]()
+    for name, path, results, earlier in collect.runs(named):
+        if isinstance(results, collect.LeftOut):
+            result.left_out.append(LeftOut(name, str(results)))
+            continue
+        for part in measured(name, results):
+            if isinstance(part, Measured):
+                parts.append(part)
+                machines[name] = part.machine
+            else:
+                result.left_out.append(LeftOut(name, str(part)))
+        if name in machines:
+            record = RunRecord(name, host.path(str(path)), "", results.started, run_words.revision(results))
+            result.runs.append(record)
+        if earlier > 0:
+            number = run_words.count(earlier, "earlier run")
+            result.notes.append(
+                f"{name}: its latest run is merged, and not its {number}: name each if they are others'"
+            )
+    of = kinds(machines.values())
+    for record in result.runs:
+        record.kind = of[machines[record.name]]
+    places: dict[tuple[str, str], list[Measured]] = {}
+    for part in parts:
+        places.setdefault((part.scenario, part.case), []).append(part)
+    for these in places.values():
+        result.groups += _groups(these, of)
+    result.groups.sort(key=lambda group: bool(group.differences))
+    return result
+
+
+def _groups(parts: Sequence[Measured], of: Mapping[Machine, str]) -> list[Group]:
+    """Return the groups of runs with equal settings, the largest first, the others with their differences from it."""
+    by_setting: dict[tuple, list[Measured]] = {}
+    for part in sorted(parts, key=lambda part: part.run):
+        by_setting.setdefault(part.setting, []).append(part)
+    groups: list[Group] = []
+    for setting, these in sorted(by_setting.items(), key=lambda item: (-len(item[1]), item[0])):
+        against = groups[0].setting if groups else {}
+        groups.append(_group(these, of, _differences(dict(setting), against) if groups else []))
+    return groups
+
+
+def _differences(setting: Mapping[str, str], main: Mapping[str, str]) -> list[str]:
+    """Return what differs in a group's setting from that of the largest group, in words."""
+    names = [title for title in {**main, **setting} if main.get(title) != setting.get(title)]
+    found = [f"{name} is {setting.get(name, 'missing')}, not {main.get(name, 'missing')}" for name in names]
+    more = len(found) - MOST_LISTED
+    return found[:MOST_LISTED] + ([f"and {more} more differences"] if more > 0 else [])
+
+
+def _group(parts: Sequence[Measured], of: Mapping[Machine, str], differences: list[str]) -> Group:
+    by_kind: dict[str, list[Measured]] = {}
+    for part in parts:
+        by_kind.setdefault(of[part.machine], []).append(part)
+    ordered = sorted(by_kind.items(), key=lambda item: (-len(item[1]), item[0]))
+    tests = 2 * sum(len(these) >= FEWEST for _, these in ordered)
+    found, far, means = list[KindResult](), list[Outlier](), dict[str, dict[str, Mean]]()
+    for name, these in ordered:
+        here = {step: [part.steps[step] for part in these] for step in parts[0].steps}
+        here[IN_ALL] = [part.total for part in these]
+        for step, figures in here.items():
+            means.setdefault(step, {})[name] = _mean(figures)
+        kind, outside = _kind(name, these, {step: of_kind[name] for step, of_kind in means.items()}, tests)
+        found.append(kind)
+        far += outside
+    first = parts[0]
+    return Group(
+        first.workload,
+        first.start,
+        [*first.sides],
+        first.contestants,
+        dict(first.setting),
+        differences,
+        found,
+        _steps(means),
+        far,
+    )
+
+
+def _kind(
+    name: str, parts: Sequence[Measured], means: Mapping[str, Mean], tests: int
+) -> tuple[KindResult, list[Outlier]]:
+    """Return a kind's waterfall, from the *means* of its steps, and its outliers. *tests*: their number, for alpha."""
+    speed = fmean(part.speed.mean for part in parts)
+    steps = {step: effect(mean, len(parts)) for step, mean in means.items()}
+    found = []
+    figures: dict[Aspect, list[float]] = {
+        "speed": [part.speed.mean for part in parts],
+        "total": [part.total.mean for part in parts],
+    }
+    for what, values in figures.items():
+        far = outliers(values, (1 - CONFIDENCE) / max(1, tests))
+        usual = [value for at, value in enumerate(values) if at not in far]
+        centre = fmean(usual)
+        others = max(abs(value - centre) for value in usual)
+        found += [
+            Outlier(parts[at].run, name, what, _exp(values[at] - centre), _exp(others))
+            for at in far
+            if abs(values[at] - centre) > math.log1p(PRECISION)
+        ]
+    machines = [
+        MachineResult(p.run, _exp(p.speed.mean - speed), p.start_speed, effect(_mean([p.total]), 1)) for p in parts
+    ]
+    start = _exp(fmean(math.log(part.start_speed) for part in parts))
+    total = steps.pop(IN_ALL)
+    cpu = effect(_mean([part.cpu for part in parts]), len(parts))
+    return KindResult(name, parts[0].workers, start, steps, total, cpu, machines), found
+
+
+def _mean(figures: Sequence[Figure]) -> Mean:
+    """Return the mean of one kind's machines. Their measurement errors are estimated together, from all rounds."""
+    degrees = sum(figure.rounds - 1 for figure in figures)
+    spread = sum((figure.rounds - 1) * figure.variance for figure in figures) / degrees
+    errors = [max(LEAST_ERROR, math.sqrt(spread / figure.rounds)) for figure in figures]
+    if len(figures) == 1:
+        return Mean(figures[0].mean, errors[0], degrees)
+    return random_effects([figure.mean for figure in figures], errors)
+
+
+def effect(mean: Mean, n: int) -> Effect:
+    """Return a mean of *n* logarithms as a ratio, with its interval and verdict."""
+    ratio, (low, high) = _exp(mean.effect), map(_exp, mean.interval())
+    verdict = Verdict.NO_DIFFERENCE
+    if not low <= 1 <= high and not negligible(ratio):
+        verdict = Verdict.ABOVE if ratio > 1 else Verdict.BELOW
+    expected = [*map(_exp, mean.interval(new=True))] if n > 2 else None
+    tau = _exp(math.sqrt(mean.tau2))
+    return Effect(
+        ratio=ratio, low=low, high=high, n=n, resolution=None, verdict=verdict, tau=tau, i2=mean.i2, expected=expected
+    )
+
+
+def _steps(means: Mapping[str, Mapping[str, Mean]]) -> list[StepResult]:
+    """Return each step over all kinds; *means* has the mean of each kind by step and kind."""
+    from scipy.stats import false_discovery_control
+
+    several = len(next(iter(means.values()))) > 1
+    adjusted = false_discovery_control([differ([*of.values()]) for of in means.values()]) if several else ()
+    result = []
+    for place, (name, of) in enumerate(means.items()):
+        effects = {kind: effect(mean, 1) for kind, mean in of.items()}
+        if not several:
+            result.append(StepResult(name, effects, None, None, None, "one kind"))
+            continue
+        mean = random_effects([each.effect for each in of.values()], [each.error for each in of.values()])
+        p, apart = float(adjusted[place]), _apart([*of.values()])
+        spread = max(each.ratio for each in effects.values()) / min(each.ratio for each in effects.values())
+        said: Agreement = "agrees" if apart <= CLOSE else "undecided"
+        if p < 1 - CONFIDENCE and spread > NEGLIGIBLE:
+            said = "differs"
+        result.append(StepResult(name, effects, effect(mean, len(of)), p, apart, said))
+    return result
+
+
+def _apart(means: Iterable[Mean]) -> float:
+    """Return a factor that no two of the means are further apart than, by Welch's t with Bonferroni's correction."""
+    from scipy.special import stdtrit
+
+    pairs, farthest = [*combinations(means, 2)], 0.0
+    for a, b in pairs:
+        square = a.error**2 + b.error**2
+        degrees = square**2 / (a.error**4 / a.degrees + b.error**4 / b.degrees)
+        quantile = float(stdtrit(degrees, 1 - (1 - CONFIDENCE) / 2 / len(pairs)))
+        farthest = max(farthest, abs(a.effect - b.effect) + quantile * math.sqrt(square))
+    return _exp(farthest)
+
+
+def _exp(logarithm: float) -> float:
+    return math.exp(max(-MOST, min(MOST, logarithm)))

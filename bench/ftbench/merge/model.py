@@ -1,0 +1,140 @@
+"""The document of a merge: what merged.json holds, and what its page and summary show.
+
+Ratios are of throughput, of the candidate after a change to the one before it. The keys of merged.json are the fields.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Annotated as A
+from typing import Literal
+
+from ftbench.document.model import Change
+
+MERGED_VERSION = 1
+"""Version of merged.json. It is increased whenever an older reader would misread a new document."""
+
+Aspect = Literal["speed", "total"]
+Agreement = Literal["differs", "agrees", "undecided", "one kind"]
+
+
+@dataclass(kw_only=True)
+class Effect(Change):
+    """A ratio with its 95% confidence interval; `n` is the number of machines, or of kinds."""
+
+    tau: A[float, "typical difference of the true ratios from their mean, as a factor; 1 for none"] = 1.0
+    i2: A[float, "part of the variation that measurement errors do not explain, from 0 to 1"] = 0.0
+    expected: A[list[float] | None, "roughly where one more ratio is expected (95%); null for fewer than three"] = None
+
+
+@dataclass
+class LeftOut:
+    """A run, or a part of a run, that is not merged."""
+
+    what: A[str, "name of the run"]
+    why: A[str, "the reason, and what to do about it"]
+
+
+@dataclass
+class MachineResult:
+    """One machine of a kind, with one waterfall."""
+
+    run: A[str, "name of its run"]
+    speed: A[float, "geometric mean of its candidates' throughput, divided by that of its kind"]
+    start_speed: A[float, "throughput of the first candidate, samples/s"]
+    total: Effect
+
+
+@dataclass
+class Outlier:
+    """A machine that is far from the other machines of its kind."""
+
+    run: A[str, "name of its run"]
+    kind: A[str, "its kind"]
+    what: A[Aspect, "speed: of all candidates; total: the effect of the whole waterfall"]
+    ratio: A[float, "its value divided by the mean of those that are no outliers"]
+    others: A[float, "largest distance of one of those from their mean, as a factor"]
+
+
+@dataclass
+class KindResult:
+    """The waterfall of one kind of machine."""
+
+    kind: A[str, "processor, CPUs, memory and GPUs"]
+    workers: A[int, "of each candidate, or of each of its ranks"]
+    start_speed: A[float, "throughput of the first candidate: geometric mean of the machines, samples/s"]
+    steps: A[dict[str, Effect], "by the name of the change"]
+    total: Effect
+    cpu: A[Effect, "the whole waterfall in CPU time for 1,000 samples"]
+    machines: list[MachineResult]
+
+
+@dataclass
+class StepResult:
+    """One step of the waterfall in all kinds of machine, or its total."""
+
+    name: A[str, 'the change, or "in all"']
+    kinds: A[dict[str, Effect], "by kind"]
+    mean: A[Effect | None, "random-effects mean of the kinds, each counted once; null for one kind"]
+    p: A[float | None, "of no difference between kinds (Welch), adjusted for the steps; null for one kind"]
+    apart: A[float | None, "no two kinds are further apart than this factor (95%); null for one kind"]
+    agreement: Agreement
+
+
+@dataclass
+class Group:
+    """Runs with the same software and the same work, in one waterfall. Only these are merged with each other."""
+
+    workload: str
+    start: A[str, "name of the first candidate"]
+    sides: A[list[str], "configuration/variant of the first candidate, and of the candidate after each step"]
+    contestants: A[str, "the last candidate against the first"]
+    setting: A[dict[str, str], "software and work"]
+    differences: A[list[str], "what differs from the largest group of the waterfall; empty for that group"]
+    kinds: list[KindResult]
+    steps: A[list[StepResult], "in order; the last is the total"]
+    outliers: list[Outlier]
+
+    @property
+    def machines(self) -> int:
+        """The number of machines of all kinds."""
+        return sum(len(kind.machines) for kind in self.kinds)
+
+    @property
+    def total(self) -> StepResult:
+        """The whole waterfall."""
+        return self.steps[-1]
+
+
+@dataclass
+class RunRecord:
+    """One run that was merged, at least in part."""
+
+    name: str
+    path: A[str, "of its results.json"]
+    kind: A[str, "of its machine"]
+    started: A[str, "ISO 8601, UTC"]
+    revision: A[str, "commit of the sources"]
+
+
+@dataclass
+class Merged:
+    """The outcome of a merge."""
+
+    merged_version: int = MERGED_VERSION
+    runs: list[RunRecord] = field(default_factory=list)
+    left_out: list[LeftOut] = field(default_factory=list)
+    notes: A[list[str], "what a reader needs before the figures"] = field(default_factory=list)
+    groups: A[list[Group], "the largest of each waterfall first, then those set apart from it"] = field(
+        default_factory=list
+    )
+
+    @property
+    def apart(self) -> list[Group]:
+        """The groups that were set apart."""
+        return [group for group in self.groups if group.differences]
+
+    @property
+    def outliers(self) -> list[Outlier]:
+        """The outliers of all groups."""
+        return [outlier for group in self.groups for outlier in group.outliers]

@@ -1,0 +1,188 @@
+"""The wording of a merge: the answer of each group, where kinds of machine agree or differ, and outliers."""
+
+from collections.abc import Iterator
+
+from ftbench.merge.model import Effect, Group, Merged, Outlier, StepResult
+from ftbench.plan.metrics import METRICS
+from ftbench.report import run_words, verdict_words
+from ftbench.report.tables import Table
+from ftbench.report.verdict_words import change, directed, outcome
+from ftbench.stats.comparisons import CPU
+from ftbench.stats.outliers import FEWEST
+
+THROUGHPUT = METRICS["throughput"]
+# A mean of two has one degree of freedom: its interval reaches from many times slower to many times faster.
+FEW = "two kinds are too few for a mean"
+# The most machines that a line names.
+MOST_NAMES = 8
+METHOD = (
+    "Each run counts as one machine. The machines of a kind give its mean, and the kinds, each counted once, the mean "
+    "of all: random-effects means (Paule and Mandel) with intervals of Hartung and Knapp. Kinds differ if Welch's "
+    "test, adjusted for the number of steps, says so; they agree if, at 95%, no two are more than 10% apart. An "
+    "outlier is more than 5% from the other machines of its kind, and too far for chance (generalised ESD test, at 5% "
+    "for all kinds together). Outliers are named and stay in the means. Runs are merged if the project, Python, torch "
+    "and all that loads or decodes have the same version (with --dataset, all packages), and their work and first "
+    "samples are the same."
+)
+
+
+def title(merged: Merged) -> str:
+    """Return what was merged: "3 machines of 2 kinds"."""
+    kinds = len({run.kind for run in merged.runs})
+    return f"{run_words.count(len(merged.runs), 'machine')} of {'one kind' if kinds == 1 else f'{kinds} kinds'}"
+
+
+def answer(group: Group) -> str:
+    """Return a sentence with the effect of the whole waterfall and its interval, over all kinds of machine."""
+    who = f"{run_words.capital(group.workload)}: {group.contestants}"
+    if group.total.mean and len(group.kinds) > 2:
+        number = f"{len(group.kinds)} kinds of machine ({group.machines} machines)"
+        return f"{who}: {outcome(THROUGHPUT, group.total.mean)} on average over {number}."
+    said = [
+        f"{outcome(THROUGHPUT, kind.total)} on {_number(len(kind.machines))} with {kind.kind}" for kind in group.kinds
+    ]
+    return f"{who}: {', and '.join(said)}."
+
+
+def _number(machines: int) -> str:
+    return run_words.count(machines, "machine") if machines > 1 else "one machine"
+
+
+def heterogeneity(group: Group) -> list[str]:
+    """Return sentences on whether kinds of machine differ in the whole waterfall and in its steps."""
+    if len(group.kinds) == 1:
+        return []
+    total = group.total
+    (low, of_low), *_, (high, of_high) = sorted(total.kinds.items(), key=lambda item: item[1].ratio)
+    number = len(group.kinds)
+    if total.agreement == "differs":
+        ends = [f"{directed(THROUGHPUT, of.ratio)} on {kind}" for kind, of in ((low, of_low), (high, of_high))]
+        found = [f"It depends on the kind of machine: from {' to '.join(ends)}."]
+    elif total.agreement == "agrees":
+        found = [f"The {number} kinds of machine agree: no two are more than {change(total.apart or 1)} apart."]
+    else:
+        most = change(total.apart or 1)
+        found = [f"Whether the {number} kinds differ cannot be told: if they do, by at most {most}."]
+    if total.mean and total.mean.expected:
+        ends = [directed(THROUGHPUT, end) for end in total.mean.expected]
+        found.append(f"On one more kind of machine, expect roughly {' to '.join(ends)}.")
+    for agreement, words in (("differs", "Steps that differ between kinds"), ("agrees", "Steps on which they agree")):
+        if names := [step.name for step in group.steps[:-1] if step.agreement == agreement]:
+            found.append(f"{words}: {'; '.join(names)}.")
+    return found
+
+
+def outlier(group: Group, one: Outlier) -> str:
+    """Return a sentence on an outlier: "node17 is 22% slower than its kind (the other 7 are within 3%)"."""
+    kind = next(kind for kind in group.kinds if kind.kind == one.kind)
+    usual = len(kind.machines) - sum(each.what == one.what and each.kind == one.kind for each in group.outliers)
+    others = f"the other {usual} are within {change(one.others)} of their mean"
+    if one.what == "speed":
+        return f"{one.run} is {directed(THROUGHPUT, one.ratio)} than its kind in {group.workload} ({others})."
+    own = next(machine.total for machine in kind.machines if machine.run == one.run)
+    return (
+        f"{one.run} gains otherwise than its kind in {group.workload}: {group.contestants} are "
+        f"{directed(THROUGHPUT, own.ratio)}, and on average {directed(THROUGHPUT, own.ratio / one.ratio)} ({others})."
+    )
+
+
+def ordinary(group: Group) -> Iterator[str]:
+    """Yield a sentence for each kind of machine without outliers: that there are none, or that none can be told."""
+    for kind in group.kinds:
+        number = len(kind.machines)
+        if number == 1:
+            yield f"{kind.kind}: one machine of this kind: no outlier can be told."
+        elif number < FEWEST:
+            wide = " Two say little of a kind, so its intervals are wide." if number == 2 else ""
+            yield f"{kind.kind}: {number} machines of this kind: an outlier can be told from {FEWEST} on.{wide}"
+        elif not any(one.kind == kind.kind for one in group.outliers):
+            yield f"{kind.kind}: none of the {number} machines stands out."
+
+
+def set_apart(group: Group) -> str:
+    """Return a line on a group that was set apart, and why."""
+    names = [machine.run for kind in group.kinds for machine in kind.machines]
+    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    return f"{', '.join(names[:MOST_NAMES])}{more}: not merged with the others: {'; '.join(group.differences)}."
+
+
+def steps(group: Group) -> Table:
+    """Return a table of the steps over all kinds of machine: the mean, the agreement, the variation between kinds."""
+    few = len(group.kinds) == 2
+    rows = tuple(
+        (step.name, FEW if few else outcome(THROUGHPUT, step.mean), _between(step), *_variation(step.mean))
+        for step in group.steps
+        if step.mean
+    )
+    head = ("what changes", "mean of the kinds (95%)", "between kinds", "typical difference", "more than noise (I²)")
+    return Table(head, rows, frozenset({3, 4}))
+
+
+def _between(step: StepResult) -> str:
+    said = f"at most {change(step.apart or 1)} apart"
+    if step.agreement == "differs":
+        ends = sorted(each.ratio for each in step.kinds.values())
+        said = " to ".join(directed(THROUGHPUT, end) for end in (ends[0], ends[-1]))
+    return f"{step.agreement}: {said}"
+
+
+def _variation(mean: Effect) -> tuple[str, str]:
+    return change(mean.tau) if mean.tau > 1 else "none seen", f"{100 * mean.i2:.0f}%"
+
+
+def waterfalls(group: Group) -> Table:
+    """Return a table of the steps in each kind of machine."""
+    several = len(group.kinds) > 1
+    rows = [
+        (name, *([kind.kind] * several), factor(step), outcome(THROUGHPUT, step))
+        for name in (each.name for each in group.steps)
+        for kind in group.kinds
+        for step in [kind.steps.get(name, kind.total)]
+    ]
+    head = ("what changes", *(["kind of machine"] * several), "factor", "throughput")
+    return Table(head, tuple(rows), frozenset({len(head) - 2}))
+
+
+def kinds(group: Group) -> Table:
+    """Return a table of the kinds of machine, with both ends of their waterfalls."""
+    rows = [
+        (
+            kind.kind,
+            str(len(kind.machines)),
+            str(kind.workers),
+            f"{kind.start_speed:.0f}",
+            f"{kind.start_speed * kind.total.ratio:.0f}",
+            outcome(METRICS[CPU], kind.cpu).replace(" CPU time", ""),
+        )
+        for kind in group.kinds
+    ]
+    head = ("kind of machine", "machines", "workers", "samples/s, first", "last", "CPU time")
+    return Table(head, tuple(rows), frozenset({1, 2, 3, 4}))
+
+
+def machines(group: Group) -> Table:
+    """Return a table of the machines: the speed relative to the kind, and the whole waterfall."""
+    rows = [
+        (
+            machine.run,
+            kind.kind,
+            "1 of its kind" if len(kind.machines) == 1 else directed(THROUGHPUT, machine.speed),
+            f"{machine.start_speed:.0f}",
+            outcome(THROUGHPUT, machine.total),
+        )
+        for kind in group.kinds
+        for machine in kind.machines
+    ]
+    head = ("run", "kind of machine", "than its kind", "samples/s, first", "throughput")
+    return Table(head, tuple(rows), frozenset({3}))
+
+
+def factor(effect: Effect) -> str:
+    """Return a ratio for a chart: "x 1.57"."""
+    return f"x {verdict_words.figure(effect.ratio)}"
+
+
+def runs(merged: Merged) -> Table:
+    """Return a table of the runs that were merged."""
+    rows = tuple((run.name, run.kind, run.started, run.revision, run.path) for run in merged.runs)
+    return Table(("run", "kind of machine", "started", "revision", "results"), rows, frozenset())

@@ -1,0 +1,72 @@
+"""Random-effects mean of effects that were measured on several machines, and tests of whether they differ.
+
+Each machine has an effect of its own, drawn around a common mean with the variance tau2, and is measured with a known
+error. tau2 is Paule and Mandel's (J. Res. NBS 87, 1982), which assumes no distribution. The interval of the mean is
+Student's t with Hartung and Knapp's variance (Stat. Med. 20, 2001). That variance is never taken smaller than the
+errors allow, since few machines may agree by chance (Röver, Knapp and Friede, BMC Med. Res. Methodol. 15, 2015). I2 is
+Higgins and Thompson's (Stat. Med. 21, 2002), and the test of equal means Welch's (Biometrika 38, 1951).
+statsmodels.stats.meta_analysis has the same estimates, and no wheel for free-threaded Python 3.13.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ftbench.stats.statistics import CONFIDENCE
+
+
+class Mean(NamedTuple):
+    """A mean of effects (natural logarithms of ratios), with what is needed for its interval."""
+
+    effect: float
+    error: float
+    """Standard error of the effect."""
+    degrees: float
+    """Degrees of freedom of the standard error."""
+    tau2: float = 0.0
+    """Variance of the true effects around their mean; 0 for a single effect."""
+    i2: float = 0.0
+    """Part of the effects' variation that measurement errors do not explain, from 0 to 1."""
+
+    def interval(self, new: bool = False) -> tuple[float, float]:
+        """Return the mean's confidence interval, or, if *new*, roughly the interval that holds one further effect.
+
+        A prediction interval from few effects that hardly differ is too narrow: it held 87% of further ones in a test.
+        """
+        from scipy.special import stdtrit
+
+        error = math.sqrt(self.tau2 + self.error**2) if new else self.error
+        far = float(stdtrit(self.degrees, (1 + CONFIDENCE) / 2)) * error
+        return self.effect - far, self.effect + far
+
+
+def random_effects(effects: Sequence[float], errors: Sequence[float]) -> Mean:
+    """Return the mean of two or more effects with standard errors > 0; raises ValueError for unequal lengths."""
+    from scipy.optimize import brentq
+
+    spare = len(effects) - 1
+
+    def weighted(tau2: float) -> tuple[float, float, float]:
+        """Return (sum of the weights, weighted mean, weighted sum of squared distances from the mean)."""
+        weights = [1 / (error**2 + tau2) for error in errors]
+        mean = math.fsum(w * y for w, y in zip(weights, effects, strict=True)) / math.fsum(weights)
+        return math.fsum(weights), mean, math.fsum(w * (y - mean) ** 2 for w, y in zip(weights, effects, strict=True))
+
+    q = weighted(0)[2]
+    most = math.fsum((y - weighted(0)[1]) ** 2 for y in effects) / spare  # there, the sum of squares is below `spare`
+    tau2 = brentq(lambda tau2: weighted(tau2)[2] - spare, 0, most) if q > spare else 0.0
+    total, mean, squares = weighted(tau2)
+    return Mean(mean, math.sqrt(max(1, squares / spare) / total), spare, tau2, max(0, 1 - spare / q) if q else 0.0)
+
+
+def differ(means: Sequence[Mean]) -> float:
+    """Return the p-value of Welch's test that two or more means are equal."""
+    from scipy.special import fdtrc
+
+    weights, k = [1 / each.error**2 for each in means], len(means)
+    total = math.fsum(weights)
+    centre = math.fsum(w * each.effect for w, each in zip(weights, means, strict=True)) / total
+    squares = math.fsum(w * (each.effect - centre) ** 2 for w, each in zip(weights, means, strict=True))
+    spread = math.fsum((1 - w / total) ** 2 / each.degrees for w, each in zip(weights, means, strict=True))
+    f = squares / (k - 1) / (1 + 2 * (k - 2) / (k**2 - 1) * spread)
+    return float(fdtrc(k - 1, (k**2 - 1) / (3 * spread), f))
