@@ -9,7 +9,6 @@ from typing import Any
 import torch.utils.data
 
 from ftloader.batch.errors import ErrorPolicy, OnError, SkipLog
-from ftloader.choose import WORKER_METHODS, WorkerMethod, check_thread_arguments, choose_workers, reason_against_threads
 from ftloader.compat.torch_private import BaseDataLoaderIter
 from ftloader.diagnosis.call_site import warn_user
 from ftloader.diagnosis.statistics import Statistics, statistics
@@ -18,6 +17,13 @@ from ftloader.iterators.chosen import Chosen, number_of_workers
 from ftloader.iterators.processes import ProcessDataLoaderIter
 from ftloader.iterators.serial import SerialDataLoaderIter
 from ftloader.iterators.threads import ThreadDataLoaderIter
+from ftloader.workers.choose import (
+    WORKER_METHODS,
+    WorkerMethod,
+    check_thread_arguments,
+    choose_workers,
+    reason_against_threads,
+)
 
 
 class DataLoader[T](torch.utils.data.DataLoader[T]):
