@@ -91,7 +91,7 @@ def all_runs(ready: dict[str, Twin], arguments: list[str]) -> list[TestRun]:
     runs.append(_pytest("the images", first, ["images"], arguments))
     tools = [*OF_THE_TOOLS, *WITH_THE_LOADER]
     runs.append(_pytest(f"{first.name}, tools and programs", first, tools, arguments))
-    runs.append(_pytest("./twins and the report's page", first, ["native", "browser"], arguments))
+    runs.append(_pytest("./twins, the report's page and clusters", first, ["native", "browser", "cluster"], arguments))
     for name, twin in ready.items():
         runs.append(_pytest(f"{name}, the loader: {twin.label}", twin, OF_THE_LOADER, arguments))
     # Tests that another run makes in full: only the quick ones. With arguments, all tests that these select.
