@@ -7,8 +7,8 @@
 #   HOSTS="node1 node2" examples/cluster/torchrun.sh audit data.py:train_set
 #   HOSTS="node1 node2" examples/cluster/torchrun.sh gallery
 #
-# Each host writes to OUT/TIME/HOST. OUT is results/torchrun in the clone unless the environment sets it; all hosts have to
-# see it. Afterwards:
+# Each host writes to OUT/TIME/HOST. OUT is results/torchrun in the clone unless the environment sets it; all hosts have
+# to see it. Afterwards:
 #
 #   ./twins bench merge results/torchrun/TIME --out results/torchrun/TIME/page
 #
