@@ -17,6 +17,9 @@ from ftbench.document.convert import as_json, from_json
 from ftbench.document.model import SCHEMA_VERSION, Results
 from ftrun import host
 
+# A run of all scenarios has some megabytes. Reading takes ten times the memory.
+LARGEST = 256 * 2**20
+
 
 class ResultsError(Exception):
     """Raised if results cannot be written or read; the message says which files are intact and what to do."""
@@ -148,6 +151,8 @@ def load(path: Path) -> Results:
     if path.exists() and not path.is_file():  # reading a pipe would wait
         raise WrongPath(f"{path} is no file")
     try:
+        if path.stat().st_size > LARGEST:
+            raise WrongPath(f"{path} is no results.json: it has more than {LARGEST // 2**20} MiB")
         document = json.loads(path.read_text(encoding="utf-8"))
         json.dumps(document, ensure_ascii=False, allow_nan=False).encode()
     except (OSError, UnicodeDecodeError) as error:

@@ -41,6 +41,7 @@ def runs(named: Sequence[Path]) -> Iterator[Found]:
     for name, path in zip(_names(places), places, strict=True):
         try:
             file = find(_newest(path))
+            earlier = 0 if file in (path, path / RESULTS) else len(_runs_in(path)) - 1
             if (first := seen.setdefault(file.resolve(), name)) != name:
                 raise LeftOut(f"it is the file of {first}")
             results = load(file)
@@ -54,7 +55,7 @@ def runs(named: Sequence[Path]) -> Iterator[Found]:
         except (WrongPath, OSError, RuntimeError) as error:  # RuntimeError: links in a circle, before Python 3.13
             yield Found(name, path, LeftOut(str(error)), 0)
         else:
-            yield Found(name, file, results, 0 if file in (path, path / RESULTS) else len(_runs_in(path)) - 1)
+            yield Found(name, file, results, earlier)
 
 
 def _places(path: Path) -> list[Path]:
@@ -65,7 +66,10 @@ def _places(path: Path) -> list[Path]:
         raise WrongPath(f"there is no {shown}{hint(str(path), near)}")
     if not path.is_dir() or (path / RESULTS).exists() or (path / LATEST).is_symlink():
         return [path]
-    there = sorted(each for each in path.iterdir() if each.is_dir() and not each.name.startswith("."))
+    try:
+        there = sorted(each for each in path.iterdir() if each.is_dir() and not each.name.startswith("."))
+    except OSError as error:
+        raise WrongPath(f"cannot read {shown}: {error.strerror}") from error
     found = [each for each in there if not (each / MERGED).exists()]
     if not found:
         raise WrongPath(f"{shown} holds no results.json and no directories of runs: name a run, or a folder of runs")

@@ -45,14 +45,16 @@ def write(merged: Merged, out: Path) -> Path:
             write_atomically(out / name, content)
     except OSError as error:
         where = host.path(str(out))
-        raise ResultsError(f"cannot write to {where}: {error.strerror or error}. Name another directory") from error
+        raise ResultsError(
+            f"cannot write to {where}: {error.strerror or error}. Name another directory with --out DIR"
+        ) from error
     return out / PAGE
 
 
 def show(merged: Merged, written: Path | None) -> None:
     """Print the answers of a merge, then its tables, what is not merged, and where the page is."""
     with terminal.printed() as console:
-        for group in (group for group in merged.groups if not group.differences):
+        for group in merged.main:
             terminal.say(console, [words.answer(group)], "bold")
             terminal.say(console, words.heterogeneity(group))
             terminal.say(console, [words.outlier(group, one) for one in group.outliers], "bold red")

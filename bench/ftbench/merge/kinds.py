@@ -1,5 +1,6 @@
 """Kinds of machine: which machines are alike, and what a kind is called."""
 
+from collections import Counter
 from collections.abc import Iterable
 
 from ftbench.merge.measured import Machine
@@ -29,7 +30,5 @@ def _name(machine: Machine) -> str:
         f"{of}{machine.cpus} CPU{'s' if machine.cpus != 1 else ''}",
         f"{gib:.0f} GiB" if gib >= 10 else f"{gib:.1f} GiB",
     ]
-    for name in dict.fromkeys(machine.gpus):
-        times = machine.gpus.count(name)
-        parts.append(f"{times} x {name}" if times > 1 else name)
+    parts += [f"{times} x {name}" if times > 1 else name for name, times in Counter(machine.gpus).items()]
     return ", ".join(parts)

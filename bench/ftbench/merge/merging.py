@@ -30,7 +30,7 @@ from ftbench.plan.waterfall import PRECISION
 from ftbench.report import run_words
 from ftbench.stats.outliers import FEWEST, outliers
 from ftbench.stats.random_effects import Mean, differ, random_effects
-from ftbench.stats.statistics import CONFIDENCE, NEGLIGIBLE, negligible
+from ftbench.stats.statistics import CONFIDENCE, NEGLIGIBLE, exponential, negligible
 from ftrun import host
 
 IN_ALL = "in all"
@@ -38,8 +38,8 @@ IN_ALL = "in all"
 CLOSE = 1.105
 # Rounds that agree to the last digit would have no error, and a machine of infinite weight.
 LEAST_ERROR = 1e-6
-# Logarithms beyond this are no measurements, and their exponentials overflow.
-MOST = 600.0
+# Logarithms beyond this are no measurements, and products of their exponentials overflow.
+MOST = 300.0
 # The most differences between settings that are listed.
 MOST_LISTED = 4
 
@@ -215,4 +215,4 @@ def _apart(means: Iterable[Mean]) -> float:
 
 
 def _exp(logarithm: float) -> float:
-    return math.exp(max(-MOST, min(MOST, logarithm)))
+    return exponential(logarithm, MOST)

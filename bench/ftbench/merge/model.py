@@ -130,6 +130,11 @@ class Merged:
     )
 
     @property
+    def main(self) -> list[Group]:
+        """The largest group of each waterfall."""
+        return [group for group in self.groups if not group.differences]
+
+    @property
     def apart(self) -> list[Group]:
         """The groups that were set apart."""
         return [group for group in self.groups if group.differences]

@@ -3,7 +3,7 @@
 from ftbench.merge import words
 from ftbench.merge.model import Effect, Group, KindResult
 from ftbench.report import run_words
-from ftbench.report.draw import Chart, Row, Rows
+from ftbench.report.draw import MOST, Chart, Row, Rows
 from ftbench.report.tables import Table
 from ftbench.report.verdict_words import outcome
 
@@ -44,9 +44,9 @@ def waterfall(group: Group, kind: KindResult, number: int) -> Chart:
     # (name, value, start of its bar, change)
     chain: list[tuple[str, float, float, Effect | None]] = [(group.start, value, 0.0, None)]
     for name, step in kind.steps.items():
-        chain.append((name, value * step.ratio, value, step))
-        value *= step.ratio
-    chain.append(("in all", kind.start_speed * kind.total.ratio, 0.0, kind.total))
+        before, value = value, min(MOST, value * step.ratio)
+        chain.append((name, value, before, step))
+    chain.append(("in all", min(MOST, kind.start_speed * kind.total.ratio), 0.0, kind.total))
     ends = {
         0: [(machine.run, machine.start_speed) for machine in kind.machines],
         len(chain) - 1: [(machine.run, machine.start_speed * machine.total.ratio) for machine in kind.machines],

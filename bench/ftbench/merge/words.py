@@ -1,7 +1,5 @@
 """The wording of a merge: the answer of each group, where kinds of machine agree or differ, and outliers."""
 
-from collections.abc import Iterator
-
 from ftbench.merge.model import Effect, Group, Merged, Outlier, StepResult
 from ftbench.plan.metrics import METRICS
 from ftbench.report import run_words, verdict_words
@@ -13,7 +11,7 @@ from ftbench.stats.outliers import FEWEST
 THROUGHPUT = METRICS["throughput"]
 # A mean of two has one degree of freedom: its interval reaches from many times slower to many times faster.
 FEW = "two kinds are too few for a mean"
-# The most machines that a line names.
+# The most machines that a line names, and the most kinds that have a sentence of their own.
 MOST_NAMES = 8
 METHOD = (
     "Each run counts as one machine. The machines of a kind give its mean, and the kinds, each counted once, the mean "
@@ -28,8 +26,9 @@ METHOD = (
 
 def title(merged: Merged) -> str:
     """Return what was merged: "3 machines of 2 kinds"."""
-    kinds = len({run.kind for run in merged.runs})
-    return f"{run_words.count(len(merged.runs), 'machine')} of {'one kind' if kinds == 1 else f'{kinds} kinds'}"
+    there = [(kind.kind, each.run) for group in merged.main for kind in group.kinds for each in kind.machines]
+    kinds = len({kind for kind, _ in there})
+    return f"{run_words.count(len({run for _, run in there}), 'machine')} of {run_words.count(kinds, 'kind')}"
 
 
 def answer(group: Group) -> str:
@@ -86,24 +85,28 @@ def outlier(group: Group, one: Outlier) -> str:
     )
 
 
-def ordinary(group: Group) -> Iterator[str]:
-    """Yield a sentence for each kind of machine without outliers: that there are none, or that none can be told."""
+def ordinary(group: Group) -> list[str]:
+    """Return a sentence for each kind of machine without outliers: that there are none, or that none can be told."""
+    found = []
     for kind in group.kinds:
         number = len(kind.machines)
         if number == 1:
-            yield f"{kind.kind}: one machine of this kind: no outlier can be told."
+            found.append(f"{kind.kind}: one machine of this kind: no outlier can be told.")
         elif number < FEWEST:
             wide = " Two say little of a kind, so its intervals are wide." if number == 2 else ""
-            yield f"{kind.kind}: {number} machines of this kind: an outlier can be told from {FEWEST} on.{wide}"
+            said = f"{number} machines of this kind: an outlier can be told from {FEWEST} on.{wide}"
+            found.append(f"{kind.kind}: {said}")
         elif not any(one.kind == kind.kind for one in group.outliers):
-            yield f"{kind.kind}: none of the {number} machines stands out."
+            found.append(f"{kind.kind}: none of the {number} machines stands out.")
+    more = len(found) - MOST_NAMES
+    return found[:MOST_NAMES] + ([f"{more} more kinds: no outlier, either."] if more > 0 else [])
 
 
 def set_apart(group: Group) -> str:
     """Return a line on a group that was set apart, and why."""
     names = [machine.run for kind in group.kinds for machine in kind.machines]
     more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
-    return f"{', '.join(names[:MOST_NAMES])}{more}: not merged with the others: {'; '.join(group.differences)}."
+    return f"{', '.join(names[:MOST_NAMES])}{more}: {group.workload} is set apart: {'; '.join(group.differences)}."
 
 
 def steps(group: Group) -> Table:
@@ -178,7 +181,7 @@ def machines(group: Group) -> Table:
 
 
 def factor(effect: Effect) -> str:
-    """Return a ratio for a chart: "x 1.57"."""
+    """Return a ratio: "x 1.57"."""
     return f"x {verdict_words.figure(effect.ratio)}"
 
 

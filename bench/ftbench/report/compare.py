@@ -18,7 +18,7 @@ from ftbench.plan.scenario import OWN
 from ftbench.report import run_words, verdict_words
 from ftbench.report.render import render
 from ftbench.stats.comparisons import judge
-from ftbench.stats.statistics import CONFIDENCE, FEWEST_ROUNDS, Ratio, logarithms
+from ftbench.stats.statistics import CONFIDENCE, FEWEST_ROUNDS, Ratio, exponential, logarithms
 from ftrun.escape import one_line
 
 PYTHON = "version", "build", "compiler"
@@ -208,7 +208,7 @@ def welch(a: Sequence[float], b: Sequence[float]) -> Ratio:
         with warnings.catch_warnings():  # ttest_ind warns if a or b does not vary at all
             warnings.simplefilter("ignore", RuntimeWarning)
             found = ttest_ind(b, a, equal_var=False)
-        low, high = (math.exp(end) for end in found.confidence_interval(CONFIDENCE))
+        low, high = (exponential(end) for end in found.confidence_interval(CONFIDENCE))
         p = float(found.pvalue)
     return Ratio(ratio=ratio, low=low, high=high, n=n, p=p, resolution=None, verdict=Verdict.TOO_FEW)
 

@@ -51,6 +51,11 @@ def logarithms(numerators: Sequence[float], denominators: Sequence[float]) -> li
     return [math.log(a / b) for a, b in zip(numerators, denominators, strict=True)]
 
 
+def exponential(logarithm: float, most: float = 700.0) -> float:
+    """Return exp(logarithm), or that of *most* or -*most* if the logarithm is farther from 0: none overflows."""
+    return math.exp(max(-most, min(most, logarithm)))
+
+
 def ratio(numerators: Sequence[float], denominators: Sequence[float]) -> Ratio:
     """Return the geometric mean of pairs' ratios, with its interval; raises ValueError for no pairs or values <= 0."""
     logs = logarithms(numerators, denominators)
@@ -62,7 +67,7 @@ def ratio(numerators: Sequence[float], denominators: Sequence[float]) -> Ratio:
 
         error = stdev(logs) / math.sqrt(n)
         quantile = float(stdtrit(n - 1, (1 + CONFIDENCE) / 2))
-        low, high = math.exp(mean - quantile * error), math.exp(mean + quantile * error)
+        low, high = exponential(mean - quantile * error), exponential(mean + quantile * error)
         # Rounds that agree to the last digit, as in a simulation, make the ratio certain.
         p = 2 * float(stdtr(n - 1, -abs(mean) / error)) if error else float(mean == 0)
         # Very different rounds give factors that overflow a float. 100 is as useful.

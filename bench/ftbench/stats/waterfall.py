@@ -84,6 +84,9 @@ def waterfall(scenario: Scenario, comparisons: Iterable[Comparison], case: str) 
     if start.variant in (TODAY, PROCESSES) and (method := _start_method(scenario, start)):
         name = f"{name} ({method})"
     end = others[-1][1]
+    needed = [(STEP, c.key, metric) for _, c in others for metric in ("throughput", CPU)]
+    if not by_place.keys() >= {*needed, (TOTAL, end.key, "throughput"), (TOTAL, end.key, CPU)}:
+        return None  # a results.json from elsewhere may lack comparisons
 
     def steps(metric: str) -> Steps:
         return Steps(

@@ -20,7 +20,8 @@ from ftbench.stats.analysis import Analysis, analyse
 from ftbench.trial.process import TrialProcess
 from tests.processes import assert_gone
 from tests.programs import completed
-from tests.unit.bench import documents
+from tests.unit.bench import documents, simulated
+from tests.unit.bench.clusters import Cluster
 from tests.unit.bench.reports import Page
 from tests.unit.bench.turns import to_its_end
 
@@ -59,6 +60,12 @@ def document(finished_run) -> Results:
 def many(finished_run) -> Analysis:
     """A run with a scenario of each kind."""
     return analyse(documents.many(load(finished_run[1] / "results.json")))
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Cluster:
+    """An empty shared folder for the runs of a cluster's nodes."""
+    return Cluster(simulated.blank(), tmp_path / "shared")
 
 
 @pytest.fixture(scope="session")
