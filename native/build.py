@@ -194,6 +194,14 @@ def twins(
     return ready
 
 
+def finished() -> dict[str, Twin]:
+    """Return both twins by name, optimised if there are such; raises TwinsError if they are not built."""
+    for pgo in (True, False):
+        if ready := Plan(pgo).twins(TWINS):
+            return ready
+    raise TwinsError(f"the twins are not built in {cache.root()}: run ./twins setup on this machine")
+
+
 def _warn_if_unequal(ready: dict[str, Twin], say: Callable[[str], None]) -> None:
     if len({(twin.version, twin.pgo) for twin in ready.values()}) > 1:
         say(

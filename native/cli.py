@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import difflib
 import importlib
+import importlib.util
 import json
 import os
 import shutil
@@ -209,13 +210,29 @@ def _bench(_, rest) -> int:
 
 
 def _repro(_, rest) -> int:
-    _check("repro", rest)
-    ready = build.twins()
+    if "--batch" in rest:  # on a worker of a cluster: see ftsafety.repro.batch
+        ready = build.finished()
+    else:
+        _check("repro", rest)
+        if any(each.partition("=")[0] == "--dask" for each in rest):
+            rest = ["--dask-python", _python_with_dask(), *rest]
+        ready = build.twins()
     driver = ready["ft"]
     variables = driver.environment()
     variables.setdefault("UV_CACHE_DIR", str(cache.root() / "uv"))
     command = [str(driver.python), "-P", "-m", "ftsafety.repro", "--cache", str(cache.root()), *_twin_options(ready)]
     os.execve(command[0], command + rest, variables)
+
+
+def _python_with_dask() -> str:
+    """Return the path of this Python, which needs the cluster's version of Dask; raises TwinsError if it has none."""
+    if importlib.util.find_spec("distributed") is None:
+        raise TwinsError(
+            f"--dask needs Dask in the Python that runs ./twins, at the cluster's version: {sys.executable} -m pip "
+            "install distributed==VERSION, or activate an environment that has it",
+            2,
+        )
+    return sys.executable
 
 
 def _twin_options(ready: dict[str, Twin]) -> list[str]:

@@ -2,6 +2,6 @@
 
 import sys
 
-from ftsafety.repro.cli import main
+from ftsafety.repro import batch, cli
 
-sys.exit(main())
+sys.exit(batch.main(sys.argv[1:]) if "--batch" in sys.argv else cli.main())

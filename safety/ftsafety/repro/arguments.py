@@ -13,7 +13,7 @@ from pathlib import Path
 from ftrun import host
 from ftrun.configurations import CONFIGURATIONS
 from ftrun.options import add_all, configurations, endpoint, number, whole
-from ftsafety.repro.inputs import UsageError, load
+from ftsafety.repro.inputs import KIB, LARGEST_SENT, UsageError, load
 
 PROGRAM = host.command("./twins repro")
 
@@ -47,6 +47,7 @@ _NATIVE = """  ./twins repro bug.py
   ./twins repro bug.py --threads 8 --repeat 50 --timeout 20 --out report.md
   ./twins repro bug.py --shrink-threads            the smallest number of threads that still fails
   ./twins repro bug.py --arg 8 --arg=--fast --with values.csv --stdin answers.txt
+  ./twins repro bug.py --repeat 10000 --dask tcp://HOST:8786       on the workers of a Dask cluster (docs/scale.md)
   ./twins repro -m package.bug                     as python -m package.bug, in the folder that holds package/
 """
 _CONTAINED = f"""\
@@ -59,7 +60,7 @@ examples:
   docker compose run --rm ft-repro repro/counter_increment.py      behind walls: no network, read-only, ...
   docker compose run --rm -T ft-repro - <bug.py                    any script, from standard input
 
-WITHOUT DOCKER THERE ARE NO WALLS: the script runs as you, with your permissions.
+WITHOUT DOCKER THERE ARE NO WALLS: the script runs as you, with your permissions; with --dask, as the workers' user.
 Time, memory, processes, output and its scratch folder are limited, which stops accidents, not malice.
 
 exit status:
@@ -75,6 +76,7 @@ exit status:
 
 
 BESIDE = "files and folders to put beside the script, read-only"
+DASK = "a scheduler's address (tcp://HOST:8786) or scheduler file; needs distributed in the Python that runs ./twins"
 INTERPRETER = "further interpreters to run it with: another series, a debug or sanitizer build, one without patches"
 _SECONDS = number("a number of seconds (0.1 or more)", 0.1, 1e6)
 _MIB = whole(1, 1 << 20)
@@ -121,7 +123,12 @@ def parser(prog: str = PROGRAM) -> argparse.ArgumentParser:
     find = result.add_argument_group("narrowing it down, once it is reproduced")
     find.add_argument("--shrink-threads", action="store_true", help="find the smallest number of threads that fails")
     add_all(result.add_argument_group("limits of a run"), _LIMITS)
+    away = result.add_argument_group("thousands of runs, on the workers of a Dask cluster (docs/scale.md)")
+    away.add_argument("--dask", metavar="ADDRESS", help=DASK)
+    away.add_argument("--walls", action="store_true", help="run the script in ft-repro's containers on the workers")
+    away.add_argument("--dask-folder", metavar="DIR", help="this project's folder on the workers (default: as here)")
     # Set by ./twins and compose.yaml.
+    add("--dask-python", help=argparse.SUPPRESS)
     add("--twin", action="append", type=endpoint, default=[], help=argparse.SUPPRESS)
     add("--cache", type=Path, help=argparse.SUPPRESS)
     return result
@@ -145,9 +152,32 @@ def parse(arguments: list, prog: str = PROGRAM) -> argparse.Namespace:
             raise UsageError(f"--interpreter {path!r} is no executable file: name a Python interpreter")
     if given.interpreter and given.walled:
         raise UsageError("--interpreter: the containers have no other interpreters; run `./twins repro` natively")
+    _check_cluster(given)
     about = given.beside, given.arg, given.stdin, given.walled
     given.loaded = load(given.script, given.module, *about)
+    size = len(given.loaded.source) + len(given.loaded.stdin) + sum(len(each) for _, each in given.loaded.files)
+    if given.dask and size > LARGEST_SENT:
+        raise UsageError(
+            f"the files have more than {LARGEST_SENT // KIB // KIB} MiB, too much to be sent with each batch"
+        )
     return given
+
+
+def _check_cluster(given: argparse.Namespace) -> None:
+    """Raise UsageError if the options for a cluster are wrong."""
+    if given.dask is None:
+        for name in ("walls", "dask_folder"):
+            if getattr(given, name):
+                raise UsageError(f"--{name.replace('_', '-')} is for the workers of a cluster: name it with --dask")
+        return
+    if "FT_COMMAND" in os.environ:
+        raise UsageError(
+            "--dask: a container has no network; use `./twins repro SCRIPT --dask ADDRESS --walls` outside"
+        )
+    if not given.dask or not given.dask.isprintable():
+        raise UsageError(f"--dask {given.dask!r}: that is no address, such as tcp://HOST:8786")
+    if given.interpreter:
+        raise UsageError("--interpreter: the workers may not have it; leave out --dask")
 
 
 def check(arguments: list, program: str) -> None:

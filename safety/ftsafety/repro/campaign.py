@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from ftrun.configurations import CONFIGURATIONS
 from ftrun.interruption import Interrupted
@@ -13,7 +15,6 @@ from ftrun.twin import TwinError
 from ftsafety.repro.outcome import Kind, Outcome
 from ftsafety.repro.request import Limits, Request
 from ftsafety.repro.script import Script
-from ftsafety.repro.twins import Twin
 
 
 @dataclass
@@ -43,6 +44,34 @@ def twin_of(config: str) -> str:
     return CONFIGURATIONS[config].twin if config in CONFIGURATIONS else config
 
 
+class Runner(Protocol):
+    """A twin, as far as a campaign uses it."""
+
+    @property
+    def config(self) -> str | None:
+        """The only configuration that this twin can run; None if there are several."""
+
+    def reproduce(self, request: Request) -> Outcome:
+        """Run a script once. Raises TwinError, Interrupted, or TimeoutError at the deadline of a Plan."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The runs that a campaign is about to ask for, for runs that are made ahead."""
+
+    script: Script
+    configs: tuple[str, ...]
+    repeat: int
+    threads: int
+    limits: Limits
+    forced: set[str]
+    """The configurations in which PYTHON_GIL=0 holds the GIL off; grows during the campaign, its owner."""
+    deadline: float
+    """time.monotonic() at which the campaign ends."""
+
+
+Ahead = Callable[[Plan], contextlib.AbstractContextManager]
+"""Returns a context manager in which the planned runs are made ahead of a campaign's requests for them."""
 Progress = Callable[[str, int, int, str, Outcome | None], None]
 """Called before each run (outcome None) and after it, with (title, rounds done, all rounds, configuration, outcome)."""
 
@@ -53,11 +82,12 @@ class Campaign:
     def __init__(
         self,
         script: Script,
-        twins: dict[str, Twin],
+        twins: Mapping[str, Runner],
         limits: Limits,
         progress: Progress,
         deadline: float,
         missing: dict[str, str] | None = None,
+        ahead: Ahead = contextlib.nullcontext,
     ):
         """Prepare the runs; none is started.
 
@@ -65,13 +95,15 @@ class Campaign:
             twins: the twins that run the script, by name.
             deadline: time.monotonic() at which the rounds end.
             missing: by the name of a twin, the reason why this twin cannot run the script.
+            ahead: entered with the plan of the rounds while they are run.
         """
         self.script, self.twins, self.limits = script, twins, limits
         self.missing = dict(missing or {})
         self.stopped: str | None = None
         """The reason why the rounds ended early; None if they did not."""
-        self._progress, self._deadline = progress, deadline
-        self._forced_off: set[str] = set()
+        self.forced_off: set[str] = set()
+        """The configurations in which PYTHON_GIL=0 holds the GIL off, because an import turned it on."""
+        self._progress, self._deadline, self._ahead = progress, deadline, ahead
 
     def run(
         self,
@@ -90,12 +122,30 @@ class Campaign:
         for config, runs in result.items():
             runs.missing = self.missing.get(twin_of(config))
         order = [config for config, runs in result.items() if runs.missing is None]
+        plan = Plan(self.script, tuple(order), repeat, threads, self.limits, self.forced_off, self._deadline)
+        with self._ahead(plan):
+            self._rounds(result, order, repeat, threads, title, enough)
+        if self.stopped:
+            for runs in result.values():
+                runs.missing = runs.missing or self.stopped
+        return result
+
+    def _rounds(
+        self,
+        result: dict[str, Runs],
+        order: list[str],
+        repeat: int,
+        threads: int,
+        title: str,
+        enough: Callable[[dict[str, Runs]], bool],
+    ) -> None:
         shuffle = random.Random(0).shuffle
         for number in range(repeat):
             if self.stopped:
                 break
+            used_up = f"the time for all runs (--budget) was used up after {number} of {repeat} rounds"
             if number and time.monotonic() >= self._deadline:
-                self.stopped = f"the time for all runs (--budget) was used up after {number} of {repeat} rounds"
+                self.stopped = used_up
                 break
             shuffle(order)
             for config in [config for config in order if result[config].missing is None]:
@@ -104,19 +154,18 @@ class Campaign:
                 except Interrupted as error:
                     self.stopped = f"interrupted ({error}) in round {number + 1} of {repeat}"
                     break
+                except TimeoutError:
+                    self.stopped = used_up
+                    break
             if self.stopped or enough(result):
                 break
-        if self.stopped:
-            for runs in result.values():
-                runs.missing = runs.missing or self.stopped
-        return result
 
     def _turn(self, runs: Runs, title: str, number: int, repeat: int, threads: int) -> None:
         twin = self.twins[twin_of(runs.config)]
         # The first run may find that an import turns the GIL on; it is then made again with the GIL held off.
         for _ in range(2):
             self._progress(title, number, repeat, runs.config, None)
-            off = runs.config in self._forced_off
+            off = runs.config in self.forced_off
             request = Request(twin.config or runs.config, self.script, threads, self.limits, off)
             try:
                 outcome = twin.reproduce(request)
@@ -127,5 +176,5 @@ class Campaign:
             self._progress(title, number, repeat, runs.config, outcome)
             if outcome.kind != Kind.GIL or off:
                 break
-            self._forced_off.add(runs.config)
-        runs.forced_off = runs.config in self._forced_off
+            self.forced_off.add(runs.config)
+        runs.forced_off = runs.config in self.forced_off

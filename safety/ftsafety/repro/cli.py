@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import sys
 import tempfile
@@ -15,12 +16,15 @@ from ftrun.configurations import CONFIGURATIONS, this_twin
 from ftrun.escape import any_locale, fenced, markdown, one_line, print_report
 from ftrun.inline_metadata import MetadataError, dependencies, requires_python
 from ftrun.interruption import Interrupted, Interruption
+from ftrun.project import ROOT
 from ftrun.twin import TwinError
 from ftsafety.repro import commands, narrow, report, verdict_words
 from ftsafety.repro.arguments import options_of, parse
 from ftsafety.repro.blocked import reason, remedy, settled, stopped
 from ftsafety.repro.campaign import Campaign, Runs, twin_of
+from ftsafety.repro.cluster import Cluster
 from ftsafety.repro.inputs import UsageError
+from ftsafety.repro.link import Link, NoCluster, Where
 from ftsafety.repro.packages import Packages, add
 from ftsafety.repro.progress import Progress
 from ftsafety.repro.request import MIB, Limits
@@ -32,6 +36,10 @@ from ftsafety.repro.verdict import Pattern, Verdict, judge
 NO_WALLS = (
     "repro: no walls around native runs: the script runs as you, with your permissions "
     "(docker compose run --rm ft-repro SCRIPT runs it behind walls)"
+)
+NO_WALLS_THERE = (
+    "repro: no walls around the runs: on the workers the script runs as their user, with that user's permissions "
+    "(--walls runs it in containers there)"
 )
 
 
@@ -54,7 +62,7 @@ def main(arguments: list[str] | None = None) -> int:
             return error.exit_status
         except (TwinError, MetadataError, Refused) as error:
             progress.note(f"repro: {error}")
-            return {MetadataError: 2, Refused: Pattern.NOT_BEGUN.value}.get(type(error), 1)
+            return {MetadataError: 2, NoCluster: 2, Refused: Pattern.NOT_BEGUN.value}.get(type(error), 1)
     return publish(text, given, interruption, status)
 
 
@@ -83,7 +91,8 @@ class Reproduction:
         self._given, self._interruption, self._progress, self._stack = given, interruption, progress, stack
         self._script: Script = given.loaded
         self._command = commands.all_runs(given, self._script)
-        self._twins: dict[str, Twin] = {}
+        self._twins: dict[str, Twin | Cluster] = {}
+        self._cluster: Cluster | None = None
         self._descriptions: dict[str, dict] = {}
 
     def run(self) -> tuple[str, int]:
@@ -94,13 +103,14 @@ class Reproduction:
         given, progress = self._given, self._progress
         self._connect()
         missing = self._check_version()
-        if not given.walled:
-            progress.note(NO_WALLS)
+        if not (given.walled or given.walls):
+            progress.note(NO_WALLS_THERE if given.dask else NO_WALLS)
         packages = self._add_packages(missing)
         limits = Limits(given.timeout, given.memory * MIB, given.processes, given.disk * MIB, given.output * MIB)
         deadline = time.monotonic() + given.budget
         absent = {**packages.missing, **missing}
-        campaign = Campaign(self._script, self._twins, limits, progress.update, deadline, absent)
+        ahead = self._cluster.ahead if self._cluster else contextlib.nullcontext
+        campaign = Campaign(self._script, self._twins, limits, progress.update, deadline, absent, ahead)
         early = EarlyStop(given.repeat, given.every_run)
         extra = [name for name in self._descriptions if name not in ("ft", "gil")]
         found = campaign.run((*given.configs, *extra), given.repeat, given.threads, enough=early)
@@ -119,6 +129,8 @@ class Reproduction:
             if shown:
                 least = narrow.shrink_threads(campaign, runs[shown[0]], given.threads, given.repeat)
             sections.append(("Threads", least))
+        if self._cluster:
+            sections.append(("Nodes", report.nodes(runs, self._cluster.nodes)))
         last = [config for config in runs if twin_of(config) in self._descriptions][-1]
         text = report.render(
             self._script,
@@ -127,7 +139,7 @@ class Reproduction:
             self._descriptions,
             command=self._command,
             single=self._single(runs[shown[0] if shown else last], runs, packages),
-            walls=given.walled,
+            walls=given.walled or given.walls,
             sections=sections,
             more=[*self._remarks(verdict, early, runs), *packages.remarks],
             added=packages.added,
@@ -136,6 +148,9 @@ class Reproduction:
 
     def _connect(self) -> None:
         needed = {CONFIGURATIONS[config].twin for config in self._given.configs}
+        if self._given.dask:
+            self._connect_cluster(needed)
+            return
         for name, where in self._given.twin or [(this_twin(), sys.executable)]:
             if name not in needed:
                 continue
@@ -151,6 +166,20 @@ class Reproduction:
             described = other.describe()
             name = label(described, self._twins)
             self._twins[name], self._descriptions[name] = other, described
+
+    def _connect_cluster(self, needed: set[str]) -> None:
+        given, note = self._given, self._progress.note
+        where = Where(given.dask, given.dask_python, given.dask_folder or str(ROOT), given.walls)
+        self._cluster = cluster = Cluster(Link(where, self._interruption))
+        self._stack.callback(cluster.close)
+        have = f"{cluster.threads} threads of the workers at" if cluster.threads else "waiting for workers of"
+        note(f"repro: {have} {given.dask}")
+        wanted = (*dependencies(self._script.text), *given.package)
+        try:
+            self._descriptions = cluster.describe(sorted(needed), wanted, time.monotonic() + given.budget)
+        except TimeoutError:
+            raise TwinError(f"--dask {given.dask}: no worker was free within {given.budget:g} s (--budget)") from None
+        self._twins = dict.fromkeys(self._descriptions, cluster)
 
     def _check_version(self) -> dict[str, str]:
         """Return {interpreter: reason why it cannot run the script}; raises Refused if no version is right."""
@@ -174,10 +203,13 @@ class Reproduction:
         return {**missing, **dict.fromkeys(excluded, f"the script requires Python {wanted}")}
 
     def _add_packages(self, missing: dict[str, str]) -> Packages:
+        if self._cluster:
+            return self._cluster.packages()
         work = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="ft-repro-packages-")))
         # The free-threaded twin first: fewer wheels fit it.
         names = [*dict.fromkeys(("ft", *self._twins))]
-        twins = {name: self._twins[name] for name in names if name in self._twins and name not in missing}
+        local = {name: twin for name, twin in self._twins.items() if not isinstance(twin, Cluster)}
+        twins = {name: local[name] for name in names if name in local and name not in missing}
         installed = {name: self._descriptions[name]["packages"] for name in twins}
         wanted = (*dependencies(self._script.text), *self._given.package)
         cache, note = self._given.cache, self._progress.note
@@ -212,7 +244,8 @@ class Reproduction:
         ran = report.packages_that_ran(self._descriptions, runs, packages.added)
         twin = twin_of(seen.config)
         added = bool(packages.added.get(twin))
-        return commands.one_run(self._given, self._script, seen, self._descriptions, ran.get(twin), added)
+        here = argparse.Namespace(**{**vars(self._given), "dask": None, "dask_folder": None, "walls": False})
+        return commands.one_run(here, self._script, seen, self._descriptions, ran.get(twin), added)
 
 
 def _pins(versions: dict[str, str]) -> str:

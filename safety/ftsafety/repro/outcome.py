@@ -81,9 +81,13 @@ class Outcome:
     """Peak memory in bytes, as far as it was measured."""
     noticed: tuple[str, ...] = ()
     """Exceptions that do not count as failures, such as one in a destructor."""
+    node: str = ""
+    """The node of the cluster that made the run; empty if it was made on this machine."""
 
     def as_json(self) -> dict:
-        return {**asdict(self), "kind": self.kind.value, "blocker": list(self.blocker or ())}
+        values = {**asdict(self), "kind": self.kind.value, "blocker": list(self.blocker or ())}
+        del values["node"]  # the receiver knows whom it has asked
+        return values
 
 
 _LONGEST = {"detail": LONGEST_LINE, "stdout": LONGEST_TEXT, "stderr": LONGEST_TEXT, "stacks": LONGEST_TEXT}

@@ -12,6 +12,7 @@ from ftrun.configurations import CONFIGURATIONS
 from ftrun.escape import fenced, markdown, terminal
 from ftrun.project import normalise
 from ftsafety.repro.campaign import Runs
+from ftsafety.repro.cluster import Node
 from ftsafety.repro.look import in_mib, in_seconds, median, observations
 from ftsafety.repro.outcome import Kind, Outcome
 from ftsafety.repro.script import Script
@@ -22,6 +23,7 @@ from ftsafety.repro.verdict_words import named, others, rate, remarks, sentence
 LONGEST_EXCERPT = 6_000
 LONGEST_SCRIPT = 24_000
 LONGEST_SAMPLE = 800
+MOST_NODES = 100
 
 
 def excerpt(text: str, most: int = LONGEST_EXCERPT) -> str:
@@ -83,7 +85,8 @@ def measured(runs: Mapping[str, Runs]) -> str:
 
 def first_failure(config: str, number: int, outcome: Outcome) -> str:
     """Return the section on the first failure: its stacks, stderr and stdout."""
-    parts = [f"## First failure: `{config}`, run {number}: {outcome.kind}", one_line(outcome.detail)]
+    where = f" on {one_line(outcome.node)}" if outcome.node else ""
+    parts = [f"## First failure: `{config}`, run {number}{where}: {outcome.kind}", one_line(outcome.detail)]
     if outcome.stacks.strip():
         # Where the script itself goes on, a child process of it was killed by a signal.
         when = "at the time limit" if outcome.kind == Kind.HANG else "at the signal"
@@ -92,6 +95,28 @@ def first_failure(config: str, number: int, outcome: Outcome) -> str:
         parts += ["Standard error:", fenced(excerpt(outcome.stderr), "text")]
     if outcome.stdout.strip():
         parts += ["Standard output:", fenced(excerpt(outcome.stdout, 2000), "text")]
+    return "\n\n".join(parts)
+
+
+def nodes(runs: Mapping[str, Runs], about: Mapping[str, Node]) -> str:
+    """Return Markdown about the nodes of a cluster: how many runs each has made, and how many failed in each way."""
+    made: Counter[str] = Counter(outcome.node for each in runs.values() for outcome in each.outcomes)
+    failed: dict[str, Counter[str]] = {}
+    for config, each in runs.items():
+        for outcome in each.outcomes:
+            if outcome.kind.failed:
+                failed.setdefault(outcome.node, Counter())[f"{config}: {outcome.kind}"] += 1
+    rows = ["| node | processor | runs | failures |", "|---|---|---:|---|"]
+    order = sorted(made, key=lambda name: (-failed.get(name, Counter()).total(), name))
+    for name in order[:MOST_NODES]:
+        ways = "; ".join(f"{number} x `{way}`" for way, number in failed.get(name, Counter()).most_common()) or "none"
+        rows.append(f"| {one_line(name)} | {one_line(about[name].processor)} | {made[name]} | {ways} |")
+    parts = ["\n".join(rows)]
+    if len(order) > MOST_NODES:
+        parts.append(f"And {len(order) - MOST_NODES} more nodes.")
+    if died := {name: node.restarts for name, node in sorted(about.items()) if node.restarts}:
+        times = ", ".join(f"{one_line(name)} ({number} x)" for name, number in died.items())
+        parts.append(f"Batches that were run again, since a worker had died during them or was killed: {times}.")
     return "\n\n".join(parts)
 
 

@@ -52,11 +52,11 @@ class EarlyStop:
         return self.reason is not None
 
     def _reason(self, runs: Mapping[str, Runs]) -> str | None:
-        outcomes = [outcome for each in runs.values() for outcome in each.outcomes]
-        if not outcomes:
+        if not runs:
             return None
-        if self._round >= ENOUGH_HANGS and all(outcome.kind is Kind.HANG for outcome in outcomes):
-            return f"all {len(outcomes)} runs hung"
+        # Looks at few outcomes in each of thousands of rounds.
+        if self._round >= ENOUGH_HANGS and all(o.kind is Kind.HANG for each in runs.values() for o in each.outcomes):
+            return f"all {sum(len(each.outcomes) for each in runs.values())} runs hung"
         if self._round not in self._looks:
             return None
         found = settled(runs)

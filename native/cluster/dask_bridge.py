@@ -1,0 +1,264 @@
+"""The client of a Dask cluster for `./twins repro --dask`: a program that the controller starts as its child.
+
+    PYTHON native/cluster/dask_bridge.py          (standard input is a socket)
+
+A client must have the Python and the Dask of its cluster, which the twins do not have. So this file runs in the Python
+that runs `./twins`, on the standard library and `distributed` alone. It decides nothing. ftsafety.repro.cluster, its
+parent, sends lines of JSON, and gets others back:
+
+    {"address", "command", "folder"}   connect; the answer is {"threads"}, or {"error"} if that cannot be
+    {"run", "request"}                 submit a batch; later {"begun", "node"} for each worker that begins it, then
+                                       {"ended", "node", "lines", "error", "threads"} or {"lost", "why", "threads"}
+    {"cancel": true}                   forget all batches; their processes are ended
+
+At the end of its input it cancels everything and exits. One thread, an asyncio loop, owns all of its state. `work` and
+`Batches` are of the module __main__, and so cloudpickle sends the workers their code and not just their names.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import contextlib
+import json
+import logging
+import os
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+import uuid
+
+from distributed import Client, Future, WorkerPlugin, get_worker
+
+CONNECT_SECONDS = 15
+LONGEST_LINE = 16 * 1024 * 1024
+KEPT = 2000  # bytes at the end of what a batch wrote to stderr
+RETRIES = 2  # of a batch whose process was killed; for workers that die there is Dask's own "allowed-failures"
+
+
+class Batches(WorkerPlugin):
+    """The processes of batches on one worker. A batch that nothing wants any more, or whose worker closes, is ended.
+
+    Tasks run in threads of the worker, and `transition` is called in its event loop: `_lock` guards the state.
+    """
+
+    def __init__(self, name: str, command: list[str], folder: str):
+        self.name, self._command, self._folder = name, command, folder
+
+    def setup(self, worker) -> None:
+        self._lock = threading.Lock()
+        self._running: dict[str, subprocess.Popen] = {}
+        self._unwanted: set[str] = set()
+
+    def transition(self, key, start, finish, **_) -> None:
+        with self._lock:
+            if finish == "executing":
+                self._unwanted.discard(key)
+            elif start in ("executing", "long-running") and finish in ("released", "cancelled", "forgotten"):
+                self._unwanted.add(key)
+                self._end(key)
+
+    def teardown(self, worker) -> None:
+        with self._lock:
+            for key in list(self._running):
+                self._unwanted.add(key)
+                self._end(key)
+
+    def _end(self, key: str) -> None:
+        if key in self._running:
+            self._running[key].terminate()
+
+    def run(self, key: str, request: bytes) -> tuple[list[str], str]:
+        """Run a batch to its end; return the lines that it wrote, and the reason why it could not be run, or "".
+
+        Raises RuntimeError if the batch was killed.
+        """
+        with tempfile.TemporaryFile() as errors:
+            with self._lock:
+                if key in self._unwanted:
+                    return [], "cancelled"
+                try:
+                    process = subprocess.Popen(
+                        self._command,
+                        cwd=self._folder,
+                        stdin=subprocess.PIPE,
+                        stdout=subprocess.PIPE,
+                        stderr=errors,
+                        start_new_session=True,
+                    )
+                except OSError as error:
+                    return [], f"{self._command[0]} cannot be run in {self._folder}: {error.strerror}"
+                self._running[key] = process
+            assert process.stdin and process.stdout
+            try:
+                # Its standard input stays open until it has ended: if this worker dies, the batch sees the end of it.
+                with contextlib.suppress(BrokenPipeError):
+                    process.stdin.write(request)
+                    process.stdin.flush()
+                output = process.stdout.read()
+                status = process.wait()
+            finally:
+                with self._lock:
+                    del self._running[key]
+                process.kill()
+                with contextlib.suppress(BrokenPipeError):
+                    process.stdin.close()
+                process.stdout.close()
+                process.wait()
+            errors.seek(max(0, errors.seek(0, os.SEEK_END) - KEPT))
+            said = errors.read().decode(errors="replace").strip().splitlines()[-1:] or ["it wrote nothing"]
+        with self._lock:
+            wanted = key not in self._unwanted
+        if wanted and status in (-signal.SIGKILL, 128 + signal.SIGKILL):
+            raise RuntimeError("its process was killed (SIGKILL)")
+        return output.decode(errors="replace").splitlines(), f"exit status {status}: {said[0]}" if status else ""
+
+
+def work(plugin: str, request: str) -> tuple[str, list[str], str]:
+    """Run a batch on a worker; return the node's name, the lines that the batch wrote, and an error or ""."""
+    worker, node = get_worker(), socket.gethostname()
+    key = worker.get_current_task()
+    worker.log_event(plugin, {"key": key, "node": node})
+    try:
+        return (node, *worker.plugins[plugin].run(key, request.encode()))
+    except RuntimeError as error:
+        raise RuntimeError(f"{node}: {error}") from None
+
+
+class Bridge:
+    """The connection to a cluster, and the batches that were submitted to it."""
+
+    def __init__(self, client: Client, hello: dict, writer: asyncio.StreamWriter):
+        self._client, self._writer = client, writer
+        self._name = f"ft-repro-{uuid.uuid4().hex[:12]}"
+        self._plugin = Batches(self._name, hello["command"], hello["folder"])
+        self._waiting: dict[int, asyncio.Task] = {}
+        self._futures: dict[int, Future] = {}
+
+    async def open(self) -> None:
+        """Register what the workers need, also those that join later."""
+        self._client.subscribe_topic(self._name, self._begun)
+        await self._client.register_plugin(self._plugin, name=self._name)
+        self.send({"threads": await self._threads()})
+
+    def send(self, message: dict) -> None:
+        """Send a message to the parent."""
+        self._writer.write(json.dumps(message).encode() + b"\n")
+
+    async def _threads(self) -> int:
+        """Return the number of threads of all workers there are now."""
+        return sum((await self._client.nthreads()).values())
+
+    def _begun(self, event) -> None:
+        _, message = event
+        self.send({"begun": int(message["key"].rpartition("-")[2]), "node": str(message["node"])})
+
+    def submit(self, number: int, request: dict) -> None:
+        """Submit a batch."""
+        text = json.dumps(request) + "\n"
+        key = f"{self._name}-{number}"
+        self._futures[number] = self._client.submit(work, self._name, text, key=key, retries=RETRIES, pure=False)
+        self._waiting[number] = asyncio.create_task(self._wait(number))
+
+    async def _wait(self, number: int) -> None:
+        future = self._futures[number]
+        try:
+            node, lines, error = await future
+        except Exception as failure:
+            self.send({"lost": number, "why": _words(failure), "threads": 0})
+        else:
+            threads = await self._threads()
+            for line in lines:
+                self.send({"of": number, "line": line})
+            self.send({"ended": number, "node": node, "error": error, "threads": threads})
+            await self._writer.drain()
+        del self._waiting[number], self._futures[number]
+
+    async def cancel(self) -> None:
+        """Forget all batches."""
+        for task in self._waiting.values():
+            task.cancel()
+        futures = list(self._futures.values())
+        self._waiting.clear()
+        self._futures.clear()
+        if futures:
+            await self._client.cancel(futures, force=True)
+
+    async def close(self) -> None:
+        """End all batches, and leave nothing of ours on the workers."""
+        with contextlib.suppress(Exception):
+            await self.cancel()
+            await self._client.unregister_worker_plugin(self._name)
+
+
+def _words(failure: Exception) -> str:
+    kind = type(failure).__name__
+    if "scheduler-connection-lost" in str(failure):
+        return "the connection to the Dask scheduler was lost"
+    return f"{kind}: {failure}"
+
+
+async def unequal(client: Client) -> str:
+    """Return in words how the versions of the scheduler and workers differ from those here; "" if they do not.
+
+    A function is sent to the workers as the bytecode of this Python.
+    """
+    found = await client.get_versions()
+    here = _versions(found["client"])
+    others = collections.defaultdict(list)
+    for name, each in [("the scheduler", found["scheduler"]), *found["workers"].items()]:
+        if each and _versions(each) != here:
+            others[_versions(each)].append(name)
+    if not others:
+        return ""
+    (python, dask), names = next(iter(others.items()))
+    more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+    return (
+        f"{names[0]}{more} runs Python {python} with distributed {dask}, and the Python that runs ./twins is {here[0]} "
+        f"with {here[1]}: run ./twins with a Python {python} that has distributed=={dask} first on PATH"
+    )
+
+
+def _versions(found: dict) -> tuple[str, str]:
+    python = ".".join(str(found["host"]["python"]).split(".")[:2])
+    return python, str(found["packages"].get("distributed"))
+
+
+async def serve() -> None:
+    """Serve the parent until it closes the socket."""
+    reader, writer = await asyncio.open_connection(sock=socket.socket(fileno=os.dup(0)), limit=LONGEST_LINE)
+    hello = json.loads(await reader.readline())
+    # The file that a scheduler writes with --scheduler-file, or its address.
+    where = {"scheduler_file" if os.path.isfile(hello["address"]) else "address": hello["address"]}
+    try:
+        client = await Client(**where, asynchronous=True, timeout=CONNECT_SECONDS, name="ft-repro")
+    except Exception as error:
+        remedy = "name the address that the scheduler prints when it starts, or its scheduler file"
+        words = f"no connection to a Dask scheduler ({type(error).__name__}: {error}); {remedy}"
+        writer.write(json.dumps({"error": words}).encode() + b"\n")
+        await writer.drain()
+        return
+    async with client:
+        bridge = Bridge(client, hello, writer)
+        if others := await unequal(client):
+            bridge.send({"error": others})
+            return
+        await bridge.open()
+        try:
+            while line := await reader.readline():
+                message = json.loads(line)
+                if "run" in message:
+                    bridge.submit(message["run"], message["request"])
+                else:
+                    await bridge.cancel()
+        finally:
+            await bridge.close()
+
+
+if __name__ == "__main__":
+    # Ctrl-C at a terminal reaches all of its processes. This one ends when its parent closes the socket.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    logging.getLogger("distributed").setLevel(logging.ERROR)
+    asyncio.run(serve())

@@ -1,0 +1,287 @@
+# /// script
+# dependencies = ["distributed==2026.8.0"]
+# ///
+"""`./twins repro --dask` on a real scheduler and three workers, each a process of this machine."""
+
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import venv
+from pathlib import Path
+
+import psutil
+import pytest
+
+from ftrun.inline_metadata import dependencies
+from ftrun.interruption import Interruption
+from ftrun.overlay import install
+from tests.checkout import CHECKOUT
+from tests.native.conftest import CACHE
+from tests.native.test_repro import table
+from tests.processes import PATIENCE, assert_gone
+from tests.programs import completed, copy_checkout
+
+pytestmark = [
+    pytest.mark.timeout(2700),
+    pytest.mark.skipif(not sys._is_gil_enabled(), reason="Dask's dependencies have no wheels for free-threaded builds"),
+]
+HOST = socket.gethostname()
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory):
+    """The Python of a user who has Dask."""
+    folder = tmp_path_factory.mktemp("user")
+    packages = folder / "site-packages"
+    venv.create(folder / "venv", symlinks=True)
+    with Interruption() as interruption:
+        install(packages, sys.executable, dependencies(Path(__file__).read_text()), {}, CACHE, interruption)
+    (site,) = (folder / "venv" / "lib").glob("python*/site-packages")
+    (site / "dask.pth").write_text(f"{packages}\n")
+    return folder / "venv" / "bin" / "python3"
+
+
+class DaskCluster:
+    """A scheduler, and workers in processes without nannies. Owned by one test."""
+
+    def __init__(self, python, folder, environment):
+        self._python, self._folder, self._environment = python, folder, environment
+        self.file = folder / "scheduler.json"
+        self.scheduler = self._start("dask_scheduler", "--port", "0", "--host", "127.0.0.1")
+        self.workers = []
+        deadline = time.monotonic() + PATIENCE
+        while not (self.file.exists() and self.file.read_text().endswith("}")):
+            assert self.scheduler.is_running() and time.monotonic() < deadline, self.log("dask_scheduler")
+            time.sleep(0.05)
+
+    def log(self, module):
+        return (self._folder / f"{module}.log").read_text()
+
+    def start_workers(self, number, **variables):
+        for _ in range(number):
+            options = ("--nthreads", "1", "--no-nanny", "--local-directory", str(self._folder))
+            self.workers.append(self._start("dask_worker", *options, **variables))
+
+    def _start(self, module, *options, **variables):
+        return psutil.Popen(
+            [
+                self._python,
+                "-m",
+                f"distributed.cli.{module}",
+                "--no-dashboard",
+                "--scheduler-file",
+                self.file,
+                *options,
+            ],
+            cwd=self._folder,
+            env={**self._environment, **variables},
+            stdin=subprocess.DEVNULL,
+            stdout=open(self._folder / f"{module}.log", "a"),
+            stderr=subprocess.STDOUT,
+        )
+
+    def worker_of(self, pid):
+        """The worker below which a process runs."""
+        above = [each.pid for each in psutil.Process(pid).parents()]
+        return next(worker for worker in self.workers if worker.pid in above)
+
+    def close(self):
+        for process in (*self.workers, self.scheduler):
+            process.kill()
+            process.wait()
+
+
+@pytest.fixture
+def environment(python, shell_environment):
+    # Of the Python that has Dask, to find it as a user does; the worker's log is not asked to be coloured.
+    return {**shell_environment, "PATH": f"{python.parent}:{shell_environment['PATH']}"}
+
+
+@pytest.fixture
+def cluster(python, environment):
+    with tempfile.TemporaryDirectory() as folder:
+        made = DaskCluster(python, Path(folder), environment)
+        yield made
+        made.close()
+
+
+@pytest.fixture
+def repro(environment, cluster):
+    """Run `./twins repro ARGUMENT ... --dask` to its end."""
+
+    def run(*arguments, status=None):
+        command = [CHECKOUT / "twins", "repro", *arguments, "--dask", cluster.file]
+        return completed(command, status, env=environment)
+
+    return run
+
+
+def nodes(report):
+    """The rows of the report's table of nodes: {node: (runs, failures)}."""
+    section = report.partition("## Nodes\n")[2].partition("\n## ")[0]
+    rows = [row.strip("|").split("|") for row in re.findall(r"^\|.*\|$", section, re.M)[2:]]
+    return {row[0].strip().replace("\\", ""): (int(row[2]), row[3].strip()) for row in rows}
+
+
+FAILS_WITHOUT_THE_GIL = """
+import sys
+# By its full name it would be a check of the script's own, which refuses to run.
+enabled = vars(sys)["_is_gil_" + "enabled"]
+print("fine")
+if not enabled():
+    raise ValueError("\\x1b[31mred")
+"""
+
+
+@pytest.fixture
+def fails(tmp_path):
+    """A script that fails in ft alone, with an escape sequence."""
+    (tmp_path / "fails.py").write_text(FAILS_WITHOUT_THE_GIL)
+    return tmp_path / "fails.py"
+
+
+def test_verdict_signatures_and_early_stop_are_those_of_local_runs(repro, cluster, twins, fails):
+    cluster.start_workers(3)
+    options = ("--repeat", "40", "--timeout", "600")
+    here = twins("repro", fails, *options, status=10).stdout
+    done = repro(fails, *options, status=10)
+    assert table(done.stdout) == table(here)
+    assert done.stdout.split("\n\n")[1] == here.split("\n\n")[1] and "p = " in here
+    # The same early stop, and the same signatures in the same numbers.
+    remarks = [re.findall(r"^ *- .*", report.partition("\n## ")[0], re.M) for report in (here, done.stdout)]
+    assert remarks[0] == remarks[1] and any("Ended after 5 of 40 rounds" in each for each in remarks[0])
+    assert nodes(done.stdout) == {HOST: (15, "5 x `ft: exception`")}
+    assert f"run 1 on {HOST}" in done.stdout.replace("\\", "")
+    assert "round 5 of 40, ft: exception" in done.stderr
+    assert "\x1b" not in done.stdout + done.stderr and "red" in done.stdout
+
+
+BLOCKS_ONCE = """
+import os, time
+try:
+    os.close(os.open({marker!r}, os.O_CREAT | os.O_EXCL))
+except FileExistsError:
+    pass
+else:
+    if os.fork() == 0:
+        os.setsid()
+    with open({pids!r}, "a") as file:
+        file.write(f"{{os.getpid()}}\\n")
+    time.sleep(2000)
+"""
+
+
+@pytest.fixture
+def blocks_once(tmp_path):
+    """A script whose first run never ends and has a process in a session of its own; and a way to wait for both."""
+    marker, pids = tmp_path / "marker", tmp_path / "pids"
+    script = tmp_path / "blocks.py"
+    script.write_text(BLOCKS_ONCE.format(marker=str(marker), pids=str(pids)))
+    pids.touch()
+
+    def processes(of):
+        deadline = time.monotonic() + PATIENCE
+        while len(found := pids.read_text().split()) < 2:
+            assert of.poll() is None and time.monotonic() < deadline, of.communicate()
+            time.sleep(0.05)
+        return [psutil.Process(int(pid)) for pid in found]
+
+    return script, processes
+
+
+@pytest.fixture
+def start(environment, cluster):
+    """Start `./twins repro ARGUMENT ... --dask`, which is ended after the test."""
+    started = []
+
+    def run(*arguments):
+        command = [CHECKOUT / "twins", "repro", *arguments, "--timeout", "1900", "--dask", cluster.file]
+        pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        started.append(subprocess.Popen(command, env=environment, text=True, start_new_session=True, **pipes))
+        return started[-1]
+
+    yield run
+    for process in started:
+        if process.poll() is None:
+            process.kill()
+            process.communicate()
+
+
+def test_a_worker_killed_in_the_middle_costs_no_run_and_leaves_no_process(start, blocks_once, cluster):
+    cluster.start_workers(3)
+    script, processes = blocks_once
+    started = start(script, "--repeat", "15", "--configs", "gil,ft")
+    left = processes(started)
+    cluster.worker_of(left[0].pid).kill()
+    report, progress = started.communicate()
+    assert started.returncode == 0, progress
+    assert {config: row["ok"] for config, row in table(report).items()} == {"gil": 15, "ft": 15}
+    assert nodes(report) == {HOST: (30, "none")}
+    assert f"run again, since a worker had died during them or was killed: {HOST} (1 x)" in report.replace("\\", "")
+    assert_gone(left)
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_an_interrupted_campaign_leaves_no_process_and_the_workers_go_on(
+    start, blocks_once, cluster, repro, fails, tmp_path, how
+):
+    cluster.start_workers(1, TMPDIR=str(tmp_path))
+    script, processes = blocks_once
+    started = start(script, "--repeat", "200")
+    left = processes(started)
+    left += cluster.workers[0].children(recursive=True)
+    started.send_signal(how)
+    report, progress = started.communicate()
+    assert_gone(left)
+    if how == signal.SIGINT:
+        assert started.returncode == 130 and "interrupted (SIGINT)" in progress + report
+    repro(fails, "--repeat", "2", "--configs", "gil", status=0)
+    assert not list(tmp_path.glob("ft-repro*"))
+
+
+def test_a_scheduler_that_dies_ends_the_campaign_with_a_report(start, blocks_once, cluster):
+    cluster.start_workers(1)
+    script, processes = blocks_once
+    started = start(script, "--repeat", "40")
+    left = processes(started)
+    cluster.scheduler.kill()
+    report, _ = started.communicate()
+    assert started.returncode == 14 and "the connection to the Dask scheduler was lost" in report
+    assert_gone(left)
+
+
+def test_nodes_that_cannot_run_batches_are_named(repro, cluster, fails, tmp_path):
+    cluster.start_workers(1, XDG_CACHE_HOME=str(tmp_path))
+    done = repro(fails, status=1)
+    assert f"repro: {HOST}: exit status 1: twins: the twins are not built in {tmp_path}" in done.stderr
+    assert done.stderr.count("\n") <= 3 and not done.stdout
+    done = repro(fails, "--dask-folder", tmp_path, status=1)
+    assert f"{HOST}: {tmp_path}/twins cannot be run" in done.stderr
+
+
+def test_a_node_with_other_sources_is_refused(repro, cluster, fails, tmp_path):
+    cluster.start_workers(1)
+    other = copy_checkout(tmp_path / "other")
+    (other / "safety" / "ftsafety" / "more.py").write_text("")
+    done = repro(fails, "--dask-folder", other, status=1)
+    assert f"{HOST} has other sources of this project than this program: update {other} on that node" in done.stderr
+
+
+KILLS_ITS_WORKER = """
+import os, re, signal
+pid = os.getpid()
+while b"dask_worker" not in open(f"/proc/{pid}/cmdline", "rb").read():
+    pid = int(re.search(r"PPid:\\s+(\\d+)", open(f"/proc/{pid}/status").read())[1])
+os.kill(pid, signal.SIGKILL)
+"""
+
+
+def test_a_script_that_kills_its_workers_is_not_retried_forever(repro, cluster, tmp_path):
+    cluster.start_workers(5)
+    (tmp_path / "kills.py").write_text(KILLS_ITS_WORKER)
+    done = repro(tmp_path / "kills.py", "--repeat", "1", "--configs", "ft", status=14)
+    assert re.search(rf"lost in run 1: KilledWorker: .*begun on {HOST}", done.stdout.replace("\\", ""))
