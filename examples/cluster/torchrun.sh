@@ -1,6 +1,7 @@
 #!/bin/sh
 # Run the benchmark, the audit of a dataset, or the gallery of bugs on hosts that ssh reaches, with torchrun: it waits
-# until all of them are there, and starts them together. In a clone that all hosts see under the same path:
+# until all of them are there, and starts them together. In a clone that all hosts see under the same path
+# (like ~/.cache, where the twins are built):
 #
 #   ./twins setup
 #   HOSTS="node1 node2" examples/cluster/torchrun.sh bench --quick

@@ -21,14 +21,18 @@ VERSIONS = ("1.29", "1.37")  # the oldest that the manifests say they need, and 
 
 
 def documents(file: Path, folder: Path) -> list[dict[str, Any]]:
-    """Return the valid manifests of *file*. Skips the test if the validator cannot be installed into *folder*."""
+    """Return the valid manifests of *file*. Skips the test if the validator cannot be installed into *folder*.
+
+    A folder of an earlier call is used again.
+    """
     from ftrun.interruption import Interruption
     from ftrun.overlay import OverlayError
     from tests.libraries.run import CACHE, install_for
 
     try:
         with Interruption() as interruption:
-            install_for(Path(__file__), folder, CACHE, interruption)
+            if not folder.exists():
+                install_for(Path(__file__), folder, CACHE, interruption)
     except OverlayError as error:
         pytest.skip(f"kubernetes-validate cannot be installed: {error}")
     paths = os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH")]))

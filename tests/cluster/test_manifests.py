@@ -8,15 +8,21 @@ from tests.cluster.manifests import documents, job_of
 EXAMPLES = CHECKOUT / "examples" / "cluster"
 
 
-def test_the_job_is_valid_and_goes_on_without_a_node(tmp_path):
-    (job,) = documents(EXAMPLES / "kubernetes.yaml", tmp_path / "packages")
+@pytest.fixture(scope="module")
+def packages(tmp_path_factory):
+    """Folder of the validator, which the first test installs."""
+    return tmp_path_factory.mktemp("validator") / "packages"
+
+
+def test_the_job_is_valid_and_goes_on_without_a_node(packages):
+    (job,) = documents(EXAMPLES / "kubernetes.yaml", packages)
     assert job["spec"]["completionMode"] == "Indexed" and job["spec"]["backoffLimitPerIndex"] == 0
     assert job["spec"]["completions"] == job["spec"]["parallelism"]
 
 
-def test_the_train_job_has_the_same_pods(tmp_path):
-    (job,) = documents(EXAMPLES / "kubernetes.yaml", tmp_path / "one")
-    train_job, runtime = documents(EXAMPLES / "trainjob.yaml", tmp_path / "two")
+def test_the_train_job_has_the_same_pods(packages):
+    (job,) = documents(EXAMPLES / "kubernetes.yaml", packages)
+    train_job, runtime = documents(EXAMPLES / "trainjob.yaml", packages)
     assert job_of(runtime)["spec"]["template"] == job["spec"]["template"]
     reference = train_job["spec"]["runtimeRef"]
     assert (reference["kind"], reference["name"]) == (runtime["kind"], runtime["metadata"]["name"])
@@ -27,10 +33,10 @@ def test_the_train_job_has_the_same_pods(tmp_path):
     assert "node" in [each["name"] for each in node["template"]["spec"]["template"]["spec"]["containers"]]
 
 
-def test_a_wrong_manifest_is_refused(tmp_path):
+def test_a_wrong_manifest_is_refused(packages, tmp_path):
     wrong = tmp_path / "wrong.yaml"
     wrong.write_text(
         (EXAMPLES / "kubernetes.yaml").read_text().replace("backoffLimitPerIndex: 0", "backoffLimit: none")
     )
     with pytest.raises(AssertionError, match="'none' is not of type 'integer'"):
-        documents(wrong, tmp_path / "packages")
+        documents(wrong, packages)
