@@ -132,7 +132,8 @@ def _setting(run: Analysis, scenario: AnalysedScenario, fall: Waterfall) -> tupl
         **_software(results, scenario.name == OWN),
         "--requirements": ", ".join(options.requirements) or "none",
         "--workers": ", ".join(map(str, options.workers or ())) or "as many as CPUs",
-        "waterfall": " > ".join([fall.start.name, *(step.name for step in fall.steps)]),
+        "first candidate": fall.start.name,
+        "changes": "; then ".join(step.name for step in fall.steps),
         "first samples": _checksums(scenario, fall),
     }
     return tuple((title, "none" if value is None else str(value)) for title, value in found.items())

@@ -94,7 +94,7 @@ def _differences(setting: Mapping[str, str], main: Mapping[str, str]) -> list[st
     names = [title for title in {**main, **setting} if main.get(title) != setting.get(title)]
     found = [f"{name} is {setting.get(name, 'missing')}, not {main.get(name, 'missing')}" for name in names]
     more = len(found) - MOST_LISTED
-    return found[:MOST_LISTED] + ([f"and {more} more differences"] if more > 0 else [])
+    return found[:MOST_LISTED] + ([f"and {run_words.count(more, 'more difference')}"] if more > 0 else [])
 
 
 def _group(parts: Sequence[Measured], of: Mapping[Machine, str], differences: list[str]) -> Group:
