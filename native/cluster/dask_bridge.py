@@ -57,18 +57,21 @@ class Batches(WorkerPlugin):
             if finish == "executing":
                 self._unwanted.discard(key)
             elif start in ("executing", "long-running") and finish in ("released", "cancelled", "forgotten"):
-                self._unwanted.add(key)
                 self._end(key)
 
     def teardown(self, worker) -> None:
         with self._lock:
             for key in list(self._running):
-                self._unwanted.add(key)
                 self._end(key)
 
     def _end(self, key: str) -> None:
-        if key in self._running:
-            self._running[key].terminate()
+        process = None if key in self._unwanted else self._running.get(key)
+        self._unwanted.add(key)
+        # Only once: a second signal would end the batch before it has removed its files.
+        if process is not None and process.returncode is None:
+            # Its group too: flock does not pass signals on to the command that it runs.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGTERM)
 
     def run(self, key: str, request: bytes) -> tuple[list[str], str]:
         """Run a batch to its end; return the lines that it wrote, and the reason why it could not be run, or "".

@@ -225,6 +225,22 @@ def test_a_worker_killed_in_the_middle_costs_no_run_and_leaves_no_process(start,
     assert_gone(left)
 
 
+@pytest.mark.long(reason="minutes")
+def test_two_thousand_runs_with_a_worker_killed_meanwhile(start, cluster, tmp_path):
+    cluster.start_workers(3)
+    (tmp_path / "rare.py").write_text("import random\nif random.random() < 0.01:\n    raise ValueError\n")
+    started = start(tmp_path / "rare.py", "--configs", "ft", "--repeat", "2000", "--every-run", "--budget", "5000")
+    for line in started.stderr:
+        if line.startswith("round 200 of 2000"):
+            cluster.workers[0].kill()
+            break
+    report, _ = started.communicate()
+    row = table(report)["ft"]
+    assert started.returncode == 13 and row["runs"] == row["ok"] + row["exception"] == 2000
+    assert 2 <= row["exception"] <= 60  # the chance of others is below one in a hundred million
+    assert "(1 x)" in report.partition("## Nodes")[2] and "not run to the end" not in report
+
+
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 def test_an_interrupted_campaign_leaves_no_process_and_the_workers_go_on(
     start, blocks_once, cluster, repro, fails, tmp_path, how
