@@ -1,6 +1,7 @@
 """Connects the tuner of ``num_workers="auto"`` with a loader and with the times of its workers."""
 
 import copy
+import sys
 import time
 from typing import Any
 
@@ -22,7 +23,9 @@ def tuner_of(loader: Any) -> WorkerTuner | None:
     cpus, latest = usable_cpus(), loader._shared.tuner
     limits = loader.max_workers or max(_MOST_WORKERS, cpus), cpus
     if latest is None or latest.limits != limits:
-        tuner = WorkerTuner(loader.num_workers, *limits)
+        # Of several threads that compute in Python, all but one wait for the GIL, and switching costs: begin with one.
+        first = 1 if sys._is_gil_enabled() else loader.num_workers
+        tuner = WorkerTuner(first, *limits)
     else:
         tuner = copy.copy(latest)  # another iterator may still use that one
         tuner.begin(NOTHING_YET)

@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import sys
 import time
 
 import pytest
@@ -33,6 +34,12 @@ def test_the_attribute_is_the_number_of_cpus():
     rebuilt.num_workers = 3
     list(rebuilt)
     assert (rebuilt.statistics().num_workers, rebuilt.statistics().max_workers) == (3, None)
+
+
+def test_it_begins_with_a_thread_for_each_cpu_or_with_one_where_the_gil_is_on():
+    loader = auto(Rows(), 4)
+    list(loader)
+    assert loader.statistics().numbers[0] == (0.0, 1 if sys._is_gil_enabled() else usable_cpus())
 
 
 @pytest.mark.parametrize("bad", [0, -1, 1.5, "2", True])
