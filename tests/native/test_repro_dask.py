@@ -7,10 +7,8 @@ import re
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import time
-import venv
 from pathlib import Path
 
 import psutil
@@ -25,21 +23,20 @@ from tests.native.test_repro import table
 from tests.processes import PATIENCE, assert_gone
 from tests.programs import completed, copy_checkout
 
-pytestmark = [
-    pytest.mark.timeout(2700),
-    pytest.mark.skipif(not sys._is_gil_enabled(), reason="Dask's dependencies have no wheels for free-threaded builds"),
-]
+pytestmark = pytest.mark.timeout(2700)
 HOST = socket.gethostname()
 
 
 @pytest.fixture(scope="module")
-def python(tmp_path_factory):
-    """The Python of a user who has Dask."""
+def python(tmp_path_factory, shell_environment):
+    """The Python of a user who has Dask, whose dependencies have no wheels for free-threaded builds."""
     folder = tmp_path_factory.mktemp("user")
     packages = folder / "site-packages"
-    venv.create(folder / "venv", symlinks=True)
+    where = [CHECKOUT / "twins", "exec", "gil", "python", "-c", "import sys; print(sys.executable)"]
+    gil = completed(where, status=0, env=shell_environment).stdout.strip()
+    completed([gil, "-m", "venv", "--symlinks", "--without-pip", folder / "venv"], status=0, env=shell_environment)
     with Interruption() as interruption:
-        install(packages, sys.executable, dependencies(Path(__file__).read_text()), {}, CACHE, interruption)
+        install(packages, gil, dependencies(Path(__file__).read_text()), {}, CACHE, interruption)
     (site,) = (folder / "venv" / "lib").glob("python*/site-packages")
     (site / "dask.pth").write_text(f"{packages}\n")
     return folder / "venv" / "bin" / "python3"
