@@ -2,6 +2,8 @@
 
     ./twins exec ft python repro/run_gallery.py [--versions] [--out docs/results/gallery.md] [SCRIPT ...]
 
+With --dask ADDRESS the workers of a Dask cluster make the runs, as those of `./twins repro` (docs/scale.md).
+
 A header names the link, the package, the version in which the bug was seen to fail, the version in which it is fixed,
 and how the script ends in each configuration until then:
 
@@ -22,12 +24,13 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -38,12 +41,15 @@ from ftrun.escape import markdown
 from ftrun.interruption import Interrupted, Interruption
 from ftrun.overlay import OverlayError, install
 from ftrun.project import normalise
+from ftrun.twin import TwinError
 from ftsafety.repro.campaign import Campaign, Runs
+from ftsafety.repro.cluster import Cluster
+from ftsafety.repro.link import Link, NoCluster, Where
 from ftsafety.repro.outcome import Kind
 from ftsafety.repro.progress import Progress
 from ftsafety.repro.request import Limits
 from ftsafety.repro.script import Script
-from ftsafety.repro.twins import connect
+from ftsafety.repro.twins import LocalScripts
 from ftsafety.repro.verdict_words import rate
 
 HERE = Path(__file__).parent
@@ -146,6 +152,9 @@ def main() -> int:
     add("--threads", type=int, default=8)
     add("--repeat", type=int, default=20)
     add("--out", type=Path, help="write the page here, and add the rows to the file with the suffix .json")
+    add("--dask", metavar="ADDRESS", help="make the runs on the workers of this Dask cluster")
+    add("--dask-python", default=_outer_python(), help="the Python that has Dask's client (default: %(default)s)")
+    add("--dask-folder", default=str(ROOT), metavar="DIR", help="this project's folder on the workers (default: as here)")
     given = parser.parse_args()
     try:
         entries = [read(path) for path in sorted(HERE.glob("*.py")) if path.name != Path(__file__).name]
@@ -158,6 +167,9 @@ def main() -> int:
             rows, notes = Gallery(given, interruption, progress, stack).run(chosen)
         except Interrupted as error:
             return error.exit_status
+        except TwinError as error:
+            progress.note(f"run_gallery.py: {error}")
+            return 2 if isinstance(error, NoCluster) else 1
     print(page(chosen, rows, notes))
     if given.out is not None:
         text = page(entries, merged(given.out.with_suffix(".json"), rows), notes)
@@ -172,11 +184,24 @@ class Gallery:
 
     def __init__(self, given, interruption: Interruption, progress: Progress, stack: contextlib.ExitStack):
         self._given, self._interruption, self._progress = given, interruption, progress
-        self._twins = {name: connect(interpreter(name, interruption), interruption) for name in ("ft", "gil")}
-        described = {name: twin.describe() for name, twin in self._twins.items()}
+        pythons = {name: interpreter(name, interruption) for name in ("ft", "gil")}
+        self._twins: dict[str, LocalScripts | Cluster] = {}
+        self._cluster: Cluster | None = None
+        if given.dask:
+            where = Where(given.dask, given.dask_python, given.dask_folder, walls=False)
+            self._cluster = Cluster(Link(where, interruption))
+            stack.callback(self._cluster.close)
+            self._twins = dict.fromkeys(pythons, self._cluster)
+            described = self._cluster.describe(pythons, (), time.monotonic() + BUDGET_SECONDS)
+        else:
+            local = {name: LocalScripts(Path(python), interruption) for name, python in pythons.items()}
+            self._twins = {**local}
+            described = {name: twin.describe() for name, twin in local.items()}
         self._packages = {name: found["packages"] for name, found in described.items()}
         self._python = described["ft"]["interpreter"]["version"]
-        self._patches = _patches(self._twins["ft"].python)
+        self._patches = _patches(pythons["ft"])
+        self._added: tuple[str, ...] = ()
+        """The requirements that the twins have in addition to their own packages."""
         self._work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ft-gallery-")))
 
     def run(self, entries: Iterable[Entry]) -> tuple[list[Row], list[str]]:
@@ -184,46 +209,56 @@ class Gallery:
         rows: list[Row] = []
         notes: list[str] = []
         for entry in entries:
-            for version, overlays in self._versions(entry, notes):
-                rows += self._rows(entry, version, overlays)
+            for version, missing in self._versions(entry, notes):
+                rows += self._rows(entry, version, missing)
         return rows, notes
 
-    def _versions(self, entry: Entry, notes: list[str]):
-        """Yield (version, overlays by twin): as locked, and with --versions before and after the fix."""
-        if entry.package in (None, CPYTHON):
-            yield self._python, {}
-            return
-        locked = self._packages["ft"].get(normalise(entry.package))
+    def _versions(self, entry: Entry, notes: list[str]) -> Iterator[tuple[str, dict[str, str]]]:
+        """Yield (version, reason by twin that lacks it): as locked, and with --versions before and after the fix."""
+        own = entry.package is None or entry.package == CPYTHON
+        locked = self._python if own else self._packages["ft"].get(normalise(entry.package or ""))
         if locked:
+            self._install(())
             yield locked, {}
-        for version in (entry.fails, entry.fixed) if self._given.versions else ():
-            if version == locked:
+        for version in (entry.fails, entry.fixed) if self._given.versions and not own else ():
+            if version is None or version == locked:
                 continue
-            overlays = {}
             wanted = f"{entry.package}=={version}"
-            self._progress.note(f"installing {wanted}")
-            for name, twin in self._twins.items():
-                folder = self._work / f"{wanted}-{name}-{entry.path.stem}"
-                try:
-                    install(folder, twin.python, [wanted, *entry.others], self._packages[name], CACHE, self._interruption)
-                    overlays[name] = str(folder)
-                except OverlayError as error:
-                    notes.append(f"{entry.path.name}: {wanted} cannot be installed for {name}: {error}")
-            if overlays:
-                yield version, overlays
+            missing = self._install((wanted, *entry.others))
+            notes += (f"{entry.path.name}: {wanted}, for {name}: {reason}" for name, reason in missing.items())
+            if len(missing) < len(self._twins):
+                yield version, missing
 
-    def _rows(self, entry: Entry, version: str, overlays: dict[str, str]) -> list[Row]:
-        given = self._given
-        absent = {name: "not installed" for name in self._twins if overlays and name not in overlays}
+    def _install(self, wanted: tuple[str, ...]) -> dict[str, str]:
+        """Give the twins these packages in addition to their own; return the reason for each that cannot have them."""
+        if wanted:
+            self._progress.note(f"installing {' '.join(wanted)}")
+        missing: dict[str, str] = {}
         for name, twin in self._twins.items():
-            twin.overlay = overlays.get(name)
+            if isinstance(twin, LocalScripts):
+                twin.overlay = None
+                if wanted:
+                    folder = Path(tempfile.mkdtemp(dir=self._work)) / "packages"
+                    try:
+                        install(folder, twin.python, wanted, self._packages[name], CACHE, self._interruption)
+                        twin.overlay = str(folder)
+                    except OverlayError as error:
+                        missing[name] = f"cannot be installed: {error}"
+        if self._cluster and wanted != self._added:
+            self._cluster.describe(self._twins, wanted, time.monotonic() + BUDGET_SECONDS)
+            self._added = wanted
+        return self._cluster.packages().missing if self._cluster else missing
+
+    def _rows(self, entry: Entry, version: str, missing: dict[str, str]) -> list[Row]:
+        given = self._given
         campaign = Campaign(
             Script(entry.path.name, entry.path.read_bytes(), str(entry.path)),
             self._twins,
             Limits(entry.timeout),
             self._progress.update,
             time.monotonic() + BUDGET_SECONDS,
-            absent,
+            missing,
+            self._cluster.ahead if self._cluster else contextlib.nullcontext,
         )
         found = campaign.run(given.configs.split(","), given.repeat, given.threads, f"{entry.path.stem} {version}:")
         self._interruption.check()
@@ -259,6 +294,13 @@ def interpreter(twin: str, interruption: Interruption) -> str:
     if done.returncode:
         sys.exit(done.returncode)  # ./twins has said why
     return done.stdout.strip()
+
+
+def _outer_python() -> str:
+    """Return the python3 that the user's shell finds, outside of this twin."""
+    own = os.path.join(sys.prefix, "bin")
+    path = os.pathsep.join(each for each in os.get_exec_path() if each != own)
+    return shutil.which("python3", path=path) or sys.executable
 
 
 def _patches(python: str) -> str:

@@ -3,6 +3,7 @@
 # ///
 """`./twins repro --dask` on a real scheduler and three workers, each a process of this machine."""
 
+import json
 import re
 import signal
 import socket
@@ -298,3 +299,17 @@ def test_a_script_that_kills_its_workers_is_not_retried_forever(repro, cluster, 
     (tmp_path / "kills.py").write_text(KILLS_ITS_WORKER)
     done = repro(tmp_path / "kills.py", "--repeat", "1", "--configs", "ft", status=14)
     assert re.search(rf"lost in run 1: KilledWorker: .*begun on {HOST}", done.stdout.replace("\\", ""))
+
+
+def test_the_gallery(environment, cluster, tmp_path):
+    cluster.start_workers(2)
+    scripts = [CHECKOUT / "repro" / name for name in ("class_never_freed.py", "counter_increment.py")]
+    command = [CHECKOUT / "twins", "exec", "ft", "python", CHECKOUT / "repro" / "run_gallery.py", *scripts]
+    options = ("--configs", "gil,ft", "--threads", "4", "--repeat", "3", "--out", tmp_path / "page.md")
+    completed([*command, *options, "--dask", cluster.file], status=0, env=environment)
+    rows = json.loads((tmp_path / "page.json").read_text())
+    runs = {(row["script"], row["config"]): row["runs"] for row in rows}
+    assert runs == {(script.name, config): 3 for script in scripts for config in ("gil", "ft")}
+    assert all(row["as_expected"] for row in rows) and any(row["failures"] for row in rows)
+    done = completed([*command, "--dask", "tcp://127.0.0.1:1"], status=2, env=environment)
+    assert "run_gallery.py: --dask tcp://127.0.0.1:1: " in done.stderr and "Traceback" not in done.stderr
