@@ -1,10 +1,11 @@
 """Measure the recall and the false alarms of `./twins audit`, on the planted races and the sound datasets.
 
-    python3 evaluation/races/measure.py [--out FILE] [--keep FILE] [--peers DIR] [--tool TOOL...] [NAME...]
+    python3 evaluation/races/measure.py [OPTION ...] [NAME ...]
 
-The command line audits the datasets one after the other. With --peers, two peers get each of them too, as a script that
-loads the dataset in four threads. `threadcheck scan` reads the script, `threadcheck run` executes it. pyvft executes it
-after NumPy, torch, Pillow and fsspec were imported, since it cannot rewrite NumPy. To install the peers into DIR:
+The command line audits the datasets one after the other. With --dask ADDRESS, the workers of a Dask cluster audit them;
+they need this project in the same folder. With --peers, two peers get each dataset too, as a script that loads it in
+four threads. `threadcheck scan` reads the script, `threadcheck run` executes it. pyvft executes it after NumPy, torch,
+Pillow and fsspec were imported, since it cannot rewrite NumPy. To install the peers into DIR:
 
     pip install --target DIR --no-deps --ignore-requires-python threadcheck==0.0.1.2 pyvft==0.2.0
 
@@ -16,7 +17,6 @@ import ast
 import json
 import math
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -103,13 +103,37 @@ def pyvft(path, folder, scratch):
     return next((verdict for words, verdict in verdicts.items() if words in output), f"error {status}")
 
 
-def examine(path, tools, folder, scratch, row):
-    """Fill in *row* of the table: the verdict of each of the tools that has none there."""
-    row.update(name=path.stem, about=ast.get_docstring(ast.parse(path.read_text())))
-    for tool in tools:
-        if tool not in row:
-            peer = {"threadcheck scan": threadcheck_scan, "threadcheck run": threadcheck_run, "pyvft": pyvft}.get(tool)
-            row[tool] = peer(path, folder, scratch) if peer else audit(path, scratch)
+def examined(path, tools, folder, row):
+    """Return *row* of the table with the verdict of each of the tools that has none there, and the seconds it took."""
+    start = time.monotonic()
+    row = {**row, "name": path.stem, "about": ast.get_docstring(ast.parse(path.read_text()))}
+    with tempfile.TemporaryDirectory(prefix="races-", ignore_cleanup_errors=True) as name:
+        scratch = Path(name)
+        for tool in tools:
+            if tool not in row:
+                peers = {"threadcheck scan": threadcheck_scan, "threadcheck run": threadcheck_run, "pyvft": pyvft}
+                peer = peers.get(tool)
+                row[tool] = peer(path, folder, scratch) if peer else audit(path, scratch)
+    return row, time.monotonic() - start
+
+
+def all_examined(tasks, dask):
+    """Yield (path, row, seconds) of each of the tasks, the arguments of `examined`: in turn, or on a Dask cluster."""
+    if not dask:
+        for task in tasks:
+            yield task[0], *examined(*task)
+        return
+    try:
+        from distributed import Client, as_completed
+
+        client = Client(dask)
+    except (ImportError, OSError, ValueError) as error:
+        hint = f": {sys.executable} -m pip install distributed" if isinstance(error, ImportError) else ""
+        raise SystemExit(f"--dask {dask}: {error}{hint}") from error
+    with client:
+        paths = {client.submit(examined, *task, pure=False): task[0] for task in tasks}
+        for future, (row, seconds) in as_completed(paths, with_results=True):
+            yield paths[future], row, seconds
 
 
 def table(planted, rows, tools):
@@ -141,6 +165,7 @@ def main():
     parser.add_argument("--keep", type=Path, metavar="FILE", help="a file of verdicts, read at first and added to")
     parser.add_argument("--peers", type=Path, metavar="DIR", help="where threadcheck and pyvft are installed")
     parser.add_argument("--tool", action="append", choices=TOOLS, help="this alone, or these; without: all there are")
+    parser.add_argument("--dask", metavar="ADDRESS", help="audit on the workers of this Dask cluster")
     arguments = parser.parse_args()
     folder = arguments.peers and arguments.peers.resolve()
     if folder and not all((folder / name).is_dir() for name in ("threadcheck", "pyvft")):
@@ -148,23 +173,18 @@ def main():
     tools = [tool for tool in TOOLS if (folder or tool == "audit") and tool in (arguments.tool or TOOLS)]
     if not tools:
         parser.error("of --tool TOOL all but audit need --peers")
-    scratch = Path(tempfile.mkdtemp(prefix="races-"))
     kept = json.loads(arguments.keep.read_text()) if arguments.keep and arguments.keep.exists() else {}
+    names = {path: f"{path.parent.name}/{path.stem}" for path in files(arguments.names)}
+    tasks = [(path, tools, folder, kept.get(name, {})) for path, name in names.items()]
+    for number, (path, row, seconds) in enumerate(all_examined(tasks, arguments.dask), start=1):
+        kept[names[path]] = row
+        if arguments.keep:
+            arguments.keep.write_text(json.dumps(kept, indent=1))
+        says = ", ".join(f"{tool}: {row[tool]}" for tool in tools)
+        print(f"{number}/{len(names)} {names[path]}: {says} ({seconds:.0f} s)", file=sys.stderr, flush=True)
     rows = {"planted": [], "sound": []}
-    try:
-        for number, path in enumerate(chosen := files(arguments.names), start=1):
-            start = time.monotonic()
-            name = f"{path.parent.name}/{path.stem}"
-            row = kept.setdefault(name, {})
-            examine(path, tools, folder, scratch, row)
-            rows[path.parent.name].append(row)
-            if arguments.keep:
-                arguments.keep.write_text(json.dumps(kept, indent=1))
-            says = ", ".join(f"{tool}: {row[tool]}" for tool in tools)
-            took = f"({time.monotonic() - start:.0f} s)"
-            print(f"{number}/{len(chosen)} {name}: {says} {took}", file=sys.stderr, flush=True)
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+    for path, name in names.items():
+        rows[path.parent.name].append(kept[name])
     lines = summary(rows["planted"], rows["sound"], tools)
     for kind, found in rows.items():
         if found:
