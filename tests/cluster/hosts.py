@@ -64,7 +64,9 @@ def reason_for_none() -> str:
     missing = [name for name in PROGRAMS if shutil.which(name) is None]
     if missing:
         return f"not installed: {' '.join(missing)} (Debian: iproute2, util-linux)"
-    tried = completed(["unshare", "--net", "--uts", "--mount", "--pid", "--fork", "--mount-proc", "hostname", "other"])
+    network = "ip link add switch type bridge; ip link add one type veth peer name other"
+    own = ["--net", "--uts", "--mount", "--pid", "--fork", "--mount-proc"]
+    tried = completed(["unshare", *own, "sh", "-ec", f"hostname other; {network}"])
     return f"this machine allows no namespaces: {tried.stderr.strip()}" if tried.returncode else ""
 
 
@@ -91,20 +93,7 @@ def hosts(folder: Path, *names: str) -> Iterator[list[Host]]:
         first.run("ip", "link", "set", "switch", "up", status=0)
         first.run("ip", "address", "add", f"{first.address}/24", "dev", "switch", status=0)
         for host in booted[1:]:
-            link = [
-                "ip",
-                "link",
-                "add",
-                "name",
-                host.name,
-                "type",
-                "veth",
-                "peer",
-                "name",
-                "eth0",
-                "netns",
-                str(host.pid),
-            ]
+            link = f"ip link add name {host.name} type veth peer name eth0 netns {host.pid}".split()
             # By the process id of this machine, since the first host does not see the others' processes.
             completed(["nsenter", "--target", str(first.pid), "--net", "--", *link], status=0)
             first.run("ip", "link", "set", "dev", host.name, "master", "switch", "up", status=0)

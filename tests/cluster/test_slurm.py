@@ -76,7 +76,7 @@ def test_a_node_that_dies_leaves_the_results_of_the_others(tmp_path, submit, she
     merge = [CHECKOUT / "twins", "bench", "merge", out, "--out", tmp_path / "page"]
     merged = completed(merge, env=shell_environment, status=1).stdout
     assert "\nleft out: lost: it holds no results.json" in merged
-    assert "\nmerged: 2 machines of one kind\n" in merged
+    assert "\nmerged: 2 machines of 1 kind\n" in merged
     assert "threads instead of processes" in (tmp_path / "page" / "index.html").read_text()
 
 
