@@ -64,8 +64,8 @@ def _places(path: Path) -> list[Path]:
     """Return the runs that a path stands for: itself, or, for a folder that is no run, each directory in it."""
     shown = host.path(str(path))
     if not path.exists():
-        near = [str(path.parent / each) for each in os.listdir(path.parent)] if path.parent.is_dir() else []
-        raise WrongPath(f"there is no {shown}{hint(str(path), near)}")
+        near = os.listdir(path.parent) if path.parent.is_dir() else []
+        raise WrongPath(f"there is no {shown}{hint(shown, [host.path(str(path.parent / each)) for each in near])}")
     if not path.is_dir() or (path / RESULTS).exists() or (path / LATEST).is_symlink():
         return [path]
     try:
