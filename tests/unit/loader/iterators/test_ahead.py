@@ -3,6 +3,7 @@
 import copy
 import pickle
 import threading
+import time
 
 import pytest
 
@@ -118,6 +119,8 @@ def test_workers_go_on_while_one_sample_is_slow():
             fourth_batch.set()
         if index == 0:  # the first batch waits for the fourth
             assert fourth_batch.wait(60)
+        if 4 <= index < 8:  # the loop waits before the second batch is built: how long it waits is what counts
+            time.sleep(0.1)
         return index
 
     loader = DataLoader(Rows(40, load), batch_size=4, num_workers=2, worker_method="thread")
