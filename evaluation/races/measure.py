@@ -27,7 +27,6 @@ FOLDER = Path(__file__).resolve().parent
 ROOT = FOLDER.parent.parent
 DRIVER = (FOLDER / "threads_driver.py").read_text()
 REPORTED, NOTHING = "reported", "nothing"
-TOOLS = ("audit", "threadcheck scan", "threadcheck run", "pyvft")
 
 
 def files(names):
@@ -103,6 +102,10 @@ def pyvft(path, folder, scratch):
     return next((verdict for words, verdict in verdicts.items() if words in output), f"error {status}")
 
 
+PEERS = {"threadcheck scan": threadcheck_scan, "threadcheck run": threadcheck_run, "pyvft": pyvft}
+TOOLS = ("audit", *PEERS)
+
+
 def examined(path, tools, folder, row):
     """Return *row* of the table with the verdict of each of the tools that has none there, and the seconds it took."""
     start = time.monotonic()
@@ -111,9 +114,7 @@ def examined(path, tools, folder, row):
         scratch = Path(name)
         for tool in tools:
             if tool not in row:
-                peers = {"threadcheck scan": threadcheck_scan, "threadcheck run": threadcheck_run, "pyvft": pyvft}
-                peer = peers.get(tool)
-                row[tool] = peer(path, folder, scratch) if peer else audit(path, scratch)
+                row[tool] = PEERS[tool](path, folder, scratch) if tool in PEERS else audit(path, scratch)
     return row, time.monotonic() - start
 
 
