@@ -44,18 +44,20 @@ class PillowDataset:
 
 
 class DecodedImages(PillowDataset):
-    """Dataset of images decoded by ftloader.decode, a decoder in each thread: bit for bit those of PillowDataset."""
+    """Dataset of images decoded by ftloader.decode, into the batch if possible: bit for bit those of PillowDataset."""
 
     def __init__(self, paths: list[str], backend: str = "auto"):
         from PIL import Image
 
+        from ftloader import empty_sample
         from ftloader.decode import read_image
 
         super().__init__(paths)
-        self._read, self._from_array, self._backend = read_image, Image.fromarray, backend
+        self._read = functools.partial(read_image, backend=backend, out=empty_sample)
+        self._from_array = Image.fromarray
 
     def __getitem__(self, index: int):
-        image = self._read(self._paths[index], backend=self._backend)
+        image = self._read(self._paths[index])
         if image.shape == (HEIGHT, WIDTH, 3):
             return image
         return self._array(self._from_array(image).resize((WIDTH, HEIGHT), self._bilinear))

@@ -20,6 +20,9 @@ _unfinished: list[Any] = []  # keeps ranges from being ended, see Range.end
 class _Session:
     """One run of the profiler. Replaced by the thread that starts the profiler; other threads only read."""
 
+    # torch has no public name for the run, nor a function to call at its start: _profiler_enabled() and
+    # _is_profiler_enabled only say that there is one.
+
     latest = object()
 
 
@@ -50,7 +53,7 @@ class Range:
             self._recorded.__exit__(None, None, None)
         else:
             # The end of a range, also by its destructor, would be written to the memory of the session in which the
-            # range began. torch 2.10 has freed that by now.
+            # range began. torch 2.10 has freed that by now (pytorch/pytorch #188172).
             _unfinished.append(self._recorded)
 
 

@@ -1,6 +1,7 @@
 """Backend that decodes images to arrays in any number of threads: JPEGs with libjpeg-turbo, all others with Pillow.
 
-The pixels always equal those of ``np.array(Image.open(file).convert(mode))``.
+The pixels always equal those of ``np.array(Image.open(file).convert(mode))``. With ``at_least=(height, width)``,
+``image.draft(None, (width, height))`` comes before ``convert``.
 """
 
 import io
@@ -10,7 +11,7 @@ import numpy as np
 from PIL import Image, ImageMode, UnidentifiedImageError
 
 from ftloader.decode import turbojpeg
-from ftloader.decode.source import Encoded, Out, put
+from ftloader.decode.source import Encoded, Out, Size, put
 
 # Load all plugins under Python's import lock, the usual ones first. Image.open would fill its registry, and walk it, in
 # several threads at once.
@@ -20,21 +21,23 @@ Image.init()
 _turbo = turbojpeg.load()  # never written again
 
 
-def read_arrays(encoded: Iterable[Encoded], mode: str | None, outs: Sequence[Out]) -> list[np.ndarray]:
+def read_arrays(
+    encoded: Iterable[Encoded], mode: str | None, outs: Sequence[Out], at_least: Size = None
+) -> list[np.ndarray]:
     """Decode a batch of images, one after the other. See ``ftloader.decode.read_images``."""
-    return [read_array(one, mode, out) for one, out in zip(encoded, outs, strict=True)]
+    return [read_array(one, mode, out, at_least) for one, out in zip(encoded, outs, strict=True)]
 
 
-def read_array(encoded: Encoded, mode: str | None, out: Out) -> np.ndarray:
+def read_array(encoded: Encoded, mode: str | None, out: Out, at_least: Size = None) -> np.ndarray:
     """Decode an image to an array of *mode*, into *out* if given. See ``ftloader.decode.read_image``."""
     if _turbo is not None and (mode == "RGB" or mode == "L"):
-        array, out = _turbo.decode(encoded.data, mode, out)
+        array, out = _turbo.decode(encoded.data, mode, out, at_least)
         if array is not None:
             return array
-    return put(np.array(load(encoded, mode)), out)
+    return put(np.array(load(encoded, mode, at_least)), out)
 
 
-def load(encoded: Encoded, mode: str | None) -> Image.Image:
+def load(encoded: Encoded, mode: str | None, at_least: Size = None) -> Image.Image:
     """Decode to a Pillow image of *mode*. Raise ``DecodeError`` for bad data, ``ValueError`` for an unknown mode."""
     try:
         if mode is not None:
@@ -45,6 +48,8 @@ def load(encoded: Encoded, mode: str | None) -> Image.Image:
         ) from None
     try:
         image = Image.open(io.BytesIO(encoded.data))
+        if at_least is not None:
+            image.draft(None, at_least[::-1])  # not to *mode*: the gray of draft() differs from that of convert()
         if mode is None or image.mode == mode:
             image.load()  # convert() would copy
             return image

@@ -13,7 +13,7 @@ import torch
 from PIL import Image
 
 from ftloader.decode import pillow
-from ftloader.decode.source import ImageSource, check_type, fetch
+from ftloader.decode.source import ImageSource, Size, check_size, check_type, fetch
 
 BACKENDS = {"pillow": {"cpu": "pillow"}, "nvimgcodec": {"cpu": "nvimgcodec", "cuda": "cuda"}}
 """Modules by backend and type of device. "auto" means the first backend that has a module for the device."""
@@ -26,6 +26,7 @@ def read_image(
     backend: str = "auto",
     device: str | torch.device = "cpu",
     out: Any = None,
+    at_least: Size = None,
 ) -> Any:
     """Decode one image: JPEG, PNG, WebP, TIFF, BMP, GIF and whatever else the backend knows.
 
@@ -43,6 +44,11 @@ def read_image(
         out: the array to write the pixels to and to return: a NumPy array (on a GPU a tensor) of exactly the image's
             shape and type. Or, on the CPU, a function like ``numpy.empty`` that returns the array for a shape and a
             type. In a dataset ``out=ftloader.empty_sample`` decodes straight into the batch that is being built.
+        at_least: the (height, width) that suffices, for example for a crop. A JPEG of N times this height and width or
+            more is decoded at 1/N of its size, for the largest such N of 2, 4 and 8; the sides are rounded up. That
+            takes less time than to decode all pixels. Other images are decoded whole, and nvImageCodec refuses this
+            argument. The pixels are those of Pillow's ``image.draft(None, (width, height))`` before ``convert``. Some
+            encoders fill up the last blocks such that the right or lower edge is off (libjpeg-turbo #297).
 
     Returns:
         On the CPU a writable ``numpy.ndarray``. On a GPU a ``torch.Tensor`` that is ready on the calling thread's
@@ -61,14 +67,14 @@ def read_image(
         DecodeError: the image is missing, unreadable, truncated, corrupt or unknown. The error has the path. (The
             Pillow backend honours ``ImageFile.LOAD_TRUNCATED_IMAGES``.)
         BackendUnavailable: no such GPU, or nvImageCodec is not installed.
-        ValueError: an unknown mode, backend or device, an *out* that does not fit.
+        ValueError: an unknown mode, backend or device, an *out* that does not fit, an *at_least* that is no size.
         TypeError: *source* or *out* has none of the types above.
     """
     if backend in ("auto", "pillow") and (device == "cpu" or torch.device(device).type == "cpu"):
         check_type(out)  # the usual case: no list, no look-up
-        return pillow.read_array(fetch(source), mode, out)
+        return pillow.read_array(fetch(source), mode, out, check_size(at_least))
     outs = None if out is None else [out]
-    return read_images([source], mode, backend=backend, device=device, out=outs)[0]
+    return read_images([source], mode, backend=backend, device=device, out=outs, at_least=at_least)[0]
 
 
 def read_images(
@@ -78,6 +84,7 @@ def read_images(
     backend: str = "auto",
     device: str | torch.device = "cpu",
     out: Any = None,
+    at_least: Size = None,
     cpu_threads: int = 1,
 ) -> list[Any]:
     """Decode a batch of images, on a GPU all of them in one call. Meant for a dataset's ``__getitems__``.
@@ -96,10 +103,14 @@ def read_images(
     decoder = _find_backend(backend, on)
     if out is not None and not callable(out) and len(out) != len(sources):
         raise ValueError(f"out has room for {len(out)} images, and {len(sources)} were given")
+    if at_least is not None and decoder is not pillow:
+        raise ValueError("only backend='pillow' on device='cpu' takes at_least: the others decode whole images")
     if on.type == "cpu":
         outs = [out] * len(sources) if out is None or callable(out) else list(out)
         for one in outs:
             check_type(one)
+        if at_least is not None:
+            return pillow.read_arrays(map(fetch, sources), mode, outs, check_size(at_least))
         return decoder.read_arrays(map(fetch, sources), mode, outs)
     if cpu_threads < 1:
         raise ValueError(f"cpu_threads must be at least 1, not {cpu_threads}")
@@ -112,13 +123,14 @@ def read_images(
     return decoder.read_tensors([fetch(source) for source in sources], mode, on, out, cpu_threads)
 
 
-def read_pil(source: ImageSource, mode: str | None = "RGB") -> Image.Image:
+def read_pil(source: ImageSource, mode: str | None = "RGB", *, at_least: Size = None) -> Image.Image:
     """Decode one image to a Pillow image, for transforms of Pillow images, for example torchvision's.
 
     The result is that of torchvision's default loader, ``Image.open(path).convert(mode)``, with the pixels decoded and
-    the file closed. An image that has the mode already (or ``mode=None``) is not copied. Errors: see ``read_image``.
+    the file closed. An image that has the mode already (or ``mode=None``) is not copied. *at_least* and errors: see
+    ``read_image``.
     """
-    return pillow.load(fetch(source), mode)
+    return pillow.load(fetch(source), mode, check_size(at_least))
 
 
 def _find_backend(backend: str, device: torch.device) -> Any:

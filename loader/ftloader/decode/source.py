@@ -1,5 +1,6 @@
 """Inputs and outputs of decoders: encoded images in memory, and the arrays to which their pixels are written."""
 
+import operator
 import os
 from collections.abc import Callable
 from typing import Any, BinaryIO, NamedTuple
@@ -13,6 +14,9 @@ ImageSource = str | os.PathLike | bytes | bytearray | memoryview | BinaryIO
 
 # The out argument on the CPU. A function is called like numpy.empty: (shape, dtype).
 type Out = np.ndarray | Callable[[tuple[int, ...], Any], np.ndarray] | None
+
+# The at_least argument: (height, width).
+type Size = tuple[int, int] | None
 
 
 class Encoded(NamedTuple):
@@ -81,6 +85,19 @@ def check_type(out: Any) -> None:
         )
     if not out.flags.writeable:
         raise ValueError("out is read-only")
+
+
+def check_size(at_least: Any) -> Size:
+    """Return *at_least* as a tuple, or None. Raise ``ValueError`` unless it is None or two positive integers."""
+    if at_least is None:
+        return None
+    try:
+        height, width = map(operator.index, at_least)
+    except (TypeError, ValueError):
+        height = width = 0
+    if height < 1 or width < 1:
+        raise ValueError(f"at_least must be two positive integers, (height, width), not {at_least!r}")
+    return height, width
 
 
 def put(pixels: np.ndarray, out: Out) -> np.ndarray:

@@ -20,7 +20,7 @@ import io
 import numpy as np
 from PIL import Image
 
-from ftloader.decode.source import Out, array_for
+from ftloader.decode.source import Out, Size, array_for
 
 _RGB, _GRAY = 0, 6  # TJPF_RGB, TJPF_GRAY
 _COLOUR_SPACES = {0: "RGB", 1: "RGB", 2: "L"}  # TJCS_RGB, TJCS_YCbCr, TJCS_GRAY; others are Pillow's
@@ -39,9 +39,11 @@ class TurboJpeg:
         library.tjDecompressHeader3.argtypes = (*data, numbers, numbers, numbers, numbers)
         library.tjDecompress2.argtypes = (*data, pointer, number, number, number, number, number)
         self._library = library
+        # The sum of the N of the sizes 1/N that decode() may give. No set: threads would contend for its lock.
+        self.scales = 1 + 2 + 4 + 8  # only load() changes it
 
-    def decode(self, data: bytes, mode: str, out: Out) -> tuple[np.ndarray | None, Out]:
-        """Decode the JPEG *data* to uint8 pixels: HWC for *mode* "RGB", HW for "L".
+    def decode(self, data: bytes, mode: str, out: Out, at_least: Size = None) -> tuple[np.ndarray | None, Out]:
+        """Decode the JPEG *data* to uint8 pixels: HWC for *mode* "RGB", HW for "L". *at_least*: see ``read_image``.
 
         Returns:
             The array, and *out*. The array is None if Pillow itself must decode. Then the second element is what
@@ -54,11 +56,11 @@ class TurboJpeg:
         if not handle:
             raise MemoryError("libturbojpeg could not make a decompressor")
         try:
-            return self._decode(handle, data, mode, out)
+            return self._decode(handle, data, mode, out, at_least)
         finally:
             self._library.tjDestroy(handle)
 
-    def _decode(self, handle: int, data: bytes, mode: str, out: Out) -> tuple[np.ndarray | None, Out]:
+    def _decode(self, handle: int, data: bytes, mode: str, out: Out, at_least: Size) -> tuple[np.ndarray | None, Out]:
         width, height, sampling, colours = (ctypes.c_int() for _ in range(4))
         parts = (ctypes.byref(part) for part in (width, height, sampling, colours))
         if self._library.tjDecompressHeader3(handle, data, len(data), *parts):
@@ -71,9 +73,15 @@ class TurboJpeg:
         limit = Image.MAX_IMAGE_PIXELS
         if limit is not None and plane[0] * plane[1] > limit:
             return None, out  # Pillow warns or raises an error
+        if at_least is not None:
+            scale = _scale(plane, at_least)
+            # libjpeg-turbo takes the result's size, and chooses one of 16 scales from it: ambiguous for a few pixels.
+            if not scale & self.scales or (scale > 1 and max(plane) < 8):
+                return None, out
+            plane = -(-plane[0] // scale), -(-plane[1] // scale)
         array = array_for(out, (*plane, 3) if mode == "RGB" else plane)
         dense = array if array.flags.carray else np.empty(array.shape, np.uint8)
-        size = width, 0, height, _RGB if mode == "RGB" else _GRAY  # 0: lines without padding
+        size = plane[1], 0, plane[0], _RGB if mode == "RGB" else _GRAY  # 0: lines without padding
         # Not 0 for a warning too, such as of a truncated file.
         if self._library.tjDecompress2(handle, data, len(data), dense.ctypes.data, *size, 0):
             return None, None if out is None else array
@@ -99,8 +107,17 @@ def _is_plain(data: bytes) -> bool:
     return False
 
 
+def _scale(plane: tuple[int, int], at_least: tuple[int, int]) -> int:
+    """Return the N of the reduced size, 1/N, that Pillow's ``draft`` chooses."""
+    most = min(plane[0] // at_least[0], plane[1] // at_least[1])
+    return 8 if most >= 8 else 4 if most >= 4 else 2 if most >= 2 else 1
+
+
 def load() -> TurboJpeg | None:
-    """Return the library; None if it is not installed, or if its pixels of test JPEGs are not Pillow's."""
+    """Return the library; None if it is not installed, or if its pixels of test JPEGs are not Pillow's.
+
+    Reduced sizes whose pixels are not Pillow's are left to Pillow.
+    """
     pixels = np.arange(19 * 23 * 3, dtype=np.uint8).reshape(19, 23, 3)
     colour, gray = Image.fromarray(pixels), Image.fromarray(pixels[:, :, 0].copy())
     try:
@@ -108,9 +125,13 @@ def load() -> TurboJpeg | None:
         for picture, sampling in ((colour, 0), (colour, 1), (colour, 2), (gray, 0)):
             file = io.BytesIO()
             picture.save(file, "JPEG", subsampling=sampling)
-            decoded, _ = library.decode(file.getvalue(), "RGB", None)
-            if decoded is None or not np.array_equal(decoded, np.array(Image.open(file).convert("RGB"))):
-                return None
+            for scale in (1, 2, 4, 8):
+                size = 19 // scale, 23 // scale
+                decoded, _ = library.decode(file.getvalue(), "RGB", None, size)
+                image = Image.open(file)
+                image.draft(None, size[::-1])
+                if not np.array_equal(decoded, np.array(image.convert("RGB"))):
+                    library.scales &= ~scale
     except Exception:  # no library, or a Pillow without JPEG
         return None
-    return library
+    return library if library.scales & 1 else None
