@@ -10,6 +10,7 @@ import platform
 import threading
 import time
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -27,17 +28,16 @@ _LOOK_EVERY = 0.05  # seconds between two looks at what busy workers wait for
 _FUTEX = {"x86_64": b"202", "aarch64": b"98"}.get(platform.machine())  # number of the system call that waits for locks
 
 
+@dataclass(eq=False, slots=True)
 class WorkerTimes:
     """Times of one worker in seconds, and the number of samples that it has loaded."""
 
-    __slots__ = ("busy", "collating", "cpu", "loading", "queued", "samples")
-
-    def __init__(
-        self, loading: float = 0.0, collating: float = 0.0, cpu: float = 0.0, queued: float = 0.0, samples: int = 0
-    ) -> None:
-        self.loading, self.collating, self.samples = loading, collating, samples
-        self.cpu, self.queued = cpu, queued  # on a CPU; ready to run, but waiting for a CPU
-        self.busy = False  # True while a worker thread executes a task
+    loading: float = 0.0
+    collating: float = 0.0
+    cpu: float = 0.0  # on a CPU
+    queued: float = 0.0  # ready to run, but waiting for a CPU
+    samples: int = 0
+    busy: bool = False  # True while a worker thread executes a task
 
     def add(self, other: "WorkerTimes", sign: int = 1) -> "WorkerTimes":
         """Add the numbers of *other*, or subtract them if *sign* is -1, and return this object."""
@@ -81,18 +81,19 @@ def nbytes_of(data: Any, depth: int = 8) -> int:
 class EpochRecord:
     """Record of one epoch, or of several that were added up. *workers*: their times, also of earlier epochs.
 
-    *used*: the number of them that are used at first, if not all. *most*: the most that may be used, if that is open.
+    *used*: the number of them that are used at first, if not all. *max_workers*: the most that may be, if that is open.
+    Attributes that ``Statistics`` has too have the same names there.
     """
 
     def __init__(
         self,
-        method: str,
+        worker_method: str,
         workers: list[WorkerTimes],
         shares: bool = False,
         used: int | None = None,
-        most: int | None = None,
+        max_workers: int | None = None,
     ) -> None:
-        self.method = method  # "thread", "process" or "none"
+        self.worker_method = worker_method  # "thread", "process" or "none"
         self.shares = shares  # True if each worker loads its own share of the samples, however long that takes
         self.workers = workers  # not copied: a worker thread puts its own object here
         self._before = [WorkerTimes().add(times) for times in self.workers]
@@ -101,9 +102,9 @@ class EpochRecord:
         self.numbers = [(0.0, len(workers) if used is None else used)]  # of workers, each from a time in seconds on
         self._most_used = self.numbers[0][1]
         self._earlier_worker_seconds = 0.0
-        self.most = most
+        self.max_workers = max_workers
         self.batches = self.samples = self.nbytes = self.skipped = 0
-        self.waited = self.longest_wait = 0.0
+        self.waited = self.wait_max = 0.0
         self.starting = 0.0  # seconds until the worker processes had started
         self.first_batch = 0.0  # seconds of waited for the epoch's first batch
         self.sampling = 0.0  # seconds of waited in the sampler
@@ -137,7 +138,7 @@ class EpochRecord:
         self._latest = time.perf_counter()
         self.waited += self._latest - self._started
 
-    def returned(self, data: Any, since: float, ready: int, sampling: float = 0.0) -> None:
+    def returned(self, data: Any, since: float, ready: int, sampling: float) -> None:
         """Note that ``next()``, called at *since* (``perf_counter``) with *ready* batches waiting, returns *data*.
 
         *sampling*: seconds of this in the sampler.
@@ -148,8 +149,7 @@ class EpochRecord:
         self.waited += wait
         if not self.first_batch:
             self.first_batch = self.waited
-        if wait > self.longest_wait:
-            self.longest_wait = wait
+        self.wait_max = max(self.wait_max, wait)
         self.ready += ready
         self.nbytes += nbytes_of(data)
         fraction, power = math.frexp(wait)  # wait = fraction * 2**power, with a fraction from 0.5 to 1
@@ -158,12 +158,12 @@ class EpochRecord:
 
     def handed_over(self, fetched: Any, worker_id: int) -> None:
         """Note a batch (``Fetched``). A worker thread notes its own times, any other worker sends them with it."""
-        if self.method == "process" and not self.batches:
+        if self.worker_method == "process" and not self.batches:
             self.starting = max(0.0, fetched.began - self._started)  # processes have the same clock
         self.batches += fetched.samples > 0
         self.samples += fetched.samples
         self.skipped += len(fetched.skipped)
-        if self.method != "thread":
+        if self.worker_method != "thread":
             times = WorkerTimes(fetched.loading, fetched.collating, fetched.cpu, fetched.queued, fetched.samples)
             self.workers[worker_id].add(times)
 
@@ -202,7 +202,7 @@ class EpochRecord:
             left -= count
             if count and left <= 0:
                 power, part = divmod(place, _BINS_PER_DOUBLING)
-                return min(self.longest_wait, math.ldexp((part + 5) / 8, power + _SHORTEST))
+                return min(self.wait_max, math.ldexp((part + 5) / 8, power + _SHORTEST))
         return 0.0
 
     def worker_times(self) -> list[WorkerTimes]:
@@ -214,7 +214,7 @@ class EpochRecord:
 
     def add(self, other: "EpochRecord") -> None:
         """Add a later epoch. Workers are added by their number; the kind of worker is that of the later epoch."""
-        self.method, self.shares, self.most = other.method, other.shares, other.most
+        self.worker_method, self.shares, self.max_workers = other.worker_method, other.shares, other.max_workers
         mine, theirs = self.worker_times(), other.worker_times()
         mine += [WorkerTimes() for _ in theirs[len(mine) :]]
         self.workers = [times.add(more) for times, more in zip(mine, theirs)] + mine[len(theirs) :]
@@ -224,7 +224,7 @@ class EpochRecord:
         self._earlier_seconds += other.seconds
         for name in _ADDED:
             setattr(self, name, getattr(self, name) + getattr(other, name))
-        self.longest_wait = max(self.longest_wait, other.longest_wait)
+        self.wait_max = max(self.wait_max, other.wait_max)
         self.waits = [one + more for one, more in zip(self.waits, other.waits)]
 
 
@@ -248,7 +248,7 @@ class EpochRecords:
         earlier, latest = self._both
         if latest is None:
             return None
-        total = EpochRecord(latest.method, [])
+        total = EpochRecord(latest.worker_method, [])
         total._latest = total._started
         for each in filter(None, (earlier, latest)):
             total.add(each)

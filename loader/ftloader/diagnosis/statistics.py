@@ -13,6 +13,11 @@ _BUSY = 0.7  # share of the time; workers that load more are what limits
 _COMPUTES = 0.6  # share of the busy time on a CPU or waiting for one; below it, loading mostly waits for other things
 _STRAGGLES = 3.0  # times as long a sample as the median worker
 _LOCKED = 0.1  # share of looks that found a busy worker waiting for a lock; without a lock it is 0
+_RECORDED = (
+    *("worker_method", "max_workers", "worker_seconds", "seconds", "batches", "samples", "skipped", "nbytes"),
+    *("starting", "waited", "first_batch", "sampling", "wait_max", "shares", "shm_full"),
+)
+_SUMMED = ("loading", "collating", "cpu", "queued")
 MORE_SHM = 'worker_method="thread" needs none; else smaller batches, fewer workers, or more (docker run --shm-size=8g)'
 
 
@@ -105,32 +110,15 @@ def statistics(record: EpochRecord | None, memory: tuple[int, int]) -> Statistic
     workers = record.worker_times()
     calls = sum(record.waits)
     return Statistics(
-        worker_method=record.method,
-        num_workers=0 if record.method == "none" else record.numbers[-1][1],
-        numbers=() if record.method == "none" else tuple(record.numbers),
-        max_workers=record.most,
-        worker_seconds=record.worker_seconds,
-        seconds=record.seconds,
-        batches=record.batches,
-        samples=record.samples,
-        skipped=record.skipped,
-        nbytes=record.nbytes,
-        starting=record.starting,
-        waited=record.waited,
-        first_batch=record.first_batch,
-        sampling=record.sampling,
+        **{name: getattr(record, name) for name in _RECORDED},
+        **{name: sum(getattr(times, name) for times in workers) for name in _SUMMED},
+        num_workers=0 if record.worker_method == "none" else record.numbers[-1][1],
+        numbers=() if record.worker_method == "none" else tuple(record.numbers),
         wait_median=record.wait_at(0.5),
         wait_95=record.wait_at(0.95),
         wait_99=record.wait_at(0.99),
-        wait_max=record.longest_wait,
         ready=record.ready / calls if calls else 0.0,
-        loading=sum(times.loading for times in workers),
-        collating=sum(times.collating for times in workers),
-        cpu=sum(times.cpu for times in workers),
-        queued=sum(times.queued for times in workers),
         workers=tuple(WorkerStatistics(t.samples, t.loading, t.collating, t.cpu, t.queued) for t in workers),
-        shares=record.shares,
-        shm_full=record.shm_full,
         memory_held=memory[0],
         memory_peak=memory[1],
         locked=record.locked / record.looks if record.looks else None,

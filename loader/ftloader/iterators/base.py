@@ -85,7 +85,6 @@ def _quiet(loader: Any, mid_epoch: bool) -> StandIn:
 class ResumableDataLoaderIter(BaseDataLoaderIter):
     """Iterator that keeps ``loader.state_dict()`` up to date and starts where ``loader.load_state_dict()`` says."""
 
-    _worker_method = "none"  # for the statistics
     _copies_dataset = False  # True if each worker has its own map-style dataset (processes)
     _dataset: Any  # set by torch's __init__
     _sampling = 0.0  # seconds in the sampler within the latest next()
@@ -142,20 +141,14 @@ class ResumableDataLoaderIter(BaseDataLoaderIter):
         if self._order is not None:
             self._order.report_to(self._progress)
         self._states.began(self._progress)
-        self._begin_record()
-
-    def _begin_record(self) -> None:
-        shares = self._copies_dataset or self._order is None
-        self._record = EpochRecord(self._worker_method, self._worker_times(), shares, *self._workers_used())
+        self._record = self._new_record()
         self._shared.records.begin(self._record)
 
-    def _worker_times(self) -> list[WorkerTimes]:
-        """Return an object for the times of each worker or, with ``num_workers=0``, of the consumer."""
-        return [WorkerTimes() for _ in range(max(1, self._num_workers))]
-
-    def _workers_used(self) -> tuple[int | None, int | None]:
-        """Return (number of workers used now, the most that may be used), if the number may change."""
-        return None, None
+    def _new_record(self) -> EpochRecord:
+        """Return the record of an epoch that begins."""
+        times = [WorkerTimes() for _ in range(max(1, self._num_workers))]  # of the workers, or of the consumer
+        method = "process" if self._copies_dataset else "none"
+        return EpochRecord(method, times, shares=self._copies_dataset or self._order is None)
 
     def _ready(self) -> int:
         """Return the number of batches that wait for the consumer."""

@@ -78,7 +78,6 @@ class ProcessDataLoaderIter(MultiProcessingDataLoaderIter, ResumableDataLoaderIt
     """
 
     _copies_dataset = True
-    _worker_method = "process"
     _worker_pids_set = False
     # Class attributes, since the names of a module are gone at the interpreter's exit.
     _getpid = staticmethod(os.getpid)

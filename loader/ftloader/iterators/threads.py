@@ -20,7 +20,7 @@ from ftloader.batch.fetch import Epoch, Failure, Fetched
 from ftloader.batch.slots import Slots
 from ftloader.compat.torch_private import DatasetKind
 from ftloader.diagnosis.exceptions import annotate, drop_first_frame
-from ftloader.diagnosis.recording import WorkerTimes
+from ftloader.diagnosis.recording import EpochRecord, WorkerTimes
 from ftloader.iterators.ahead import Ahead
 from ftloader.iterators.auto import totals, tuner_of
 from ftloader.iterators.base import ResumableDataLoaderIter
@@ -44,8 +44,6 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
     The iterator ends its threads when it is exhausted, closed (``close()``, or the end of a ``with`` block) or dropped,
     and when the interpreter exits. Raises ``ValueError`` for ``prefetch_factor=0``.
     """
-
-    _worker_method = "thread"
 
     def __init__(self, loader: Any, copies: list[UserObjects] | None = None) -> None:
         self._warns = loader.worker_method != "thread"
@@ -311,9 +309,6 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
                 self._pool.stop()  # the epoch cannot be completed
         return True  # None wakes the consumer: the pool was stopped
 
-    def _worker_times(self) -> list[WorkerTimes]:
-        return self._times
-
     def _ready(self) -> int:
         return self._prefetch.arrived + self._results.qsize()
 
@@ -335,8 +330,9 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         while self._unclaimed and ((batch := self._unclaimed[0][1]()) is None or batch.claimed):
             self._unclaimed.popleft()
 
-    def _workers_used(self) -> tuple[int | None, int | None]:
-        return self._in_use, None if self._tuner is None else self._tuner.most
+    def _new_record(self) -> EpochRecord:
+        most = None if self._tuner is None else self._tuner.most
+        return EpochRecord("thread", self._times, self._order is None, self._in_use, most)
 
     def _totals(self) -> Totals:
         return totals(self._times, self._record, self._prefetch.handed_over, self._prefetch.dispatched)
