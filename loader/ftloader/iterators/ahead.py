@@ -3,14 +3,16 @@
 Worker processes need two batches each, since each builds its own. Threads build a batch together, so two batches hide
 the hand-over, whatever the number of threads. More are needed if loading or the loop is uneven:
 
-- The limit grows if the workers had nothing left to do and the consumer then had to wait, for more than a small share
-  of the time. A slow sample holds up the next batch like this, and a loop that pauses and then hurries.
+- The limit grows if the workers have nothing left to do while the consumer waits, or had before, and such waits take
+  more than a small share of the time. A slow sample causes them, and a loop that pauses and then hurries.
 - It shrinks if batches stood ready at every request of a long row.
 
 Small batches take little memory, and looking at each of them would take long beside it: as many as allowed are kept.
 
-Only ``next()`` asks and answers, at batch boundaries. This file knows no threads and no clock.
+Only ``next()`` asks and answers: at batch boundaries, and once in a long wait. This file knows no threads and no clock.
 """
+
+import math
 
 _LOST = 0.01  # share of the time; waits that more batches would have shortened, and that are worth more memory
 _ROW = 64  # requests in a row after which the limit may shrink,
@@ -81,8 +83,17 @@ class Ahead:
                 self._shrunk = True
             self._begin_row(now)
 
+    def patience(self, now: float) -> float:
+        """Return the seconds after which a wait that begins *now* is worth more batches; infinite if no more may be."""
+        if not self.may_grow:
+            return math.inf
+        return max(0.0, (_LOST * (now - self._since) - self._lost) / (1 - _LOST))
+
     def waited(self, seconds: float, idle: bool, now: float) -> bool:
-        """Note that the consumer has waited until *now*. *idle*: workers had nothing left to do. True if more may."""
+        """Note *seconds* of waiting that end *now*. *idle*: workers have nothing left to do. True if more batches may.
+
+        A wait may be noted in parts.
+        """
         self._least = 0
         if idle:
             self._credit = self.most - self.limit

@@ -11,6 +11,7 @@ these batches as ``Ahead.limit`` allows are dispatched, in the sampler's order. 
 Worker processes inherit the same policy from torch's iterator. ``tests/conformance/test_workers.py`` tests both kinds.
 """
 
+import weakref
 from collections import Counter, deque
 from collections.abc import Iterator
 from typing import Any
@@ -39,6 +40,7 @@ class Prefetch:
         self.handed_over = 0  # in order, also the number of the batch to hand over next
         self._arrived: dict[int, Result] = {}
         self._built_by: dict[int, int] = {}  # iterable-style: the builder of each batch that is not handed over
+        self._unclaimed: deque[tuple[int, weakref.ref]] = deque()  # see unclaimed()
 
     @property
     def may_draw(self) -> bool:
@@ -60,10 +62,17 @@ class Prefetch:
         """True if ``take()`` would return a result."""
         return self.handed_over in self._arrived if self._in_order else bool(self._arrived)
 
-    def dispatch(self) -> int | None:
-        """Count one more batch as dispatched. Return the id of the worker that must build it, or None for any."""
+    def unclaimed(self) -> deque[tuple[int, weakref.ref]]:
+        """Return (number, reference) of each batch of a map-style dataset that a worker may still begin or help."""
+        while self._unclaimed and ((batch := self._unclaimed[0][1]()) is None or batch.claimed):
+            self._unclaimed.popleft()
+        return self._unclaimed
+
+    def dispatch(self, batch: Any) -> int | None:
+        """Count *batch* as dispatched. Return the id of the worker that must build it, or None for any worker."""
         number, self.dispatched = self.dispatched, self.dispatched + 1
         if self.with_data is None:
+            self.unclaimed().append((number, weakref.ref(batch)))
             return None
         if self._in_order:
             worker_id = next(w for w in self._turns if w in self.with_data)

@@ -5,11 +5,11 @@ iterator; each batch goes to one of these threads. Workers hold no reference to 
 """
 
 import itertools
+import math
 import operator
 import queue
 import time
 import weakref
-from collections import deque
 from typing import Any, Self
 
 import torch
@@ -115,13 +115,11 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         """Dispatch the first batches of a new epoch."""
         self._epoch = Epoch(self._base_seed, self._epoch_number)
         self._pool.begin_epoch(self._epoch)
-        self._unclaimed: deque[tuple[int, weakref.ref]] = deque()  # numbers of batches, and references to these
         self._drained = False  # True once there is no more data to draw
         self._exhausted = False  # True once all batches are handed over: StopIteration from then on
-        self._worker_queue_idx_cycle = itertools.cycle(range(self._num_workers))
+        turns = self._worker_queue_idx_cycle = itertools.cycle(range(self._num_workers))
         with_data = set(self._present) if self._private_queues else None
         self._ahead.begin(time.perf_counter())
-        turns = self._worker_queue_idx_cycle
         self._prefetch = Prefetch(self._draws, self._ahead, self._in_order, with_data, turns)
         if self._tuner is not None:
             self._tuner.begin(self._totals())
@@ -277,7 +275,6 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
                 prefetch.dispatched += 1
                 prefetch.arrive(Result(self._epoch, number, index))
                 continue
-            worker_id = prefetch.dispatch()
             # The one place that chooses how a batch is built.
             batch: SharedBatch | WholeBatch
             if self._hints is not None and type(index) in (list, tuple) and index:
@@ -285,17 +282,16 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
             else:
                 batch = WholeBatch(self._epoch, index)
             task = Task(self._contexts, number, batch)
-            self._forget_claimed()
-            self._unclaimed.append((number, weakref.ref(batch)))
+            worker_id = prefetch.dispatch(batch)
             self._ahead.building(self._in_use, batch.helpers)
             # One task for each worker that can help. A worker that finds nothing left to do takes the next task.
             for _ in range(batch.helpers):
                 self._pool.tasks[worker_id or 0].put(task)
 
-    def _receive(self, timeout: float = 0) -> bool:
-        """Wait up to *timeout* seconds (0: no limit) for a worker's message, and handle it. False if none came."""
+    def _receive(self, timeout: float = math.inf) -> bool:
+        """Wait up to *timeout* seconds for a worker's message, and handle it. Return False if none came."""
         try:
-            message = self._results.get(timeout=timeout or None)
+            message = self._results.get(timeout=None if timeout == math.inf else max(0.0, timeout))
         except queue.Empty:
             return False
         if isinstance(message, Result):
@@ -314,21 +310,17 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
 
     def _workers_are_idle(self) -> bool:
         """Return True if workers have nothing left to do because no more batches may be under way."""
-        if not self._prefetch.drawn or not self._ahead.may_grow or self._pool.stopped:
+        prefetch = self._prefetch
+        if not prefetch.drawn or not self._ahead.may_grow or self._pool.stopped:
             return False
         if not self._private_queues:
-            self._forget_claimed()
-            if self._unclaimed:
+            if prefetch.unclaimed():
                 return False
-            if self._prefetch.arrived and not self._prefetch.next_is_built:
+            if prefetch.arrived and not prefetch.next_is_built:
                 return True  # at least the worker that has built a later batch
         # One may have just sent its batch, and begin the next one. Of two, one is half of them.
         idle = self._in_use - sum(times.busy for times in self._times[: self._pool.started])
         return idle >= min(2, max(1, self._in_use // 2))
-
-    def _forget_claimed(self) -> None:
-        while self._unclaimed and ((batch := self._unclaimed[0][1]()) is None or batch.claimed):
-            self._unclaimed.popleft()
 
     def _new_record(self) -> EpochRecord:
         most = None if self._tuner is None else self._tuner.most
@@ -360,8 +352,7 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
 
     def _help_with_unclaimed(self, hints: BatchHints) -> None:
         """Let workers that have been added help with batches that were dispatched before."""
-        self._forget_claimed()
-        for number, reference in self._unclaimed:
+        for number, reference in self._prefetch.unclaimed():
             if isinstance(batch := reference(), SharedBatch):
                 more = hints.helpers(len(batch.index)) - batch.helpers
                 batch.helpers += max(0, more)  # read by workers, to whom an outdated number does no harm
@@ -370,23 +361,36 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
 
     def _wait_for_message(self) -> bool:
         """Wait for a message and handle it. False if none came in time."""
-        began = time.perf_counter()
-        arrived = self._wait()
+        began, arrived = time.perf_counter(), False
+        end = began + (self._timeout or math.inf)
+        if self._record.look_is_due and self._results.empty():
+            # Not at once: a worker that has just sent its batch begins the next one.
+            if not (arrived := self._receive(_LOOK_AFTER)):
+                self._record.look_at(self._pool.threads)
+        # One slow sample may be all that is left to load. Then no message tells that the other workers are idle.
+        early = self._ahead.patience(began) + _LOOK_AFTER
+        if not arrived and began + early < end:
+            arrived = self._receive_checked(early)
+            if not arrived and self._workers_are_idle():
+                began = self._judge(began)
+        if not arrived:
+            arrived = self._receive_checked(end - time.perf_counter())
+        self._judge(began)
+        return arrived
+
+    def _judge(self, began: float) -> float:
+        """Dispatch more batches if the wait from *began* until now shows that too few are. Return the time now."""
         now = time.perf_counter()
         if self._ahead.waited(now - began, self._workers_are_idle(), now):
             self._dispatch()
-        return arrived
+        return now
 
-    def _wait(self) -> bool:
-        if self._record.look_is_due and self._results.empty():
-            # Not at once: a worker that has just sent its batch begins the next one.
-            if self._receive(_LOOK_AFTER):
-                return True
-            self._record.look_at(self._pool.threads)
+    def _receive_checked(self, timeout: float) -> bool:
+        """Call ``_receive`` and, if the loader warns of this, notice draws from the program's random generators."""
         if not self._warns or not self._results.empty():
-            return self._receive(self._timeout)
+            return self._receive(timeout)
         with self._shared.global_draws.waiting(self._pool.threads):
-            return self._receive(self._timeout)
+            return self._receive(timeout)
 
     def _receive_all(self) -> None:
         """Handle all worker messages that have arrived. The caller must hold the lock."""

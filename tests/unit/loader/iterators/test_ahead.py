@@ -1,9 +1,9 @@
 """Batches ahead of the loop: as few as hide what is uneven, found while running; a number that is given is obeyed."""
 
 import copy
+import math
 import pickle
 import threading
-import time
 
 import pytest
 
@@ -109,24 +109,38 @@ def test_what_is_loaded_before_the_loop_asks(arguments, batches):
         assert sorted(loaded) == [*range(4 * batches)]
 
 
-def test_workers_go_on_while_one_sample_is_slow():
-    loaded = []
+@pytest.mark.parametrize("limit", [0, 3000], ids=["", "with a timeout"])
+def test_workers_go_on_while_one_sample_is_slow(limit):
+    """The first batch waits for the fourth. All others are built before the loop waits, so no message comes."""
     fourth_batch = threading.Event()
 
     def load(index):
-        loaded.append(index)
         if index >= 12:
             fourth_batch.set()
-        if index == 0:  # the first batch waits for the fourth
-            assert fourth_batch.wait(60)
-        if 4 <= index < 8:  # the loop waits before the second batch is built: how long it waits is what counts
-            time.sleep(0.1)
+        if index == 0:
+            assert fourth_batch.wait(300)
         return index
 
-    loader = DataLoader(Rows(40, load), batch_size=4, num_workers=2, worker_method="thread")
-    assert [index for batch in loader for index in batch.tolist()] == [*range(40)]
+    loader = DataLoader(Rows(40, load), batch_size=4, num_workers=2, worker_method="thread", timeout=limit)
+    iterator = iter(loader)
+    assert iterator._receive()  # the second batch
+    assert [index for batch in iterator for index in batch.tolist()] == [*range(40)]
     assert loader._shared.extra > 1  # where the next epoch starts
     assert [index for batch in loader for index in batch.tolist()] == [*range(40)]
+
+
+def test_a_wait_is_judged_when_it_has_become_long_enough():
+    ahead = Ahead(MOST, given=False)
+    ahead.begin(100.0)
+    assert not ahead.waited(0.1, idle=True, now=110.0)
+    long_enough = ahead.patience(120.0)
+    assert not ahead.waited(long_enough - 1e-6, idle=True, now=120.0 + long_enough - 1e-6)
+    assert ahead.waited(2e-6, idle=True, now=120.0 + long_enough + 1e-6)
+    assert ahead.patience(120.0 + long_enough + 1e-6) == 0.0
+
+
+def test_no_wait_is_long_enough_for_more_than_is_allowed():
+    assert Ahead(MOST, given=True).patience(1.0) == math.inf
 
 
 @pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, lambda it: pickle.loads(pickle.dumps(it))])
