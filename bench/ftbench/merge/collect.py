@@ -16,8 +16,8 @@ from ftrun import host
 RESULTS, LATEST, MERGED = "results.json", "latest", "merged.json"
 
 
-class LeftOut(Exception):
-    """Raised for a run that is left out; the message says why."""
+class Unusable(Exception):
+    """A run, or a part of a run, cannot be merged; the message says why, and what to do about it."""
 
 
 class Found(NamedTuple):
@@ -26,7 +26,7 @@ class Found(NamedTuple):
     name: str
     """The last part of the run's path, or more parts if other paths end with the same."""
     path: Path
-    results: Results | LeftOut
+    results: Results | Unusable
     earlier: int
     """Number of runs in the same directory that are not the latest, and are ignored."""
 
@@ -43,19 +43,19 @@ def runs(named: Sequence[Path]) -> Iterator[Found]:
             file = find(_newest(path))
             earlier = 0 if file in (path, path / RESULTS) else len(_runs_in(path)) - 1
             if (first := seen.setdefault(file.resolve(), name)) != name:
-                raise LeftOut(f"it is the file of {first}")
+                raise Unusable(f"it is the file of {first}")
             results = load(file)
             if results.status != "complete":
-                raise LeftOut(f"it is incomplete: {results.reason}")
+                raise Unusable(f"it is incomplete: {results.reason}")
             # Not the whole record: names of folders may have been replaced in a copy.
             rounds = repr([scenario.rounds for scenario in results.scenarios])
             content = hashlib.sha256(rounds.encode(errors="surrogatepass")).hexdigest()
             if (first := seen.setdefault(content, name)) != name:
-                raise LeftOut(f"its measurements are those of {first} to the last digit, so one is a copy")
-        except LeftOut as why:
+                raise Unusable(f"its measurements are those of {first} to the last digit, so one is a copy")
+        except Unusable as why:
             yield Found(name, path, why, 0)
         except (WrongPath, OSError, RuntimeError) as error:  # RuntimeError: links in a circle, before Python 3.13
-            yield Found(name, path, LeftOut(str(error)), 0)
+            yield Found(name, path, Unusable(str(error)), 0)
         else:
             yield Found(name, file, results, earlier)
 
@@ -87,7 +87,7 @@ def _newest(path: Path) -> Path:
     if not path.is_dir() or (path / RESULTS).exists() or (path / LATEST).exists():
         return path
     if not (runs := _runs_in(path)):
-        raise LeftOut("it holds no results.json: its run ended before its first round, or has not begun")
+        raise Unusable("it holds no results.json: its run ended before its first round, or has not begun")
     return runs[-1]
 
 

@@ -7,7 +7,7 @@ from statistics import fmean, variance
 from typing import NamedTuple
 
 from ftbench.document.model import Load, Results, Verdict, Waterfall
-from ftbench.merge.collect import LeftOut
+from ftbench.merge.collect import Unusable
 from ftbench.plan.candidates import VARIANTS
 from ftbench.plan.scenario import OWN
 from ftbench.report import compare, run_words, verdict_words
@@ -75,20 +75,20 @@ def machine(results: Results) -> Machine:
     )
 
 
-def measured(name: str, results: Results) -> Iterator[Measured | LeftOut]:
+def measured(name: str, results: Results) -> Iterator[Measured | Unusable]:
     """Yield the waterfalls of a run, or the reasons why they cannot be merged."""
     run = analyse(results)
     if others := run.others:
         what = ", ".join(scenario.name for scenario in others)
-        yield LeftOut(f"{what}: without a waterfall; `compare` puts two such runs side by side")
+        yield Unusable(f"{what}: without a waterfall; `compare` puts two such runs side by side")
     for fall in run.waterfalls:
         scenario = run.scenario(fall.scenario)
         if len(scenario.rounds) < FEWEST_ROUNDS:
-            yield LeftOut(f"{fall.workload}: {run_words.rounds(scenario)}, and {FEWEST_ROUNDS} are needed")
+            yield Unusable(f"{fall.workload}: {run_words.rounds(scenario)}, and {FEWEST_ROUNDS} are needed")
         elif fall.total.verdict == Verdict.OTHER_SAMPLES or any(
             step.verdict == Verdict.OTHER_SAMPLES for step in fall.steps
         ):
-            yield LeftOut(f"{fall.workload}: candidates of this run loaded different samples")
+            yield Unusable(f"{fall.workload}: candidates of this run loaded different samples")
         else:
             yield _measured(name, run, scenario, fall)
 

@@ -9,7 +9,7 @@ from itertools import combinations
 from pathlib import Path
 from statistics import fmean
 
-from ftbench.document.model import Verdict
+from ftbench.document.model import Skipped, Verdict
 from ftbench.merge import collect
 from ftbench.merge.kinds import kinds
 from ftbench.merge.measured import Figure, Machine, Measured, measured
@@ -19,7 +19,6 @@ from ftbench.merge.model import (
     Effect,
     Group,
     KindResult,
-    LeftOut,
     MachineResult,
     Merged,
     Outlier,
@@ -48,15 +47,15 @@ def merge(named: Sequence[Path]) -> Merged:
     """Merge the runs that *named* paths stand for; raises WrongPath if a path does not exist or has no runs."""
     result, parts, machines = Merged(), list[Measured](), dict[str, Machine]()
     for name, path, results, earlier in collect.runs(named):
-        if isinstance(results, collect.LeftOut):
-            result.left_out.append(LeftOut(name, str(results)))
+        if isinstance(results, collect.Unusable):
+            result.left_out.append(Skipped(name, str(results)))
             continue
         for part in measured(name, results):
             if isinstance(part, Measured):
                 parts.append(part)
                 machines[name] = part.machine
             else:
-                result.left_out.append(LeftOut(name, str(part)))
+                result.left_out.append(Skipped(name, str(part)))
         if name in machines:
             record = RunRecord(name, host.path(str(path)), "", results.started, run_words.revision(results))
             result.runs.append(record)

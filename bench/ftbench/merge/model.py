@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Annotated as A
 from typing import Literal
 
-from ftbench.document.model import Change
+from ftbench.document.model import Change, Skipped
 
 MERGED_VERSION = 1
 """Version of merged.json. It is increased whenever an older reader would misread a new document."""
@@ -25,14 +25,6 @@ class Effect(Change):
     tau: A[float, "typical difference of the true ratios from their mean, as a factor; 1 for none"] = 1.0
     i2: A[float, "part of the variation that measurement errors do not explain, from 0 to 1"] = 0.0
     expected: A[list[float] | None, "roughly where one more ratio is expected (95%); null for fewer than three"] = None
-
-
-@dataclass
-class LeftOut:
-    """A run, or a part of a run, that is not merged."""
-
-    what: A[str, "name of the run"]
-    why: A[str, "the reason, and what to do about it"]
 
 
 @dataclass
@@ -123,7 +115,7 @@ class Merged:
 
     merged_version: int = MERGED_VERSION
     runs: list[RunRecord] = field(default_factory=list)
-    left_out: list[LeftOut] = field(default_factory=list)
+    left_out: A[list[Skipped], "runs, or parts of runs, that are not merged"] = field(default_factory=list)
     notes: A[list[str], "what a reader needs before the figures"] = field(default_factory=list)
     groups: A[list[Group], "the largest of each waterfall first, then those set apart from it"] = field(
         default_factory=list

@@ -2,9 +2,8 @@
 
 from ftbench.merge import words
 from ftbench.merge.model import Effect, Group, KindResult
-from ftbench.report import run_words
+from ftbench.report import run_words, waterfalls
 from ftbench.report.draw import MOST, Chart, Row, Rows
-from ftbench.report.tables import Table
 from ftbench.report.verdict_words import outcome
 
 # The most kinds of machine whose waterfalls are drawn, and that are rows of a step.
@@ -62,11 +61,5 @@ def waterfall(group: Group, kind: KindResult, number: int) -> Chart:
         speeds = tuple(speed for _, speed in dots)
         rows.append(Row(name, value, None, None, hover, config, variant, said, text, begin, speeds))
         cells.append((name, factor, f"{value:.0f}", said))
-    return Chart(
-        f"waterfall-{number}-{run_words.slug(kind.kind)[:60]}",
-        run_words.capital(f"{group.workload}: {kind.kind}, {run_words.count(len(kind.machines), 'machine')}"),
-        "Each bar is one change, from what was before it to what came after; in brackets its 95% confidence interval. "
-        "Dots: one machine each.",
-        Rows([("", rows)], "samples/s"),
-        Table(("what changes", "factor", "samples/s", "throughput"), tuple(cells), frozenset({1, 2})),
-    )
+    title = f"{group.workload}: {kind.kind}, {run_words.count(len(kind.machines), 'machine')}"
+    return waterfalls.drawn(f"{number}-{run_words.slug(kind.kind)[:60]}", title, "machine", rows, cells)

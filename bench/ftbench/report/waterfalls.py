@@ -1,5 +1,7 @@
 """A waterfall as a chart, and the notes below the chart."""
 
+from collections.abc import Sequence
+
 from ftbench.document.model import Change, Verdict, Waterfall
 from ftbench.plan.metrics import METRICS
 from ftbench.plan.waterfall import THREADS
@@ -38,13 +40,20 @@ def chart(run: Analysis, fall: Waterfall) -> Chart:
         hover = f"one {one} each: " + ", ".join(f"{dot:.0f}" for dot in dots) + " samples/s"
         text = " · ".join(filter(None, (factor, f"{value:.0f}/s")))
         rows.append(Row(name, value, None, None, hover, c.config, c.variant, said, text, begin, dots))
+    title = f"{what}: {run_words.each_with(scenario, fall.workers)}"
+    return drawn(run_words.slug(fall.workload), title, one, rows, cells)
+
+
+def drawn(name: str, title: str, one: str, rows: Sequence[Row], cells: Sequence[tuple[str, ...]]) -> Chart:
+    """Return a waterfall's chart of its bars and the rows of its table. *one*: what a dot stands for."""
+    head = ("what changes", "factor", "samples/s", "throughput", "CPU time")
     return Chart(
-        f"waterfall-{run_words.slug(fall.workload)}",
-        run_words.capital(f"{what}: {run_words.each_with(scenario, fall.workers)}"),
+        f"waterfall-{name}",
+        run_words.capital(title),
         "Each bar is one change, from what was before it to what came after; in brackets its 95% confidence interval. "
         f"Dots: one {one} each.",
         Rows([("", rows)], "samples/s"),
-        Table(("what changes", "factor", "samples/s", "throughput", "CPU time"), tuple(cells), frozenset({1, 2})),
+        Table(head[: len(cells[0])], tuple(cells), frozenset({1, 2})),
     )
 
 

@@ -16,7 +16,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection, Listener, wait
 from statistics import fmean, harmonic_mean
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 from ftbench.machine.usage import cpu_seconds, tree_usage
 from ftbench.measure.epochs import typical
@@ -71,6 +71,13 @@ def together(results: Sequence[dict]) -> dict:
     }
 
 
+class Rank(NamedTuple):
+    """A rank that has connected."""
+
+    number: int
+    pid: int
+
+
 class Job:
     """The ranks' connections, and the dialogues with them and the controller. Used by the second thread."""
 
@@ -79,8 +86,7 @@ class Job:
         self.name, key = f"ft-bench-{os.getpid()}-{secrets.token_hex(4)}", secrets.token_bytes(16)
         os.environ[KEY] = key.hex()
         self._listener = Listener(address(self.name), "AF_UNIX", backlog=ranks, authkey=key)
-        self._connections: dict[Connection, int] = {}
-        self._pids: dict[int, int] = {}
+        self._connections: dict[Connection, Rank] = {}
         self.lost: int | None = None
         """The first rank whose connection ended; read by the main thread to say which rank failed."""
 
@@ -102,8 +108,7 @@ class Job:
         while len(self._connections) < self._ranks:
             connection = self._listener.accept()
             hello = json.loads(connection.recv_bytes())
-            self._connections[connection] = hello["rank"]
-            self._pids[hello["rank"]] = hello["pid"]
+            self._connections[connection] = Rank(hello["rank"], hello["pid"])
         while line := self._controller.hear():
             if line.strip():  # the request
                 line = json.dumps({**json.loads(line), "parent": os.getpid()})
@@ -125,37 +130,37 @@ class Job:
                 connection.send_bytes(message.encode())
             except OSError:
                 self._lose(rank)
-        while left := [each for each, rank in self._connections.items() if rank not in answers]:
+        while left := [each for each, rank in self._connections.items() if rank.number not in answers]:
             for connection in set(left).intersection(wait(left)):
                 rank = self._connections[connection]
                 try:
-                    answers[rank] = json.loads(connection.recv_bytes())
+                    answer = answers[rank.number] = json.loads(connection.recv_bytes())
                 except (EOFError, OSError):
                     self._lose(rank)
-                if "failed" in answers[rank]:
-                    self._fail(rank, answers[rank]["failed"])
-                if "unavailable" in answers[rank]:
-                    self._controller.tell(answers[rank])
+                if "failed" in answer:
+                    self._fail(rank, answer["failed"])
+                if "unavailable" in answer:
+                    self._controller.tell(answer)
                     os._exit(0)
-        return [answers[rank] for rank in range(self._ranks)]
+        return [answers[number] for number in range(self._ranks)]
 
-    def _fail(self, rank: int, text: str) -> NoReturn:
+    def _fail(self, rank: Rank, text: str) -> NoReturn:
         """End the job because this rank failed; `text` is the rank's traceback, or "trial: " and the reason."""
         why, _, _ = last_words(Completed(1, b"", text.encode(), 0.0)).partition("\n")
         quoted = "" if text.startswith("trial: ") else text
-        self.end(f"{quoted}trial: rank {rank} of {self._ranks}: {why}")
+        self.end(f"{quoted}trial: rank {rank.number} of {self._ranks}: {why}")
 
-    def _lose(self, rank: int) -> NoReturn:
+    def _lose(self, rank: Rank) -> NoReturn:
         """End this process, unless the rank failed: then wait for the main thread, which will know how, to end it."""
-        self.lost = rank
+        self.lost = rank.number
         try:
-            ended = os.waitid(os.P_PID, self._pids[rank], os.WEXITED | os.WNOWAIT)
+            ended = os.waitid(os.P_PID, rank.pid, os.WEXITED | os.WNOWAIT)
             failed = ended is None or ended.si_status != 0
         except ChildProcessError:  # torchrun has waited for it already
             failed = True
         if failed:
             threading.Event().wait(TORCHRUN_SECONDS)
-        self.end(f"trial: rank {rank} of {self._ranks} ended before its measurement did")
+        self.end(f"trial: rank {rank.number} of {self._ranks} ended before its measurement did")
 
 
 def main() -> int:
