@@ -67,8 +67,11 @@ class Remote:
 def dataset(task: Task) -> Any:
     """Return the dataset of the task's case."""
     delay = task.parameters.get("delay", 0.0)
+    from ftbench.measure.augmentation import Augmented
+
     return {
         "jpeg": lambda: Remote(PillowDataset(task.paths), delay),
+        "augmented": lambda: Augmented(task.paths, "heavy"),
         "text": Texts,
         "raw": lambda: Shards(task.paths, SAMPLE_BYTES),
         "arrays": lambda: Remote(Arrays(), delay, task.parameters.get("lock", False)),
@@ -197,6 +200,7 @@ CASES = (
     _case("jpeg", "JPEG decoding", 32, "images", load="jpeg"),
     _case("50-ms", "50 ms of latency", 16, load="arrays", delay=0.05),
     _case("slow-loop", "JPEGs, a loop three times slower than loading", 32, "images", load="jpeg", loop=3.0),
+    _case("augment", "heavy augmentation of JPEGs", 16, "images", load="augmented"),
     _case("text", "text in Python", 64, load="text"),
     _case("5-ms", "5 ms of latency", 32, load="arrays", delay=0.005),
     _case("lock", "2 ms of latency, a lock held for the whole sample", 32, load="arrays", delay=0.002, lock=True),
