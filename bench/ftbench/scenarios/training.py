@@ -195,12 +195,12 @@ SCENARIO = Scenario(
             Comparison(THREADS["gil"], GIL, None, "where the GIL is", quick=""),
             Comparison(FT, NODES, quick=""),
             Comparison(FT, SPDL, quick=""),
-            Comparison(FT, Side("ft", "serial", workers=1), None, "what the workers bring"),
+            Comparison(FT, Side("ft", "serial", workers=1), None, "what the workers bring", quick=""),
             Comparison(GIL, TORCH, quick=""),
-            Comparison(Side("gil", "serial", workers=1)),
+            Comparison(Side("gil", "serial", workers=1), quick=""),
         )
     ),
     full=Amount(batch_size=32, batches_per_worker=32, seconds=300),
-    quick=Amount(batch_size=32, batches_per_worker=8, seconds=190),
+    quick=Amount(batch_size=32, batches_per_worker=16, seconds=190),
     one_rank="it trains in one process",
 )
