@@ -193,9 +193,9 @@ SCENARIO = Scenario(
             Comparison(FT, THREADS["ft-gil"], None, "effect of the GIL"),
             Comparison(THREADS["ft-gil"], THREADS["gil"], None, "cost of the free-threaded build", quick=""),
             Comparison(THREADS["gil"], GIL, None, "where the GIL is", quick=""),
+            Comparison(FT, Side("ft", "serial", workers=1), None, "what the workers bring", quick=""),
             Comparison(FT, NODES, quick=""),
             Comparison(FT, SPDL, quick=""),
-            Comparison(FT, Side("ft", "serial", workers=1), None, "what the workers bring", quick=""),
             Comparison(GIL, TORCH, quick=""),
             Comparison(Side("gil", "serial", workers=1), quick=""),
         )

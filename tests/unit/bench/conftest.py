@@ -96,7 +96,7 @@ def special_plans(twin: str) -> dict[str, list[str]]:
         "contention": ["bare-thread/2@pages", "bare-process/2@pages"],
         "interference": ["loader-thread/2@own", "loader-thread/2@shared"],
         "cache": ["loader-thread/2"],
-        "training": [workers, "serial/1"],
+        "training": [workers, "serial/1" if twin == "ft" else "loader-thread/2"],
         "augment": [f"{workers}@heavy", f"{workers}@light", "serial/0@heavy", "serial/0@light"],
         "nvimgcodec-decode": ["loader-thread/2", "loader-process/2"],
         "latency-requests": [f"{workers}@50-ms", f"{workers}@0-ms"],
