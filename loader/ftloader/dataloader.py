@@ -12,8 +12,8 @@ from ftloader.batch.errors import ErrorPolicy, OnError, SkipLog
 from ftloader.compat.torch_private import BaseDataLoaderIter
 from ftloader.diagnosis.call_site import warn_user
 from ftloader.diagnosis.statistics import Statistics, statistics
+from ftloader.iterators.auto import Chosen, number_of_workers
 from ftloader.iterators.base import Shared
-from ftloader.iterators.chosen import Chosen, number_of_workers
 from ftloader.iterators.processes import ProcessDataLoaderIter
 from ftloader.iterators.serial import SerialDataLoaderIter
 from ftloader.iterators.threads import ThreadDataLoaderIter

@@ -8,7 +8,7 @@ import torch
 import torch.utils.data
 
 from ftloader import DataLoader
-from ftloader.iterators.chosen import Chosen
+from ftloader.iterators.auto import Chosen
 from ftloader.workers import exit as program_exit
 from tests.outcomes import outcomes
 

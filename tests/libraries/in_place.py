@@ -20,7 +20,7 @@ from pathlib import Path
 import torch.utils.data
 
 import ftloader
-from ftloader.iterators.chosen import Chosen
+from ftloader.iterators.auto import Chosen
 
 KINDS = {
     "_MultiProcessingDataLoaderIter": "process",

@@ -1,4 +1,4 @@
-"""Connects the tuner of ``num_workers="auto"`` with a loader and with the times of its workers."""
+"""``num_workers="auto"``: the argument, and what the tuner needs to know of a loader and of its workers' times."""
 
 import copy
 import sys
@@ -7,11 +7,29 @@ from typing import Any
 
 from ftloader.diagnosis.cpus import usable_cpus
 from ftloader.diagnosis.recording import EpochRecord, WorkerTimes
-from ftloader.iterators.chosen import Chosen
 from ftloader.iterators.tuner import NOTHING_YET, Totals, WorkerTuner
 from ftloader.protocols import is_iterable
 
 _MOST_WORKERS = 64  # with num_workers="auto", if no number is given
+
+
+class Chosen(int):
+    """Integer that stands for "not given": the loader may use another number, which it finds while it runs.
+
+    A library that rebuilds a loader from its attributes hands the object on, and the new loader may choose, too.
+    """
+
+
+def number_of_workers(given: Any) -> Any:
+    """Return *given*; for "auto", the number of CPUs, as a number that iterators may vary.
+
+    Raises ``TypeError`` for any other text.
+    """
+    if not isinstance(given, str):
+        return given
+    if given != "auto":
+        raise TypeError(f'num_workers must be a number or "auto", got {given!r}')
+    return Chosen(usable_cpus())
 
 
 def tuner_of(loader: Any) -> WorkerTuner | None:

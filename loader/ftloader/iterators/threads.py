@@ -22,9 +22,8 @@ from ftloader.compat.torch_private import DatasetKind
 from ftloader.diagnosis.exceptions import annotate, drop_first_frame
 from ftloader.diagnosis.recording import EpochRecord, WorkerTimes
 from ftloader.iterators.ahead import Ahead
-from ftloader.iterators.auto import totals, tuner_of
+from ftloader.iterators.auto import Chosen, totals, tuner_of
 from ftloader.iterators.base import ResumableDataLoaderIter
-from ftloader.iterators.chosen import Chosen
 from ftloader.iterators.prefetch import Prefetch
 from ftloader.iterators.tuner import Totals, WorkerTuner
 from ftloader.protocols import has_getitems

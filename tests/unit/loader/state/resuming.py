@@ -6,7 +6,7 @@ import json
 import torch
 
 from ftloader import DataLoader
-from ftloader.iterators.chosen import Chosen
+from ftloader.iterators.auto import Chosen
 from ftloader.rng.sample import sample_rng
 from tests.datasets import Rows
 
