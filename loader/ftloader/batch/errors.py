@@ -80,10 +80,8 @@ class ErrorPolicy:
         self._on_error = on_error
         self.raises: bool = isinstance(on_error, str) and on_error == "raise"
 
-    def resolve(self, error: BaseException, index: Any) -> Any:
-        """Return a sample to use for *index*, or ``SKIP``. Raise *error* under "raise" or if it is no ``Exception``."""
-        if self.raises or not isinstance(error, Exception):
-            raise error
+    def resolve(self, error: Exception, index: Any) -> Any:
+        """Return a sample to use for *index*, or ``SKIP``. Not for the policy "raise"."""
         return SKIP if isinstance(self._on_error, str) else self._on_error(error, index)
 
 

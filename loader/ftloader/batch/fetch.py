@@ -130,14 +130,10 @@ class MapFetcher:
                 epoch.check()
                 here.enter(epoch, index)
                 samples = load_one(operator.getitem, dataset, index, policy)
-                if type(samples) is Skipped:
-                    samples, skipped = [], (samples,)
             elif has_getitems(dataset):
                 # A copy, since the dataset may change the list that it is given.
                 here.enter(epoch, tuple(index) if type(index) is list else index)
                 samples = load_one(lambda source, keys: source.__getitems__(keys), dataset, index, policy, note=None)
-                if type(samples) is Skipped:  # the dataset builds batches only, so the batch is left out
-                    samples, skipped = [], (samples,)
             elif policy.raises:
                 keys = index if type(index) is list else list(index)
                 here.enter_all(epoch, keys, rest := iter(keys))
@@ -149,6 +145,8 @@ class MapFetcher:
                     here.enter(epoch, key)
                     loaded.append(load_one(operator.getitem, dataset, key, policy))
                 samples, skipped = split_skipped(loaded)
+            if type(samples) is Skipped:  # all of the index was loaded in one call, so all of it is left out
+                samples, skipped = [], (samples,)
         except BaseException as error:
             # No key has been taken if an interruption strikes before the first.
             if here.rest is not None and (left := operator.length_hint(here.rest)) < len(here.key):

@@ -143,7 +143,7 @@ class IterableFetcher:
             self._failures_in_a_row = 0
         return sample
 
-    def resolve(self, error: BaseException, key: Any) -> Any:
+    def resolve(self, error: Exception, key: Any) -> Any:
         """Return a sample in place of the failed one, or EMPTY to leave it out. See ``ErrorPolicy.resolve``."""
         self._position += 1
         self._failures_in_a_row += 1

@@ -135,7 +135,7 @@ class GlobalDrawCheck:
             )
 
 
-def _places(known: Collection[int | None] = ()) -> dict[int, tuple[FrameType, int]]:
+def _places(known: Collection[int | None]) -> dict[int, tuple[FrameType, int]]:
     """Return where each Python thread is: {thread id: (frame, instruction)}. Leave out thread ids in *known*."""
     # A thread at the same place in several looks has not moved, or its loop came back to the same call each time: while
     # a caller holds the frames, no new call gets one. The dict of all frames is in no local, since this frame refers to

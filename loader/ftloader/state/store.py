@@ -43,11 +43,6 @@ class StateStore:
         """Record *progress* as that of the latest epoch, and drop the loaded state, which has been used."""
         self._now = None, progress
 
-    @property
-    def is_loaded(self) -> bool:
-        """True if the next iterator continues from a loaded state."""
-        return self._now[0] is not None
-
     def load(self, state: Mapping[str, Any], loader: Any) -> None:
         """Check *state* and keep it for the next iterator. Raise ``ValueError``, changing nothing, if it is invalid."""
         elastic = samplers.elastic(loader._index_sampler)

@@ -6,6 +6,7 @@ from typing import Any, Literal, get_args
 
 from torch.utils.data import IterDataPipe, MapDataPipe
 
+from ftloader.state.format import NOTHING
 from ftloader.workers.copies import UserObjects, copies_for_workers
 
 WorkerMethod = Literal["auto", "thread", "process"]
@@ -21,7 +22,7 @@ def choose_workers(loader: Any) -> tuple[bool, list[UserObjects] | None]:
     if reason is None:
         # A saved state is loaded into the dataset before the workers' copies are made. So with a state, only one copy
         # is made here, to test that copying works.
-        resumes = loader._shared.states.is_loaded
+        resumes = loader._shared.states.saved is not NOTHING
         objects = UserObjects(loader.dataset, loader.collate_fn, loader.worker_init_fn)
         try:
             copies = copies_for_workers(objects, loader._dataset_kind, 1 if resumes else loader.num_workers)
