@@ -5,7 +5,6 @@ No locks. Each number has one writer: a ``WorkerTimes`` belongs to its worker th
 """
 
 import math
-import os
 import platform
 import threading
 import time
@@ -52,15 +51,10 @@ class WorkerTimes:
 def seconds_queued() -> float:
     """Return the seconds in which the calling thread was ready to run but had no CPU; 0 if the system does not tell."""
     try:
-        file = os.open("/proc/thread-self/schedstat", os.O_RDONLY)
-    except OSError:
-        return 0.0
-    try:
-        return int(os.read(file, 64).split()[1]) / 1e9  # seconds on a CPU, seconds queued, turns
+        with open("/proc/thread-self/schedstat", "rb", buffering=0) as file:
+            return int(file.read(64).split()[1]) / 1e9  # nanoseconds on a CPU, nanoseconds queued, turns
     except (OSError, IndexError):
         return 0.0
-    finally:
-        os.close(file)
 
 
 def nbytes_of(data: Any, depth: int = 8) -> int:
@@ -181,15 +175,10 @@ class EpochRecord:
             if not times.busy:
                 continue
             try:
-                file = os.open(f"/proc/self/task/{thread.native_id}/syscall", os.O_RDONLY)
+                with open(f"/proc/self/task/{thread.native_id}/syscall", "rb", buffering=0) as file:
+                    state = file.read(16)
             except OSError:
                 return  # no Linux, or the thread has ended
-            try:
-                state = os.read(file, 16)
-            except OSError:
-                return
-            finally:
-                os.close(file)
             if times.busy:
                 self.looks += 1
                 self.locked += state.startswith(_FUTEX + b" ")
