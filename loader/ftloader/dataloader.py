@@ -166,8 +166,8 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
         Any thread may call this at any time. ``print(loader.statistics())`` says in three lines what limits the loop
         and what to change; ``as_dict()`` is for JSON. A copy of the loader starts from nothing.
         """
-        records = self._shared.records
-        return statistics(records.total() if total else records.latest, self._shared.memory_held())
+        records, memory = self._shared.records, self._shared.memory
+        return statistics(records.total() if total else records.latest, (memory.nbytes, memory.peak))
 
     def __getstate__(self) -> dict[str, Any]:
         # Copies and pickles have a state, memory and workers of their own.

@@ -58,13 +58,12 @@ class BufferPool:
     """Pool of CPU storages for one DataLoader's batches. A free storage of the wanted size in bytes is used again.
 
     The pool keeps the storages of *batches* batches. If the consumer holds more batches, the pool forgets its oldest
-    storages. It frees storages of a size that was not used in the last 4 * *batches* batches. If *pinned*, it lends new
-    pinned storages and keeps none. One lock guards the list of storages and the lending.
+    storages. It frees storages of a size that was not used in the last 4 * *batches* batches. One lock guards the list
+    of storages and the lending.
     """
 
-    def __init__(self, batches: int, pinned: bool = False) -> None:
+    def __init__(self, batches: int = 1) -> None:
         self._batches = batches
-        self._pinned = pinned
         self._lock = fork.lock()  # a child may use the loader
         self._buffers: list[Buffer] = []
         self._most = batches
@@ -85,11 +84,14 @@ class BufferPool:
     def _bytes(self) -> int:
         return sum(buffer.storage.nbytes() for buffer in self._buffers)
 
-    def take(self, nbytes: int, filler: Any, per_batch: int = 1) -> Buffer:
-        """Return a buffer of *nbytes* (> 0) bytes for object *filler* to fill. Each batch takes *per_batch* buffers."""
-        if self._pinned:
-            pinned = torch.empty(nbytes, dtype=torch.uint8, device="cpu", pin_memory=True)
-            return Buffer(pinned.untyped_storage())
+    def take(self, nbytes: int, filler: Any, per_batch: int = 1, pinned: bool = False) -> Buffer:
+        """Return a buffer of *nbytes* (> 0) bytes for object *filler* to fill. Each batch takes *per_batch* buffers.
+
+        A *pinned* buffer is always a new one, which the pool does not keep.
+        """
+        if pinned:
+            memory = torch.empty(nbytes, dtype=torch.uint8, device="cpu", pin_memory=True)
+            return Buffer(memory.untyped_storage())
         with self._lock:
             self._most = max(self._most, self._batches * per_batch)
             self._taken += 1

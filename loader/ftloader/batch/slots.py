@@ -35,11 +35,11 @@ class _Array:
 
     __slots__ = ("__weakref__", "_address", "_buffer", "_shape", "_slot", "_strides", "_view")
 
-    def __init__(self, slot: Slot, size: int, pool: BufferPool, per_batch: int) -> None:
+    def __init__(self, slot: Slot, size: int, pool: BufferPool, per_batch: int, pinned: bool) -> None:
         self._slot = slot
         self._shape = (size, *slot.shape)
         self._strides = tuple(prod(self._shape[axis + 1 :]) for axis in range(len(self._shape)))
-        self._buffer = pool.take(size * slot.nbytes, self, per_batch)
+        self._buffer = pool.take(size * slot.nbytes, self, per_batch, pinned)
         self._address = self._buffer.storage.data_ptr()
         dtype = slot.numpy_dtype
         self._view = None if dtype is None else np.asarray(_Memory(self._address, self._shape, dtype, None))
@@ -132,7 +132,7 @@ class Slots:
         self.layout = layout
         self._pin_device = pin_device
         self._parts: list[_Array | list] = [  # for each leaf an array of slots, or a column of values
-            _Array(leaf, size, pool, layout.slots) if isinstance(leaf, Slot) else [None] * size
+            _Array(leaf, size, pool, layout.slots, pin_device is not None) if isinstance(leaf, Slot) else [None] * size
             for leaf in layout.leaves
         ]
         self._collated: list = []  # columns; None in the place of an array

@@ -42,8 +42,8 @@ name_the_callers_line(dataloader)  # of torch's warnings about a loader
 class Shared:
     """Saved state, batch memory and one-time warnings of one loader, shared by its iterators of all epochs.
 
-    No lock: if two threads make the first two iterators at the same moment, each may get its own memory, and both may
-    warn. A copy or pickle of this object keeps the loaded state and the number of workers only.
+    No lock: if two threads make the first two iterators at the same moment, both may warn. A copy or pickle of this
+    object keeps the loaded state and the number of workers only.
     """
 
     def __init__(self, states: StateStore | None = None, tuner: WorkerTuner | None = None) -> None:
@@ -51,7 +51,7 @@ class Shared:
         self.tuner = tuner  # of the latest iterator, with num_workers="auto"
         self._handles_warned = False
         self.global_draws = GlobalDrawCheck()
-        self._memory: tuple[bool, BufferPool] | None = None
+        self.memory = BufferPool()
         self.records = EpochRecords()
         self.extra = 1  # batches ahead that the latest iterator has found to be enough: see iterators.ahead
 
@@ -63,17 +63,6 @@ class Shared:
         if not self._handles_warned and (message := warning_of_handles(dataset)) is not None:
             self._handles_warned = True
             warn_user(message)
-
-    def memory(self, batches: int, pinned: bool) -> BufferPool:
-        """Return the loader's memory pool, for *batches* batches. Make a new pool if *pinned* has changed."""
-        if self._memory is None or self._memory[0] != pinned:
-            self._memory = pinned, BufferPool(batches, pinned)
-        self._memory[1].keep(batches)
-        return self._memory[1]
-
-    def memory_held(self) -> tuple[int, int]:
-        """Return the bytes that the memory pool keeps or has lent now, and the most so far."""
-        return (0, 0) if self._memory is None else (self._memory[1].nbytes, self._memory[1].peak)
 
 
 def _quiet(loader: Any, mid_epoch: bool) -> StandIn:

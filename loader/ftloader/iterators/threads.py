@@ -64,7 +64,7 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         most = self._factor * self._in_use
         self._ahead = Ahead(most, not isinstance(loader.prefetch_factor, Chosen), self._shared.extra)
         # In memory are the dispatched batches and the consumer's latest two.
-        self._memory = self._shared.memory(most + 2, self._pin_memory)
+        self._shared.memory.keep(most + 2)
         self._departures: list[BaseException] = []  # reasons why workers ended, not yet raised
         # Each worker iterates its own copy of an iterable-style dataset, so each task is for one worker. Any
         # worker can build any batch of a map-style dataset.
@@ -94,7 +94,7 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         # Set if all workers build each batch together, None if one worker builds it alone.
         self._hints: BatchHints | None = None
         if self._auto_collation and not self._private_queues and not has_getitems(self._dataset):
-            self._hints = BatchHints(self._settings, self._in_use, self._memory, config.pin_memory_device)
+            self._hints = BatchHints(self._settings, self._in_use, self._shared.memory, config.pin_memory_device)
         self._results: queue.SimpleQueue = queue.SimpleQueue()
         self._pool = WorkerPool(self._contexts, self._private_queues, self._results)
         self._present = set(range(self._in_use))  # workers that have not departed
@@ -340,7 +340,7 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         self._present.update(range(before, self._pool.started))
         grown, self._in_use = used > self._in_use, used
         self._ahead.most = self._factor * used
-        self._memory.keep(self._ahead.most + 2)
+        self._shared.memory.keep(self._ahead.most + 2)
         self._record.uses(used)
         if self._hints is not None:
             self._hints.workers = used
