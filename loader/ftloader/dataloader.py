@@ -177,8 +177,7 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
         if isinstance(self._iterator, ProcessDataLoaderIter) and self._iterator.orphaned:
             self._iterator = None  # persistent workers of the process that this one was forked from
         iterator = super().__iter__()
-        if (record := self._shared.records.latest) is not None:
-            record.made_iterator()
+        self._shared.records.latest.made_iterator()
         return iterator
 
     def _get_iterator(self) -> BaseDataLoaderIter:

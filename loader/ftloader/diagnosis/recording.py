@@ -220,25 +220,22 @@ class EpochRecord:
 class EpochRecords:
     """Records of all epochs of one loader. Any thread may read; the thread that makes an iterator calls ``begin``."""
 
-    # One attribute, so that no reader finds an epoch among the earlier ones and as the latest, too.
-    _both: tuple[EpochRecord | None, EpochRecord | None] = (None, None)  # the sum of the earlier epochs; the latest
+    def __init__(self) -> None:
+        # One attribute, so that no reader finds an epoch among the earlier ones and as the latest, too.
+        self._both = EpochRecord("none", []), EpochRecord("none", [])  # the sum of the earlier epochs; the latest
 
     @property
-    def latest(self) -> EpochRecord | None:
-        """The record of the latest epoch; None if there was none."""
+    def latest(self) -> EpochRecord:
+        """The record of the latest epoch."""
         return self._both[1]
 
     def begin(self, record: EpochRecord) -> None:
         """Make *record* the latest; add the one before to the earlier ones."""
         self._both = self.total(), record
 
-    def total(self) -> EpochRecord | None:
-        """Return the sum of all epochs; None if there was none."""
-        earlier, latest = self._both
-        if latest is None:
-            return None
-        total = EpochRecord(latest.worker_method, [])
-        total._latest = total._started
-        for each in filter(None, (earlier, latest)):
+    def total(self) -> EpochRecord:
+        """Return the sum of all epochs."""
+        total = EpochRecord("none", [])
+        for each in self._both:
             total.add(each)
         return total

@@ -104,9 +104,8 @@ class Statistics:
         )
 
 
-def statistics(record: EpochRecord | None, memory: tuple[int, int]) -> Statistics:
+def statistics(record: EpochRecord, memory: tuple[int, int]) -> Statistics:
     """Return the statistics of *record*. *memory*: bytes held now, and the most so far."""
-    record = EpochRecord("none", []) if record is None else record
     workers = record.worker_times()
     calls = sum(record.waits)
     return Statistics(
