@@ -27,7 +27,7 @@ _LOOK_EVERY = 0.05  # seconds between two looks at what busy workers wait for
 _FUTEX = {"x86_64": b"202", "aarch64": b"98"}.get(platform.machine())  # number of the system call that waits for locks
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(eq=False)
 class WorkerTimes:
     """Times of one worker in seconds, and the number of samples that it has loaded."""
 
@@ -36,7 +36,7 @@ class WorkerTimes:
     cpu: float = 0.0  # on a CPU
     queued: float = 0.0  # ready to run, but waiting for a CPU
     samples: int = 0
-    busy: bool = False  # True while a worker thread executes a task
+    busy = False  # True while a worker thread executes a task; no field, since the statistics have the fields
 
     def add(self, other: "WorkerTimes", sign: int = 1) -> "WorkerTimes":
         """Add the numbers of *other*, or subtract them if *sign* is -1, and return this object."""
