@@ -26,6 +26,7 @@ from ftloader.compat import ranges
 from ftloader.compat.torch_private import pinned
 from ftloader.current import this_thread
 from ftloader.diagnosis.exceptions import annotate, set_traceback, traceback_of
+from ftloader.diagnosis.recording import WorkerTimes
 
 _PIECES_PER_WORKER = 2  # a worker claims 1/2 of (samples left / number of workers)
 _LOOK_AGAIN = 17  # inspect one plain batch in 17: samples may grow. A prime, since batches may alternate
@@ -242,7 +243,7 @@ class SharedBatch:
             with contextlib.suppress(Exception):  # collated as a whole below, the samples raise torch's own error
                 self._slots.collate_columns(settings.collate_fn)
                 hints.expect(self._slots.layout)
-                return Fetched(self._slots, samples=len(self._samples))
+                return Fetched(self._slots, times=WorkerTimes(samples=len(self._samples)))
         samples = self._samples
         if self._slots is not None:
             samples = [self._slots.sample(n) if s is _IN_SLOTS else s for n, s in enumerate(samples)]
@@ -251,7 +252,8 @@ class SharedBatch:
         if not samples and skipped:
             return Fetched(EMPTY, skipped)
         hints.expect(self._expected_next(samples))
-        return Fetched(pinned(settings.collate_fn(samples), hints.pin_device), skipped, samples=len(samples))
+        data = pinned(settings.collate_fn(samples), hints.pin_device)
+        return Fetched(data, skipped, times=WorkerTimes(samples=len(samples)))
 
     def _expected_next(self, samples: list) -> Layout | Mode:
         """Return the expectation for the next batch, if this batch is collated as a whole from *samples*."""

@@ -15,6 +15,7 @@ from ftloader.batch.errors import SKIP, ErrorPolicy, Skipped, annotate_sample, s
 from ftloader.compat import ranges
 from ftloader.compat.torch_private import pin_memory
 from ftloader.current import CurrentSample, this_thread
+from ftloader.diagnosis.recording import WorkerTimes
 from ftloader.protocols import has_getitems
 
 _Empty = enum.Enum("_Empty", ["EMPTY"])  # an enum's member stays the same object through pickling
@@ -53,12 +54,9 @@ class Fetched:
     skipped: tuple[Skipped, ...] = ()
     state: Any = None  # iterable-style: state of the worker's dataset after this batch, if one is due
     ended: bool = False  # iterable-style: True if this is no batch, but the end of the worker's share
-    samples: int = 0  # in this batch
-    loading: float = 0.0  # seconds in the dataset; 0 if several threads built the batch
-    collating: float = 0.0  # seconds in collate_fn; 0 if several threads built the batch
-    cpu: float = 0.0  # seconds of CPU time; from worker processes, and without workers
+    # The number of samples; and, unless several threads built the batch, the times that it took.
+    times: WorkerTimes = field(default_factory=WorkerTimes)
     began: float = 0.0  # from worker processes: ``perf_counter`` when the worker began the batch
-    queued: float = 0.0  # seconds in which a worker process was ready to run but had no CPU
 
     def pin_memory(self) -> "Fetched":
         """Pin the data. torch's memory pinning thread calls this, as for any custom batch type."""
@@ -173,4 +171,5 @@ def collated(settings: BatchSettings, samples: Any, skipped: tuple[Skipped, ...]
     finally:
         if span is not None:
             span.end()
-    return Fetched(data, skipped, samples=number, loading=loaded - started, collating=time.perf_counter() - loaded)
+    times = WorkerTimes(loading=loaded - started, collating=time.perf_counter() - loaded, samples=number)
+    return Fetched(data, skipped, times=times)

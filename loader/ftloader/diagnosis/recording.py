@@ -29,7 +29,7 @@ _FUTEX = {"x86_64": b"202", "aarch64": b"98"}.get(platform.machine())  # number 
 
 @dataclass(eq=False)
 class WorkerTimes:
-    """Times of one worker in seconds, and the number of samples that it has loaded."""
+    """Times of one worker, or of one batch, in seconds, and the number of samples loaded."""
 
     loading: float = 0.0
     collating: float = 0.0
@@ -154,12 +154,11 @@ class EpochRecord:
         """Note a batch (``Fetched``). A worker thread notes its own times, any other worker sends them with it."""
         if self.worker_method == "process" and not self.batches:
             self.starting = max(0.0, fetched.began - self._started)  # processes have the same clock
-        self.batches += fetched.samples > 0
-        self.samples += fetched.samples
+        self.batches += fetched.times.samples > 0
+        self.samples += fetched.times.samples
         self.skipped += len(fetched.skipped)
         if self.worker_method != "thread":
-            times = WorkerTimes(fetched.loading, fetched.collating, fetched.cpu, fetched.queued, fetched.samples)
-            self.workers[worker_id].add(times)
+            self.workers[worker_id].add(fetched.times)
 
     @property
     def look_is_due(self) -> bool:

@@ -57,7 +57,7 @@ class SerialDataLoaderIter(SingleProcessDataLoaderIter, ResumableDataLoaderIter)
                 if isinstance(error, StopIteration):
                     raise without_stop_iteration(error, "the dataset or collate_fn") from error
                 raise
-            fetched.cpu = time.thread_time() - started
+            fetched.times.cpu = time.thread_time() - started
             if self._hand_over(fetched, number, 0):
                 return pin_memory(fetched.data, self._pin_memory_device) if self._pin_memory else fetched.data
             if fetched.ended:

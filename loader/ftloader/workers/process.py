@@ -85,11 +85,11 @@ class WorkerFetcher:
         self._ended = fetched.ended
         if fetched.ended and not fetched.skipped and fetched.state is None:
             raise StopIteration
-        fetched.began, fetched.cpu = began, time.process_time() - started
+        fetched.began, fetched.times.cpu = began, time.process_time() - started
         read, queued = self._queued
         if time.perf_counter() - read > READ_EVERY:
             self._queued = time.perf_counter(), seconds_queued()
-            fetched.queued = self._queued[1] - queued
+            fetched.times.queued = self._queued[1] - queued
         return fetched
 
 

@@ -156,9 +156,7 @@ class WholeBatch:
             context.share = None
             raise
         context.share = None
-        context.times.loading += fetched.loading
-        context.times.collating += fetched.collating
-        context.times.samples += fetched.samples
+        context.times.add(fetched.times)
         fetched.data = pinned(fetched.data, context.config.pin_memory_device)
         return fetched
 
