@@ -143,8 +143,9 @@ class MapFetcher:
                     here.enter(epoch, key)
                     loaded.append(load_one(operator.getitem, dataset, key, policy))
                 samples, skipped = split_skipped(loaded)
+                samples = samples if samples or not skipped else EMPTY
             if type(samples) is Skipped:  # all of the index was loaded in one call, so all of it is left out
-                samples, skipped = [], (samples,)
+                samples, skipped = EMPTY, (samples,)
         except BaseException as error:
             # No key has been taken if an interruption strikes before the first.
             if here.rest is not None and (left := operator.length_hint(here.rest)) < len(here.key):
@@ -156,13 +157,13 @@ class MapFetcher:
             if span is not None:
                 span.end()
         epoch.check()
-        if skipped and not samples:
-            return Fetched(EMPTY, skipped)
         return collated(settings, samples, skipped, started)
 
 
 def collated(settings: BatchSettings, samples: Any, skipped: tuple[Skipped, ...], started: float) -> Fetched:
-    """Return the batch of *samples*, whose loading began at *started* (``perf_counter``)."""
+    """Return the batch of *samples* (or EMPTY), whose loading began at *started* (``perf_counter``)."""
+    if samples is EMPTY:
+        return Fetched(EMPTY, skipped)
     loaded = time.perf_counter()
     number = len(samples) if settings.auto_collation and hasattr(samples, "__len__") else 1
     span = ranges.collating(settings.collate_fn)

@@ -66,11 +66,7 @@ class IterableFetcher:
         finally:
             if span is not None:
                 span.end()
-        skipped = tuple(self._skipped)
-        if samples is EMPTY:
-            fetched = Fetched(EMPTY, skipped)
-        else:
-            fetched = collated(self._settings, samples, skipped, started)
+        fetched = collated(self._settings, samples, tuple(self._skipped), started)
         self._batches += 1
         self._after = 0
         # After the first batch too: without it the state at the start of the epoch may not be known.
