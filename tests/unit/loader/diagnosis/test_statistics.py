@@ -1,5 +1,6 @@
 """``loader.statistics()``: what it counts."""
 
+import copy
 import json
 import threading
 import time
@@ -10,32 +11,18 @@ import torch
 
 from ftloader import SKIP, DataLoader
 from ftloader.diagnosis.recording import EpochRecord
+from tests.datasets import Failing, Rows, Whole
 
 METHODS = pytest.mark.parametrize("workers", [("thread", 0), ("thread", 2), ("process", 2)], ids=str)
 
 
-class Planted(torch.utils.data.Dataset):
-    """80 samples, each of which costs what *plan* names."""
-
-    def __init__(self, plan="nothing", size=80):
-        self.plan, self.size = plan, size
-
-    def __len__(self):
-        return self.size
-
-    def __getitem__(self, index):
-        if self.plan == "disk":
-            time.sleep(0.03)
-        elif self.plan == "broken" and index % 8 == 0:
-            raise ValueError("damaged")
-        return np.full(1000, index, np.float32)
+def row(index):
+    return np.full(1000, index, np.float32)
 
 
-class Stream(torch.utils.data.IterableDataset):
-    """60 samples a worker."""
-
-    def __iter__(self):
-        return iter(torch.arange(60))
+def slow_row(index):
+    time.sleep(0.03)
+    return row(index)
 
 
 def loader(dataset, workers, **options):
@@ -45,7 +32,7 @@ def loader(dataset, workers, **options):
 
 @METHODS
 def test_counts_and_times_of_an_epoch(workers):
-    batches = loader(Planted("disk"), workers)
+    batches = loader(Rows(80, slow_row), workers)
     assert str(batches.statistics()) == "no batch has been handed over yet"
     for _ in batches:
         time.sleep(0.01)
@@ -64,7 +51,7 @@ def test_counts_and_times_of_an_epoch(workers):
 
 @METHODS
 def test_total_adds_up_epochs_also_those_that_were_left_early(workers):
-    batches = loader(Planted(), workers, persistent_workers=bool(workers[1]))
+    batches = loader(Rows(80, row), workers, persistent_workers=bool(workers[1]))
     list(batches)
     first = batches.statistics()
     next(iter(batches))
@@ -80,7 +67,8 @@ def test_total_adds_up_epochs_also_those_that_were_left_early(workers):
 
 @METHODS
 def test_samples_left_out_are_counted(workers):
-    batches = loader(Planted("broken"), workers, on_error=lambda error, index: SKIP)
+    dataset = Failing(ValueError("damaged"), 80, range(0, 80, 8), row)
+    batches = loader(dataset, workers, on_error=lambda error, index: SKIP)
     with pytest.warns(UserWarning, match="left out|skipped"):
         list(batches)
     assert (batches.statistics().samples, batches.statistics().skipped) == (70, 10)
@@ -88,13 +76,13 @@ def test_samples_left_out_are_counted(workers):
 
 @METHODS
 def test_iterable_style_counts_the_last_short_batch(workers):
-    batches = loader(Stream(), workers)
+    batches = loader(Whole(torch.arange(60)), workers)
     list(batches)
     assert batches.statistics().samples == 60 * max(1, workers[1])
 
 
 def test_any_thread_may_ask_while_epochs_begin_and_end():
-    batches = loader(Planted(), ("thread", 2))
+    batches = loader(Rows(80, row), ("thread", 2))
     seen, failures, stop = [], [], threading.Event()
 
     def ask():
@@ -133,9 +121,7 @@ def test_batches_of_any_kind_are_measured():
 
 
 def test_a_copy_starts_from_nothing():
-    import copy
-
-    batches = loader(Planted(), ("thread", 2))
+    batches = loader(Rows(80, row), ("thread", 2))
     list(batches)
     assert copy.copy(batches).statistics().batches == 0
 
