@@ -5,11 +5,10 @@ import time
 
 import pytest
 import torch
-from torch.utils.data import IterableDataset, get_worker_info
 
 from ftloader import DataLoader
 from ftloader.diagnosis.cpus import usable_cpus
-from tests.datasets import Failing, Rows
+from tests.datasets import Failing, Rows, Stream, my_share
 from tests.worker_threads import until_collected, worker_threads
 
 pytestmark = pytest.mark.usefixtures("restless_tuner")
@@ -22,12 +21,6 @@ def auto(dataset, *args, **arguments):
 def waiting(index):
     time.sleep(0.02)
     return index
-
-
-class Numbers(IterableDataset):
-    def __iter__(self):
-        info = get_worker_info()
-        yield from range(info.id, 40, info.num_workers)
 
 
 @pytest.mark.parametrize(
@@ -61,7 +54,7 @@ def test_errors_and_early_ends_while_threads_are_parked():
 @pytest.mark.parametrize(
     ("dataset", "arguments"),
     [
-        (Numbers(), {"worker_method": "thread"}),
+        (Stream(40), {"worker_method": "thread"}),
         (Rows(40), {"worker_method": "thread", "worker_init_fn": lambda worker: None}),
         (Rows(40), {"worker_method": "process"}),
     ],
@@ -78,7 +71,7 @@ def test_worker_ids_are_below_the_number_that_workers_are_told():
     told = set()
 
     def load(index):
-        told.add((get_worker_info().id, get_worker_info().num_workers))
+        told.add(my_share())
         return waiting(index)
 
     list(auto(Rows(400, load), 8, max_workers=5))
