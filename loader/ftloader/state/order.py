@@ -13,7 +13,7 @@ from ftloader.compat.torch_private import StandIn
 from ftloader.protocols import has_getitems, is_stateful
 from ftloader.rng import generators
 from ftloader.state import samplers
-from ftloader.state.format import SavedState
+from ftloader.state.format import SavedState, state_of
 from ftloader.state.progress import EpochProgress
 
 
@@ -116,7 +116,7 @@ class IndexStream:
         self._open(torchs, {"seed": order["seed"]} if "seed" in order else {})
         states = self._states or {}
         if is_stateful(self._samples):
-            states = {**states, **samplers.states_of({samplers.ITERATOR: self._samples})}
+            states = {**states, samplers.ITERATOR: state_of(self._samples)}
         self._states = None
         self._report_begin(order, states)
 
@@ -224,7 +224,7 @@ class IndexStream:
             if is_stateful(self._samples):
                 parts[samplers.ITERATOR] = self._samples
             if parts:
-                new = {"drawn": self._drawn, "states": samplers.states_of(parts)}
+                new = {"drawn": self._drawn, "states": {name: state_of(part) for name, part in parts.items()}}
                 self._progress.snapshots = (*self._progress.snapshots, new)
         # The sampler may reuse its object for the next batch while this one is still on its way to a worker thread, or
         # in a queue that pickles it later.

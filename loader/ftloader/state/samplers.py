@@ -130,10 +130,6 @@ def digest(index: Any) -> str | None:
         return None
 
 
-def states_of(parts: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: state_of(part) for name, part in parts.items()}
-
-
 def next_pass_states(parts: Mapping[str, Any]) -> dict[str, Any]:
     """Return the states from which the samplers *parts* start their next pass, if they have begun none since."""
     # After a pass, only an elastic sampler's own state is still that of the pass.
