@@ -74,9 +74,12 @@ def test_loading_that_waits_gets_more_threads_and_the_next_epoch_and_copies_star
 
 def test_a_loop_that_is_slow_gets_fewer_threads():
     loader = auto(Rows(1000), 10)
-    for _ in loader:
-        time.sleep(0.02)
-    assert loader.statistics().num_workers == 1
+    for _ in range(5):  # other programs may take the CPUs for most of an epoch: then it waits for its data
+        for _ in loader:
+            time.sleep(0.02)
+        if loader.statistics().num_workers == 1:
+            return
+    raise AssertionError(loader.statistics())
 
 
 def test_a_system_that_starts_no_more_threads(monkeypatch):
