@@ -43,7 +43,7 @@ def test_threads_and_forked_processes_give_the_same_rows():
 
 
 def group_ends(group: int) -> bool:
-    """Whether no process of a group is left within half a minute."""
+    """True once no process of a group is left."""
     deadline = time.monotonic() + 1500
     while time.monotonic() < deadline:
         try:

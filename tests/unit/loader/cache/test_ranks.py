@@ -54,7 +54,7 @@ def test_readers_wait_for_the_writer_s_epochs(cache, reader):
     for epoch in range(4):
         next_epoch(cache, epoch)
         expected.append(keys_of(cache))
-        assert arrived.acquire(timeout=60)
+        assert arrived.acquire(timeout=600)
     thread.join()
     assert seen == expected and len({tuple(keys) for keys in seen}) > 1
 

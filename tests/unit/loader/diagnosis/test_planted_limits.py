@@ -228,7 +228,7 @@ def test_out_of_shared_memory(tmp_path):
         pytest.skip(f"unshare cannot be run: {error}")
     command = [*inside, sys.executable, tmp_path / "program.py"]
     environment = {**os.environ, "PYTHONPATH": importable()}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     words = "worker processes hand over batches in shared memory, and /dev/shm"
     assert done.stdout.count(f"{words} is full; it has 40 MiB in all: ") == 2

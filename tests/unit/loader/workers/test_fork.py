@@ -266,7 +266,7 @@ if __name__ == "__main__":
     script = tmp_path / "program.py"  # which the children import
     script.write_text(PRELUDE + body)
     environment = os.environ | {"PYTHONPATH": importable()}
-    done = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True, timeout=150)
+    done = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
     right = "[3, 4, 5] 0 [[0, 1, 2], [3, 4, 5]] True"
     assert done.stdout.splitlines() == [f"{method} {right}" for method in ("fork", "forkserver", "spawn")]

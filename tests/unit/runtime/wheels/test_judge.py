@@ -310,7 +310,7 @@ def test_an_index_whose_address_is_none(monkeypatch):
 def info(*arguments):
     command = [sys.executable, "-P", "-m", "ftrun.info", "--requirements", *arguments]
     variables = {**os.environ, "PYTHONPATH": importable(), "COLUMNS": "120"}
-    return subprocess.run(command, env=variables, capture_output=True, text=True, timeout=200)
+    return subprocess.run(command, env=variables, capture_output=True, text=True)
 
 
 def test_the_program(index, modules, tmp_path):
