@@ -20,13 +20,15 @@ def project(engine, images, shell_environment, tmp_path_factory):
     project = Project(tmp_path_factory.mktemp("repro"), shell_environment, IMAGE_USER)
     user = () if os.geteuid() == 0 else ("--user", f"{os.getuid()}:{os.getgid()}")
 
-    def run(*arguments, script=None, status=None):
-        """Run ft-repro, with the source `script` on standard input if given."""
+    def run(*arguments, script=None, status=None, unused=()):
+        """Run ft-repro, with the source `script` on standard input if given. Stop the servers `unused` afterwards."""
         stdin = ["-"] if script is not None else []
         command = project.command("run", "--rm", "-T", *user, "ft-repro", *stdin, *arguments)
         done = completed(command, env=shell_environment, input=script or "")
-        # The servers end with their client, unless it never connected. Wait, so that the next run starts new servers
-        # and does not meet ending ones.
+        # The servers end with their client, unless it never connected: then after minutes. Wait, so that the next run
+        # starts new servers and does not meet ending ones.
+        if unused:
+            completed(project.command("kill", *unused), env=shell_environment)
         if done.returncode != 2:
             for container in project.containers(engine):
                 container.wait(timeout=1500)
@@ -313,7 +315,8 @@ def test_hanging_and_ignoring_sigterm(project):
         "import signal, threading\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
         "def stuck():\n    threading.Event().wait()\nstuck()\n"
     )
-    done = project("--repeat", "1", "--configs", "ft", "--timeout", "30", script=source, status=13)
+    only = {"unused": ["gil-repro-server"], "status": 13}
+    done = project("--repeat", "1", "--configs", "ft", "--timeout", "30", script=source, **only)
     assert "ignored SIGTERM" in done.stdout and "in stuck" in done.stdout
 
 

@@ -1,11 +1,12 @@
 """FT_PYTHON and GIL_PYTHON: accepted, checked, used."""
 
 import json
+import re
 import shutil
 
 import pytest
 
-from tests.programs import completed
+from tests.programs import completed, copy_checkout
 
 
 @pytest.fixture
@@ -67,17 +68,36 @@ def test_what_is_no_python_is_refused(twins, program):
     assert f"FT_PYTHON={program}" in done.stderr and "CPython 3.13" in done.stderr
 
 
-def test_own_interpreter_is_used(twins, built, new_cache):
+FEW = ("markdown-it-py", "mdurl", "numpy", "packaging", "psutil", "pygments", "rich")
+"""What ./twins and ftrun need, and a package with extension modules."""
+
+
+@pytest.fixture
+def small_copy(tmp_path):
+    """A copy of the checkout that locks few packages besides the CUDA libraries, so that little is installed."""
+    copy = copy_checkout(tmp_path / "copy")
+    lock = copy / "docker" / "requirements.lock"
+    entries = re.findall(r"^[a-z0-9].*\n(?: .*\n)*", lock.read_text(), re.M)
+    kept = [entry for entry in entries if entry.startswith((*(f"{name}==" for name in FEW), "nvidia-"))]
+    assert len([entry for entry in kept if not entry.startswith("nvidia-")]) == len(FEW) < len(entries) / 2
+    lock.write_text("".join(kept))
+    return copy
+
+
+def test_own_interpreter_is_used(small_copy, shell_environment, built, new_cache):
     python = built("ft")
-    code = "import sys; print(sys._base_executable, sys.prefix); import ftloader"
-    done = twins("exec", "ft", "python", "-c", code, FT_PYTHON=python, XDG_CACHE_HOME=str(new_cache), status=0)
-    executable, prefix = done.stdout.split()
+    variables = {**shell_environment, "FT_PYTHON": python, "XDG_CACHE_HOME": str(new_cache)}
+
+    def run(*command):
+        return completed([small_copy / "twins", "exec", "ft", *command], env=variables, status=0)
+
+    code = "import sys; print(sys._base_executable, sys.prefix); import ftrun, numpy"
+    executable, prefix = run("python", "-c", code).stdout.split()
     assert executable == python
     # In a new environment: the user's interpreter stays unchanged.
     assert prefix.startswith(str(new_cache))
     assert not (new_cache / "ft-twins" / "interpreters").exists()
-    again = twins("exec", "ft", "true", FT_PYTHON=python, XDG_CACHE_HOME=str(new_cache))
-    assert again.returncode == 0 and again.stderr == ""
+    assert run("true").stderr == ""
 
 
 def test_virtual_environment_of_another_python_is_no_twin(twins, tmp_path):
