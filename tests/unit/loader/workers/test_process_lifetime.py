@@ -1,5 +1,7 @@
 """Iterators of worker processes that threads make at the same time, or that the program never ends."""
 
+import sys
+
 import pytest
 
 LOADERS = """
@@ -36,6 +38,7 @@ del iterator
     assert run_program(LOADERS + body) == (0, "", "")
 
 
+@pytest.mark.skipif(sys._is_gil_enabled(), reason="with the GIL, threads cannot be in torch's map at the same time")
 def test_threads_register_worker_processes_at_the_same_time(run_program):
     """Call what iterators call when their processes have started and when they end, very often.
 
