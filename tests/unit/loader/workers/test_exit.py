@@ -128,11 +128,17 @@ def test_ctrl_c_while_the_exit_waits(run):
 def interrupt():
     waits.wait()
     print("interrupted", flush=True)
-    os.kill(os.getpid(), signal.SIGINT)
+    pause = 0.2
+    while not left.wait(pause):
+        os.kill(os.getpid(), signal.SIGINT)
+        pause = 60  # CPython does not notice a signal that comes just before it waits: press Ctrl-C again
 def joining(threads, limit):
     waits.set()
-    return join_all(threads, limit)
-waits, join_all = threading.Event(), ftloader.workers.exit.join_all
+    try:
+        return join_all(threads, limit)
+    finally:
+        left.set()
+waits, left, join_all = threading.Event(), threading.Event(), ftloader.workers.exit.join_all
 ftloader.workers.exit.join_all = joining
 threading.Thread(target=interrupt, daemon=True).start()
 iterator = stuck_iterator()
