@@ -66,9 +66,9 @@ class Remote:
 
 def dataset(task: Task) -> Any:
     """Return the dataset of the task's case."""
-    delay = task.parameters.get("delay", 0.0)
     from ftbench.measure.augmentation import Augmented
 
+    delay = task.parameters.get("delay", 0.0)
     return {
         "jpeg": lambda: Remote(PillowDataset(task.paths), delay),
         "augmented": lambda: Augmented(task.paths, "heavy"),
