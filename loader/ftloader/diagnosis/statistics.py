@@ -6,7 +6,7 @@ import sys
 from typing import Any
 
 from ftloader.diagnosis.cpus import usable_cpus
-from ftloader.diagnosis.recording import EpochRecord, WorkerTimes
+from ftloader.diagnosis.recording import EpochRecord
 
 _KEEPS_UP = 0.05  # share of the time; a loop that waits less has its data in time
 _BUSY = 0.7  # share of the time; workers that load more are what limits
@@ -20,6 +20,17 @@ _RECORDED = (
 )
 _SUMMED = ("loading", "collating", "cpu", "queued")
 MORE_SHM = 'worker_method="thread" needs none; else smaller batches, fewer workers, or more (docker run --shm-size=8g)'
+
+
+@dataclasses.dataclass(frozen=True)
+class WorkerStatistics:
+    """What one worker has done, as in ``WorkerTimes``. Times are in seconds; see ``Statistics``."""
+
+    samples: int
+    loading: float
+    collating: float
+    cpu: float
+    queued: float
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,7 +63,7 @@ class Statistics:
     collating: float  # in collate_fn, summed over the workers
     cpu: float  # CPU time, summed over the workers; this and the next up to 20 ms a worker too short
     queued: float  # ready to run, but waiting for a CPU, summed over the workers; 0 where the system does not tell
-    workers: tuple[WorkerTimes, ...]
+    workers: tuple[WorkerStatistics, ...]
     shares: bool  # True if each worker loads its own share of the samples, so that the loop waits for the slowest
     shm_full: int  # batches lost because worker processes had no shared memory left
     memory_held: int  # bytes of batch memory that the loader keeps for reuse or has lent; 0 with processes
@@ -107,7 +118,7 @@ def statistics(record: EpochRecord, memory: tuple[int, int]) -> Statistics:
         wait_95=record.wait_at(0.95),
         wait_99=record.wait_at(0.99),
         ready=record.ready / calls if calls else 0.0,
-        workers=tuple(workers),
+        workers=tuple(WorkerStatistics(**dataclasses.asdict(times)) for times in workers),
         memory_held=memory[0],
         memory_peak=memory[1],
         locked=record.locked / record.looks if record.looks else None,
@@ -117,7 +128,7 @@ def statistics(record: EpochRecord, memory: tuple[int, int]) -> Statistics:
     )
 
 
-def _straggler(workers: tuple[WorkerTimes, ...]) -> int | None:
+def _straggler(workers: tuple[WorkerStatistics, ...]) -> int | None:
     """Return the number of a worker that takes several times as long for a sample as the median worker, if any."""
     times = [each.loading / each.samples if each.samples else 0.0 for each in workers]
     middle = sorted(times)[len(times) // 2] if len(times) > 2 else math.inf

@@ -1,6 +1,7 @@
 """``loader.statistics()``: what it counts."""
 
 import copy
+import dataclasses
 import json
 import threading
 import time
@@ -118,6 +119,17 @@ def test_batches_of_any_kind_are_measured():
     assert len(list(batches)) == len(kinds)
     # Of the sparse tensor all nine places are counted; the list that holds itself is followed to a depth of 8.
     assert batches.statistics().nbytes == 36 + 40 + 8 + 8 * 16
+
+
+@METHODS
+def test_the_record_cannot_be_changed(workers):
+    batches = loader(Rows(80, row), workers)
+    list(batches)
+    found = batches.statistics()
+    for part in (found, *found.workers):
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            part.samples = 0
+    assert found.workers == batches.statistics().workers
 
 
 def test_a_copy_starts_from_nothing():
