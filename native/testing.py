@@ -107,8 +107,13 @@ def all_runs(ready: dict[str, Twin], arguments: list[str]) -> list[TestRun]:
     return runs
 
 
-# Two runs that take about as long, for two processors.
-QUICK = {"quick: the loader": ["unit/loader", "conformance"], "quick: all else": [*OF_THE_TOOLS, "native"]}
+# More runs than the processors of a small machine, since many tests wait.
+QUICK = {
+    "quick: the loader": ["unit/loader"],
+    "quick: the benchmark": ["unit/bench"],
+    "quick: as torch's": ["conformance"],
+    "quick: all else": ["unit/safety", "unit/runtime", "native"],
+}
 
 
 def quick_runs(twin: Twin, arguments: list[str]) -> list[TestRun]:

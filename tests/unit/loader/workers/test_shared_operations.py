@@ -56,5 +56,6 @@ def operations(workers: int) -> Counter:
 def test_locks_are_taken_for_pieces_of_a_batch_not_for_samples(workers):
     counted = operations(workers)
     assert counted["FOR_ITER"] >= SAMPLES  # the loop over the samples was seen
-    # Measured: 0.01 with one thread to 0.12 with 32. How many threads are asked to help depends on times.
-    assert counted["BEFORE_WITH"] < 0.3 * SAMPLES
+    # A lock for each sample would be 1. Measured: 0.01 with one thread to 0.12 with 32. If a busy machine makes samples
+    # look slow, all threads help: 32 take 2 x 32 x (1 + ln(1024 / 64)) = 241 pieces a batch, 0.24, and other locks.
+    assert counted["BEFORE_WITH"] < 0.5 * SAMPLES
