@@ -1,11 +1,5 @@
-"""The package's public functions: decode one image, a batch of images, or one image to a Pillow image.
+"""The package's public functions: decode one image, a batch of images, or one image to a Pillow image."""
 
-To add a library that decodes images, add a module to this package and an entry to ``BACKENDS``. A module for the CPU
-defines ``read_arrays(encoded, mode, outs)``; iterating over *encoded* reads the files. A module for a GPU defines
-``resolve(device)``, ``check_mode(mode)`` and ``read_tensors(encoded, mode, device, outs, cpu_threads)``.
-"""
-
-import importlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,10 +7,8 @@ import torch
 from PIL import Image
 
 from ftloader.decode import pillow
+from ftloader.decode.backends import find_backend
 from ftloader.decode.source import ImageSource, Size, check_size, check_type, fetch
-
-BACKENDS = {"pillow": {"cpu": "pillow"}, "nvimgcodec": {"cpu": "nvimgcodec", "cuda": "cuda"}}
-"""Modules by backend and type of device. "auto" means the first backend that has a module for the device."""
 
 
 def read_image(
@@ -100,7 +92,7 @@ def read_images(
             if no hardware decodes JPEGs, Huffman decoding. More than 1 helps if few workers decode large batches.
     """
     on = torch.device(device)
-    decoder = _find_backend(backend, on)
+    decoder = find_backend(backend, on)
     if out is not None and not callable(out) and len(out) != len(sources):
         raise ValueError(f"out has room for {len(out)} images, and {len(sources)} were given")
     if at_least is not None and decoder is not pillow:
@@ -131,17 +123,3 @@ def read_pil(source: ImageSource, mode: str | None = "RGB", *, at_least: Size = 
     ``read_image``.
     """
     return pillow.load(fetch(source), mode, check_size(at_least))
-
-
-def _find_backend(backend: str, device: torch.device) -> Any:
-    """Return the module of *backend* that decodes on *device*. Raise ``ValueError`` if there is none."""
-    if backend != "auto" and backend not in BACKENDS:
-        raise ValueError(f"backend must be one of auto, {', '.join(BACKENDS)}, not {backend!r}")
-    able = {name: modules[device.type] for name, modules in BACKENDS.items() if device.type in modules}
-    if not able:
-        raise ValueError(f"device={str(device)!r} cannot decode images: 'cpu' or 'cuda:N'")
-    first = next(iter(able))
-    if backend not in ("auto", *able):
-        remedy = f"pass device='cpu' and move the result to {device}, or backend={first!r}"
-        raise ValueError(f"backend={backend!r} decodes on the CPU: {remedy}")
-    return importlib.import_module(f"ftloader.decode.{able.get(backend, able[first])}")

@@ -12,7 +12,7 @@ import torch
 from PIL import Image, ImageFile, ImageOps
 
 from ftloader import DataLoader, decode, empty_sample
-from ftloader.decode import pillow, read, turbojpeg
+from ftloader.decode import backends, pillow, turbojpeg
 from tests.datasets import Rows
 from tests.encoded_pictures import encoded, picture, plain
 
@@ -345,7 +345,7 @@ def test_arguments_that_do_not_exist():
 def test_another_backend_is_a_module_and_a_line(monkeypatch):
     module = types.SimpleNamespace(read_arrays=lambda encoded, mode, outs: [(one.data, mode) for one in encoded])
     monkeypatch.setitem(sys.modules, "ftloader.decode.echo", module)
-    monkeypatch.setitem(read.BACKENDS, "echo", {"cpu": "echo"})
+    monkeypatch.setitem(backends.BACKENDS, "echo", {"cpu": "echo"})
     assert decode.read_image(b"abc", "L", backend="echo") == (b"abc", "L")
     with pytest.raises(ValueError, match="backend='echo' decodes on the CPU.*backend='nvimgcodec'"):
         decode.read_image(b"abc", backend="echo", device="cuda")
