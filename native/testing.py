@@ -22,8 +22,8 @@ AT_A_TIME = 4
 NOTHING_SELECTED = 5  # pytest's exit status
 
 OF_THE_LOADER = ["unit/loader", "conformance", "stress"]
-WITH_THE_LOADER = ["examples", "libraries", "soak"]
-OF_THE_TOOLS = ["unit/bench", "unit/safety", "unit/runtime"]
+OF_THE_BENCHMARK = ["unit/bench"]
+PROGRAMS = ["unit/safety", "unit/runtime", "examples", "libraries", "soak"]
 # Run by pytest-run-parallel without the GIL: tests that start many workers and change no process-wide state.
 AT_ONCE = ["conformance/test_workers.py", "conformance/test_failures.py", "conformance/test_ownership.py"]
 FOUR_THREADS = ("--parallel-threads=4", "--iterations=1")
@@ -89,16 +89,17 @@ def all_runs(ready: dict[str, Twin], arguments: list[str]) -> list[TestRun]:
             runs.append(TestRun("format, lint and types", hooks, checks.variables()))
     # Tests that are not about an interpreter (the images, ./twins itself, the report's page) run once.
     runs.append(_pytest("the images", first, ["images"], arguments))
-    tools = [*OF_THE_TOOLS, *WITH_THE_LOADER]
-    runs.append(_pytest(f"{first.name}, tools and programs", first, tools, arguments))
+    runs.append(_pytest(f"{first.name}, the benchmark", first, OF_THE_BENCHMARK, arguments))
     runs.append(_pytest("./twins, the report's page and clusters", first, ["native", "browser", "cluster"], arguments))
     for name, twin in ready.items():
         runs.append(_pytest(f"{name}, the loader: {twin.label}", twin, OF_THE_LOADER, arguments))
+    runs.append(_pytest(f"{first.name}, the audit and programs", first, PROGRAMS, arguments))
     # Tests that another run makes in full: only the quick ones. With arguments, all tests that these select.
     again = arguments or ["--quick"]
     for name, twin in ready.items():
         if twin is not first:
-            runs.append(_pytest(f"{name}, tools and programs", twin, tools, again))
+            tools = [*OF_THE_BENCHMARK, *PROGRAMS]
+            runs.append(_pytest(f"{name}, the benchmark, the audit and programs", twin, tools, again))
     if "ft" in ready:
         ft, forced = ready["ft"], {"PYTHON_GIL": "1"}
         runs.append(_pytest("ft with the GIL forced on", ft, ["unit/loader", "conformance"], again, forced))
@@ -110,7 +111,7 @@ def all_runs(ready: dict[str, Twin], arguments: list[str]) -> list[TestRun]:
 # More runs than the processors of a small machine, since many tests wait.
 QUICK = {
     "quick: the loader": ["unit/loader"],
-    "quick: the benchmark": ["unit/bench"],
+    "quick: the benchmark": OF_THE_BENCHMARK,
     "quick: as torch's": ["conformance"],
     "quick: all else": ["unit/safety", "unit/runtime", "native"],
 }
