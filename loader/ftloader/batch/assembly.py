@@ -3,7 +3,7 @@
 A worker claims a piece of a batch (a range of positions), loads its samples, and writes them into the batch's slots.
 Pieces get smaller towards the end (guided self-scheduling: Polychronopoulos and Kuck, 1987). The worker whose piece
 ends last finishes the batch. If samples load fast, fewer workers build a batch, in larger pieces. The values do not
-depend on which worker loads which sample. If several samples fail, always the first one's exception is raised.
+depend on which worker loads which sample. If several samples fail, the exception of the first in the batch is raised.
 """
 
 import contextlib
@@ -44,7 +44,7 @@ class Mode(enum.Enum):
 
 @dataclass(eq=False)
 class BatchHints:
-    """Settings that one iterator's batches share, and estimates of the next batch: its layout, its time per sample.
+    """Settings that one iterator's batches share, and estimates for the next batch: layout, time to load a sample.
 
     Workers read and write the estimates without a lock: an outdated estimate only costs time.
     """
@@ -104,11 +104,11 @@ class SharedBatch:
 
     @property
     def claimed(self) -> bool:
-        """True if there is nothing left to load. Read without the lock: it may be outdated."""
+        """True if no samples are left to claim. Read without the lock: the value may be outdated."""
         return self._next >= min(len(self.index), self._failed_at)
 
     def build(self, context: Any) -> Outcome | None:
-        """Load pieces until all are claimed. Return the batch or its failure; None if another worker finishes it."""
+        """Load pieces from ``context.dataset``. Return the batch or its failure; None if another worker finishes it."""
         dataset = context.dataset
         piece = self._claim()
         try:
@@ -146,9 +146,10 @@ class SharedBatch:
             context.times.collating += time.perf_counter() - started
 
     def _claim(self, seconds: float | None = None) -> range | None:
-        """Return the next piece to load. An empty range: the caller finishes the batch. None: another worker does."""
+        """Return the next piece to load. An empty range: the caller finishes the batch. None: another worker does.
+        *seconds*: time per sample of the caller's previous piece, which has ended."""
         with self._lock:
-            if seconds is not None:  # for each sample of this worker's previous piece, which has ended
+            if seconds is not None:
                 self._working -= 1
                 self._seconds.append(seconds)
             start = self._next
@@ -212,7 +213,7 @@ class SharedBatch:
             self._samples[position] = sample
 
     def _open_slots(self, layout: Layout | None) -> None:
-        """Make the batch's slots for *layout*; None: use no slots. Do nothing if another worker has decided before."""
+        """Make the batch's slots for *layout*; None: use no slots. Do nothing if another worker did this already."""
         hints = self._hints
         with self._lock:
             if not self._undecided or self._failed_at < 0:
@@ -256,7 +257,7 @@ class SharedBatch:
         return Fetched(data, skipped, times=WorkerTimes(samples=len(samples)))
 
     def _expected_next(self, samples: list) -> Layout | Mode:
-        """Return the expectation for the next batch, if this batch is collated as a whole from *samples*."""
+        """Return the ``Layout`` or ``Mode`` to expect next. This batch is collated as a whole, from *samples*."""
         hints = self._hints
         if not hints.can_have_slots:
             return Mode.PLAIN

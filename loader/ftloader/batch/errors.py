@@ -81,7 +81,7 @@ class ErrorPolicy:
         self.raises: bool = isinstance(on_error, str) and on_error == "raise"
 
     def resolve(self, error: Exception, index: Any) -> Any:
-        """Return a sample to use for *index*, or ``SKIP``. Not for the policy "raise"."""
+        """Return a sample to use instead of the one that failed, or ``SKIP``. Not called for the policy "raise"."""
         return SKIP if isinstance(self._on_error, str) else self._on_error(error, index)
 
 
@@ -116,7 +116,7 @@ class SkipLog:
             self._unreported = new + len(skipped), (*first, *skipped)[: self._NAMED]
 
     def report(self) -> None:
-        """At the end of an epoch, warn of samples left out since the last report, also in unfinished epochs."""
+        """Warn of all samples left out since the last report, unfinished epochs included. Called at an epoch's end."""
         with self._lock:
             (new, first), self._unreported = self._unreported, (0, ())
         if new == 0:
@@ -146,7 +146,7 @@ describe_sample = reprlib.Repr(maxlist=8, maxtuple=8).repr
 
 
 def without_stop_iteration[E: BaseException](error: E, raised_by: str) -> E | RuntimeError:
-    """Return *error*. If it is a ``StopIteration``, which would end the epoch, return a ``RuntimeError`` (PEP 479)."""
+    """Return *error*, or a ``RuntimeError`` in place of a ``StopIteration``, which would end the epoch (PEP 479)."""
     if not isinstance(error, StopIteration):
         return error
     replacement = RuntimeError(f"{raised_by} raised StopIteration")

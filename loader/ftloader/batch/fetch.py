@@ -20,12 +20,12 @@ from ftloader.protocols import has_getitems
 
 _Empty = enum.Enum("_Empty", ["EMPTY"])  # an enum's member stays the same object through pickling
 EMPTY: Final = _Empty.EMPTY
-"""Data of a batch whose samples were all left out, and of a message without a batch. Iterators skip such batches."""
+"""``Fetched.data`` if all samples were left out, or the worker has no batch left. Iterators do not hand it over."""
 # Not ``SKIP``: a dataset may return that by mistake.
 
 
 class Cancelled(Exception):
-    """Raised in a worker that builds a batch of a cancelled epoch: the consumer no longer wants the batch."""
+    """Exception in a worker that builds a batch of a cancelled epoch: the consumer no longer wants the batch."""
 
 
 @dataclass(eq=False, slots=True)
@@ -91,7 +91,7 @@ def load_one(
     policy: Any,
     note: Callable[[BaseException, Any], None] | None = annotate_sample,
 ) -> Any:
-    """Return the sample ``load(source, key)``. If that fails, *policy* decides: a substitute, ``Skipped``, or raise."""
+    """Return ``load(source, key)``. If that raises, return a substitute or ``Skipped``, or raise, as *policy* says."""
     # *policy* has the interface of ``ErrorPolicy``: ``raises`` and ``resolve()``. *note* adds a note with the sample to
     # an error. If all errors are raised, callers may use a faster list comprehension instead of this function.
     try:
@@ -161,7 +161,7 @@ class MapFetcher:
 
 
 def collated(settings: BatchSettings, samples: Any, skipped: tuple[Skipped, ...], started: float) -> Fetched:
-    """Return the batch of *samples* (or EMPTY), whose loading began at *started* (``perf_counter``)."""
+    """Return the batch made of *samples*, which may be EMPTY. *started*: ``perf_counter`` when their loading began."""
     if samples is EMPTY:
         return Fetched(EMPTY, skipped)
     loaded = time.perf_counter()

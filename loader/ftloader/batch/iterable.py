@@ -1,4 +1,4 @@
-"""Fetchers for datasets whose state is saved: iterable-style ones, and map-style ones in worker processes.
+"""Fetchers (builders of batches) for datasets whose state is saved: iterable-style, or map-style in processes.
 
 As in torchdata, a fetcher loads the dataset's state, then calls ``iter(dataset)``, then loads the iterator's state. If
 the dataset is its own iterator, a state from the middle of an epoch counts as the iterator's. New states travel to the
@@ -21,7 +21,7 @@ from ftloader.state.format import FailedState, WorkerState, dataset_state, fresh
 
 
 class Exhausted(Exception):
-    """Raised at the end of a worker's share. Not ``StopIteration``, which user code may raise by mistake."""
+    """Exception for the end of a worker's share. Not ``StopIteration``, which user code may raise by mistake."""
 
 
 class IterableFetcher:
@@ -79,7 +79,7 @@ class IterableFetcher:
         return fetched
 
     def _catch_up(self, index: Any, epoch: Epoch) -> None:
-        """Load and drop, without collating, the batches that the saved run handed over after the snapshot."""
+        """Load and drop, uncollated, the batches that were handed over between the snapshot and the saved state."""
         behind, self._behind = self._behind, 0
         for missing in range(behind, 0, -1):
             try:

@@ -2,7 +2,7 @@
 
 A layout is the nesting of dicts, lists and (named) tuples of one sample, with its leaves in a fixed order. A large
 array or tensor has a slot in the batch's memory. All other leaves (numbers, strings, small arrays) are collected in
-columns and go through torch's ``default_collate``. A sample of any other type has no layout: torch collates its batch.
+columns and go through torch's ``default_collate``. A sample without any slot has no layout: torch collates its batch.
 """
 
 from collections.abc import Callable, Iterator
@@ -200,5 +200,5 @@ def _is_plain(tensor: torch.Tensor) -> bool:
 
 
 def _is_channels_last(dimensions: int, contiguous: bool) -> bool:
-    """Return True if ``torch.stack`` may return a ``channels_last(_3d)`` batch of such tensors, as slots never do."""
+    """Return True if ``torch.stack`` of such tensors may be ``channels_last(_3d)``, which a batch in slots never is."""
     return dimensions in (4, 5) and not contiguous

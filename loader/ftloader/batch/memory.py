@@ -27,7 +27,7 @@ class Buffer:
     """A torch storage and the batch that is filling it. A ``BufferPool`` makes and lends buffers.
 
     This object holds the only lasting reference to ``storage``. A thread of this package that makes another reference
-    also drops that one. So the reference count is up to date, also without the GIL (biased counting, PEP 703).
+    drops that reference itself. So the reference count is up to date, also without the GIL (biased counting, PEP 703).
     """
 
     __slots__ = ("filler", "last_taken", "storage")

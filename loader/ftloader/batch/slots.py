@@ -30,7 +30,7 @@ class _Array:
     """The slots of one leaf: *size* arrays of the leaf's shape, back to back.
 
     This object owns the memory until ``release()``. ``Buffer`` counts references to the memory. So workers write
-    through an array that does not own it, or through tensors that are dropped after one write.
+    through an array that does not own the memory, or through tensors that are dropped after one write.
     """
 
     __slots__ = ("__weakref__", "_address", "_buffer", "_shape", "_slot", "_strides", "_view")
@@ -56,7 +56,7 @@ class _Array:
             self._view[position] = value
 
     def separate(self, position: int, values: list, own: int) -> list:
-        """Return *values*, with copies of those that lie in this slot, which ``values[own]`` is about to overwrite."""
+        """Return *values*, with copies of those in slot *position*, which ``values[own]`` is about to overwrite."""
         # empty_sample() gave the slot to the sample, so other values may be views of it.
         if self._is_at(values[own], position):
             return values  # nothing will be written
