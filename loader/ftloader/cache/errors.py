@@ -10,7 +10,7 @@ class DamagedSegmentError(CacheError):
 
 
 class PartlyListedError(OSError):
-    """Error for a source that could be listed only in part. ``keys()`` raises it after the last key of that part."""
+    """Error for a source that could be listed only in part. ``keys()`` raises it after the last key found."""
 
 
 class CorruptSampleError(CacheError):

@@ -13,14 +13,14 @@ from ftloader.cache.store import Store
 from ftloader.workers.exit import ThreadGroup, WorkerThread
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 30.0
-"""Shortest and longest pause between attempts, in seconds. Pauses double; a random part, up to half, is cut off."""
+"""First and longest pause between attempts, in seconds. Pauses double; a random part, up to half, is cut off."""
 _MANY = 8  # failures in a row that are not chance, with few threads
 
 
 class Fetchers(ThreadGroup):
     """Group of *count* threads that list ``source.keys()`` repeatedly and fetch the samples missing from the store.
 
-    If no sample is missing, the threads wait for an eviction or ``look_again``. Each has at most one sample in memory.
+    If no sample is missing, the threads wait for an eviction or ``look_again``. Each thread holds at most one sample.
     The last thread to end closes the store: if the program drops a cache without ``close()``, no other code does.
 
     The store's lock ``guard`` guards the counts and the state of the listing. ``_listing`` guards the iterator of
@@ -72,7 +72,7 @@ class Fetchers(ThreadGroup):
 
     @property
     def idle(self) -> bool:
-        """True if no sample will be added before ``look_again``: all keys were tried, or all threads have ended."""
+        """True if no sample is added before ``look_again`` or an eviction: all keys are tried, or all threads ended."""
         with self._guard:
             return self._is_idle() or not self._running
 
@@ -217,7 +217,7 @@ class Fetchers(ThreadGroup):
         return False
 
     def _report(self, error: BaseException, what: str) -> None:
-        """Record *error* for the statistics and ``set_epoch``. At the first error, warn that *what* failed."""
+        """Record *error* as ``trouble``. At the first error, warn that the cache could not get *what*."""
         with self._guard:
             self.trouble = error
             self.failures_in_a_row += 1

@@ -172,7 +172,7 @@ class GrowingCache(Dataset):
     # Epochs
 
     def set_epoch(self, epoch: int, at_most: int | None = None) -> None:
-        """Make the samples that are complete now the data of *epoch*. The samples stay readable until the next call.
+        """Start *epoch*, whose data are the samples that are complete now. They stay readable until the next call.
 
         Wait until ``min_samples`` samples are complete; with ``source=None``, until the fetching process sets *epoch*.
 
@@ -235,7 +235,7 @@ class GrowingCache(Dataset):
             )
 
     def _check_hope(self, store: Store, fetchers: Fetchers, there: int) -> None:
-        """Raise ``CacheError``, with the reason, if no sample will be added to the *there* complete ones."""
+        """Raise ``CacheError``, with the reason, if the number of complete samples (*there*) will not grow."""
         start = f"{there} samples are there, and min_samples={self._min_samples}: "
         if store.stopped:
             raise CacheError(start + "the cache is closed")
@@ -252,7 +252,7 @@ class GrowingCache(Dataset):
         self._shared[0] = self._set_here
 
     def _follow(self, state: dict[str, Any], at_most: int | None) -> None:
-        """Make the epoch that *state* describes current, with at most *at_most* samples. Prevent their eviction."""
+        """Start the epoch of snapshot *state*, with at most *at_most* samples. Pin its segments against eviction."""
         if self._pins is None:
             self._pins = sharing.Pins(self._directory)
         self._pins.write(" ".join(state["segments"]))
@@ -264,7 +264,7 @@ class GrowingCache(Dataset):
         return self._snapshot().state()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Make the epoch that *state* describes current. Raise ``CacheError`` if some of its samples were evicted."""
+        """Continue with the epoch that *state* describes. Raise ``CacheError`` if some of its samples were evicted."""
         if state == self._snapshot().state():
             return
         if os.getpid() != self._process:
@@ -282,7 +282,7 @@ class GrowingCache(Dataset):
         return self._snapshot().epoch
 
     def statistics(self) -> Statistics:
-        """Return statistics of the use of this object since it was made. ``print`` shows them in one line."""
+        """Return statistics of this object since it was made. ``print`` shows them in one line."""
         store, fetchers, counts = self._store, self._fetchers, self._counts
         samples, used = store.contents() if store is not None else (len(self), 0)
         ages = self.ages()
@@ -341,12 +341,12 @@ class GrowingCache(Dataset):
 
 
 def _mark(name: str) -> int:
-    """Return a nonzero hash of a segment's *name*. Readers put the hash into ``_shared`` if the segment is damaged."""
+    """Return a nonzero hash of a segment's *name*, which marks a damaged segment in ``GrowingCache._shared``."""
     return 1 + zlib.crc32(name.encode())
 
 
 class _Counts:
-    """Counts of one process for the statistics. ``lock`` guards the counts of reads, and ``_shared``'s marks."""
+    """Counts of one process for the statistics. ``lock`` guards those of reads and ``GrowingCache._shared``'s marks."""
 
     def __init__(self) -> None:
         self.began = time.monotonic()

@@ -55,7 +55,7 @@ def end(table: np.ndarray, keys: list[str], start: int) -> bytes:
 
 
 def read_end(fd: int) -> tuple[np.ndarray, tuple[str, ...], int, bool] | None:
-    """Return (rows, keys, offset of the rows, True if the segment is synced); None if there is no valid trailer."""
+    """Return a segment's (rows, keys, offset of the rows, True if it is synced); None if it has no valid trailer."""
     at = os.fstat(fd).st_size - TRAILER.size
     if at < HEAD.size:
         return None
@@ -101,7 +101,7 @@ def walk(fd: int, version: int) -> Iterator[tuple[tuple, str]]:
 
 
 def is_right(version: int, fd: int, row: tuple, pieces: Iterable[Any]) -> bool:
-    """Return True if the sample in *pieces* has the checksum of *row* (TFRecord: and the right header and footer)."""
+    """Return True if *pieces*, a sample's bytes, fit the checksum in *row* and, for TFRecord, header and footer."""
     offset, length, expected, *_ = row
     if version == TFRECORD:
         around = tfrecord.header(length), tfrecord.footer(expected)

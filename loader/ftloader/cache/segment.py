@@ -54,17 +54,17 @@ class Segment:
         return self._rows["time"]
 
     def nbytes(self, row: int) -> int:
-        """Return the size of a sample in bytes. Raise ``CorruptSampleError`` if the segment's files are smaller."""
+        """Return the size in bytes of sample *row*. Raise ``CorruptSampleError`` if the segment's files are smaller."""
         if (length := int(self._rows["length"][row])) > self.size:
             raise CorruptSampleError(f"sample {self.keys[row]!r} in {self.data_path} is damaged: {length} bytes")
         return length
 
     def read(self, row: int) -> bytes:
-        """Return a sample. Raise ``CorruptSampleError`` if damaged, ``OSError`` if memory or descriptors run out."""
+        """Return sample *row*. Raise ``CorruptSampleError`` if damaged, ``OSError`` if out of memory or descriptors."""
         return self._checked(row, lambda fd, offset, length: [read_bytes(fd, length, offset)])[0]
 
     def read_into(self, row: int, arrays: Iterable[np.ndarray]) -> None:
-        """Fill *arrays* with a sample. Raise ``CacheError`` if one is not contiguous, or their total size is wrong."""
+        """Fill *arrays* with sample *row*. Raise ``CacheError`` if they are not contiguous or not of the right size."""
         arrays = list(arrays)
         if (size := sum(array.nbytes for array in arrays)) != self.nbytes(row):
             raise CacheError(f"sample {self.keys[row]!r} has {self.nbytes(row)} bytes, and the arrays for it {size}")
@@ -209,7 +209,7 @@ def names_in(directory: str) -> list[str]:
 
 
 def check_own(directory: str) -> None:
-    """Raise ``CacheError`` if *directory* has segments, but only those of other programs or versions."""
+    """Raise ``CacheError`` if *directory* has segments of other programs or versions, but none that we read."""
     strange: CacheError | None = None
     for name in names_in(directory):
         try:

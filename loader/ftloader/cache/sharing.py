@@ -46,7 +46,7 @@ class LockedFile:
         return self.fd >= 0
 
     def write(self, text: str) -> None:
-        """Overwrite the content with *text*, padded with spaces. The space is reused, so this works on a full disk."""
+        """Overwrite the content with *text*, padded with blanks. Disk space is reused, so this works on a full disk."""
         write_all(self.fd, text.encode().ljust(os.fstat(self.fd).st_size), 0)
 
     def release(self) -> None:
@@ -86,7 +86,7 @@ class WriterLock(LockedFile):
             raise
 
     def publish(self, snapshot: dict[str, Any]) -> None:
-        """Make *snapshot* current and wake waiting readers. No sync: a writer that restarts does not need the file."""
+        """Write *snapshot* to the file and wake waiting readers. No sync: a restarted writer does not need the file."""
         self._write(**snapshot)
         turn, self._turn = self._turn, self._new_turn()
         if turn is not None:
@@ -133,7 +133,7 @@ def _content(path: str) -> bytes:
 
 
 def wait_for_epoch(directory: str, epoch: int) -> dict[str, Any]:
-    """Wait for the snapshot of *epoch* and return it. Raise ``CacheError`` if no writer will publish it any more."""
+    """Wait until the writer publishes *epoch*'s snapshot, and return it. Raise ``CacheError`` if that cannot happen."""
     path = os.path.join(directory, _TURN)
     while True:
         try:

@@ -69,7 +69,7 @@ class UrlSource:
         self._opening = threading.Lock()  # guards _bucket
 
     def keys(self) -> Iterable[str]:
-        """Return the given keys, or else the sorted keys of a new listing. Raise an error if *url* cannot be listed.
+        """Return the constructor's *keys* or, if None, a new listing, sorted. Raise an error if *url* cannot be listed.
 
         If only directories below *url* cannot be listed, the iterator raises ``PartlyListedError`` after its last key.
         """

@@ -3,7 +3,7 @@
 A thread reserves room for a sample under the lock, and writes the sample without the lock. So the budget holds at every
 moment, unfinished writes included:
 
-    sealed segments (their disk usage) + the open segment (its largest size) + a fixed reserve <= max_bytes
+    sealed segments (their disk usage) + the open segment (the size it may reach) + a fixed reserve <= max_bytes
 
 Samples added since the last snapshot are not evicted, since no epoch has used them yet. If nothing else can be
 evicted, threads wait for room until the next snapshot.
@@ -131,7 +131,7 @@ class Store:
     # Adding
 
     def claim(self, key: str) -> bool:
-        """Claim *key*; return False if it is stored or claimed already. The claimer must ``add`` or ``give_up`` it."""
+        """Claim *key* for the caller, which must ``add`` or ``give_up`` it. Return False if it is stored or claimed."""
         with self.guard:
             if key in self._keys:
                 return False
@@ -184,7 +184,7 @@ class Store:
         return True
 
     def sync(self) -> None:
-        """Sync all sealed segments to the disk and wait for that. The next writer has to check unsynced segments."""
+        """Sync all sealed segments to the disk and wait for that. So the next writer need not check their samples."""
         while True:
             with self.guard:
                 if not self._unsynced:
@@ -293,7 +293,7 @@ class Store:
             return [self._sealed[name] for name in names]
 
     def publish(self, snapshot: Snapshot) -> None:
-        """Make *snapshot* current, and pin its segments. From now on, all other existing segments may be evicted."""
+        """Make *snapshot* current and pin its segments. From now on, all unpinned existing segments may be evicted."""
         with self.guard:
             self._lock.publish(snapshot.state())
             self._pinned, self._earlier = snapshot.names | self._earlier, frozenset()
