@@ -18,7 +18,7 @@ _unfinished: list[Any] = []  # keeps ranges from being ended, see Range.end
 
 
 class _Session:
-    """One run of the profiler. Replaced by the thread that starts the profiler; other threads only read."""
+    """Holder of ``latest``, which stands for the profiler's latest run. The thread that starts a run replaces it."""
 
     # torch has no public name for the run, nor a function to call at its start: _profiler_enabled() and
     # _is_profiler_enabled only say that there is one.
@@ -62,14 +62,14 @@ class Range:
 
 
 def loading(dataset: Any) -> Range | None:
-    """Begin the range of loading samples from *dataset*."""
+    """Begin the range of loading samples from *dataset*. Return None if nothing captures ranges."""
     if not (_NVTX or profiler._is_profiler_enabled):
         return None
     return Range(f"ftloader.dataset#{type(dataset).__name__}")
 
 
 def collating(collate_fn: Any) -> Range | None:
-    """Begin the range of making a batch with *collate_fn*."""
+    """Begin the range of making a batch with *collate_fn*. Return None if nothing captures ranges."""
     if not (_NVTX or profiler._is_profiler_enabled):
         return None
     named = collate_fn if isinstance(collate_fn, types.FunctionType) else type(collate_fn)
@@ -77,5 +77,5 @@ def collating(collate_fn: Any) -> Range | None:
 
 
 def waiting() -> Range | None:
-    """Begin the range of a worker thread's wait for work."""
+    """Begin the range of a worker thread's wait for work. Return None if nothing captures ranges."""
     return Range("ftloader.wait") if _NVTX or profiler._is_profiler_enabled else None

@@ -42,7 +42,7 @@ def collation_name(function: Any) -> str | None:
 
 
 class StandIn:
-    """Proxy of a loader or sampler, *original*, for torch. *attributes* override or extend those of *original*."""
+    """Proxy that torch gets in place of *original*, a loader or sampler. *attributes* override or extend its own."""
 
     def __init__(self, original: Any, **attributes: Any) -> None:
         self._original = original
