@@ -1,9 +1,7 @@
 """Backend that decodes images to arrays with nvImageCodec on the CPU, with one decoder per thread.
 
 nvImageCodec is NVIDIA's library for decoding on GPUs (``ftloader.decode.cuda``). Its CPU codecs, such as libjpeg-turbo,
-decode the same formats where there is no GPU.
-
-API: https://docs.nvidia.com/cuda/nvimgcodec/py_api.html (0.9).
+decode the same formats where there is no GPU. API (0.9): https://docs.nvidia.com/cuda/nvimgcodec/py_api.html
 """
 
 import functools
@@ -64,7 +62,7 @@ def open_streams(encoded: Sequence[Encoded]) -> list[Any]:
 
 
 def check_all(images: Sequence[Any], encoded: Sequence[Encoded], backend: str) -> None:
-    """Raise ``DecodeError`` for the first None in *images*: an image that could not be decoded. A note names others."""
+    """Raise ``DecodeError`` for the first None in *images*: an image that was not decoded. A note names the others."""
     failed = [source for image, source in zip(images, encoded, strict=True) if image is None]
     if not failed:
         return

@@ -5,13 +5,11 @@ behind a mutex (python-pillow/Pillow #8692), and copies the pixels three times. 
 the array, without the GIL, the arena and Pillow's plugin registry.
 
 ``decode`` returns pixels only if they equal Pillow's, and None for other files. Then the caller uses Pillow, and
-reports Pillow's errors. Damaged files are left to Pillow, and progressive ones, whose missing scans versions of
-libjpeg-turbo fill in differently. A few damaged headers that Pillow refuses are decoded, such as a JFIF segment that is
-cut short.
+reports Pillow's errors. Pillow decodes damaged files, and all progressive ones: if scans are missing, versions of
+libjpeg-turbo differ in how they fill them in. A few damaged headers that Pillow refuses are decoded, such as a JFIF
+segment that is cut short.
 
-The library is Debian's package libturbojpeg0, Ubuntu's libturbojpeg.
-
-Source: TurboJPEG API 2, https://libjpeg-turbo.org/Documentation
+The library is Debian's package libturbojpeg0, Ubuntu's libturbojpeg. API 2: https://libjpeg-turbo.org/Documentation
 """
 
 import ctypes
@@ -27,7 +25,7 @@ _COLOUR_SPACES = {0: "RGB", 1: "RGB", 2: "L"}  # TJCS_RGB, TJCS_YCbCr, TJCS_GRAY
 
 
 class TurboJpeg:
-    """The shared library. Its methods may be called by several threads at once."""
+    """The shared library libturbojpeg. Its methods may be called by several threads at once."""
 
     def __init__(self, name: str = "libturbojpeg.so.0") -> None:
         """Load the library *name*. Raise ``OSError`` if there is none, ``AttributeError`` if it is another one."""
@@ -108,7 +106,7 @@ def _is_plain(data: bytes) -> bool:
 
 
 def _scale(plane: tuple[int, int], at_least: tuple[int, int]) -> int:
-    """Return the N of the reduced size, 1/N, that Pillow's ``draft`` chooses."""
+    """Return the N for which Pillow's ``draft`` decodes at 1/N of the size *plane*, to get *at_least* or more."""
     most = min(plane[0] // at_least[0], plane[1] // at_least[1])
     return 8 if most >= 8 else 4 if most >= 4 else 2 if most >= 2 else 1
 
