@@ -14,7 +14,7 @@ The parts:
 - ``choose``: threads or processes, and why
 - ``iterators``: ``serial``, ``threads``, ``processes``, on a common ``base``; ``prefetch`` and
   ``ahead``: the prefetch policy; ``tuner``: the number of threads with ``num_workers="auto"``
-- ``cache``: the growing cache, for datasets
+- ``cache``: a dataset that copies the samples of a remote source to the local disk while it is read
 - ``distributed``: the sampler of a job whose number of ranks changes
 - ``workers``: the code, start and end of worker threads and processes; each worker's copies of user objects
 - ``batch``: builds a batch from indices: loads samples, handles their errors, writes them into slots or collates them
@@ -31,9 +31,15 @@ and decode; workers; batch; state; rng; current and protocols; compat and diagno
 The terms:
 
 - consumer: the thread that iterates the loader. A batch is *handed over* when ``next()`` returns it to the consumer.
-- slot: a sample's place in the memory of its batch
-- key: what the sampler yielded for a sample
+- drawn: (of a batch) read from the sampler; dispatched: given to the workers, which build it
+- slot: a sample's place in the memory of its batch; column: a list of one small value from each sample
+- leaf: a part of a sample that is no dict, list or tuple itself; layout: the sample's nesting, down to the leaves
+- key: what the sampler yielded for a sample; in ``cache``, the sample's name in its source
 - share: the samples of an iterable-style dataset that one worker loads in an epoch
+- snapshot: states of datasets or samplers, taken during an epoch; in ``cache``, the list of an epoch's samples
+- segment: a file of the cache with samples: *sealed* if complete, *synced* if known to be on the disk
+- row: a sample's entry in the index of its segment, or the entry's number
+- writer: the process that adds samples to a cache; reader: one that only reads; pin: protect from eviction
 - left out: skipped by ``on_error``, since the sample could not be loaded
 - user code, user objects: the dataset, sampler, ``collate_fn``, ``worker_init_fn`` and ``on_error``
 """

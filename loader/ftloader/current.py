@@ -1,7 +1,6 @@
-"""Record in each thread: the sample that the thread is loading, the sample's slot, and the thread's worker info.
+"""Thread-local record of the sample that a thread is loading, of the sample's slot, and of the thread's worker info.
 
-The code that loads a sample records it here. ``sample_rng()`` and ``empty_sample()`` read the record. ``this_thread``
-is thread-local, so it needs no lock.
+The code that loads a sample writes the record. ``sample_rng()`` and ``empty_sample()`` read it. No lock is needed.
 """
 
 import operator
@@ -32,7 +31,7 @@ class CurrentSample:
         self.leave()
 
     def enter(self, epoch: Any, key: Any, slots: Any = None, position: int = 0) -> None:
-        """Record the sample *key* of *epoch* as current. *slots* and *position* say where it will be written."""
+        """Record the sample *key* of *epoch* as current. It will be written to *position* of *slots*, if not None."""
         # All workers share the epoch's reference count, and writing to it costs more than a comparison.
         if self.epoch is not epoch:
             self.epoch = epoch
@@ -40,7 +39,7 @@ class CurrentSample:
         self.slots, self.position, self.given = slots, position, None
 
     def enter_all(self, epoch: Any, keys: Sequence[Any], rest: Iterator) -> None:
-        """Record that the thread loads *keys* one by one: the current key is the last that the iterator *rest* gave."""
+        """Record that the thread loads *keys* in turn, as the iterator *rest* yields them; the latest is current."""
         if self.epoch is not epoch:
             self.epoch = epoch
         self.key, self.rest, self.rng, self._seen = keys, rest, None, -1
@@ -51,7 +50,7 @@ class CurrentSample:
         self.slots, self.position, self.given = None, 0, None
 
     def locate(self) -> Any:
-        """Return the current sample's key. If ``rest`` has advanced, drop the earlier sample's random generators."""
+        """Return the current sample's key. If it changed since the last call, drop the earlier sample's generators."""
         if self.rest is None:
             return self.key
         left = operator.length_hint(self.rest)
@@ -93,7 +92,7 @@ class _Temporarily:
 
 
 def sample_scope() -> _Temporarily:
-    """Return a context manager for loading samples. It restores the outer sample, as datasets may iterate a loader."""
+    """Return a context manager that gives the thread a new record until its end: a dataset may use a loader."""
     return _Temporarily("sample", CurrentSample())
 
 

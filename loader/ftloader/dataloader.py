@@ -59,9 +59,9 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
             ``state_dict()``.
         num_workers: also ``"auto"``. The attribute is then the number of CPUs that may be used.
 
-            - Threads of a map-style dataset: as many at first. While an epoch runs, the loader adds threads or parks
-              some, and keeps the number that is best. ``statistics()`` tells it, and the next epoch starts with it.
-            - Processes, iterable-style datasets, and loaders with a ``worker_init_fn``: always as many.
+            - Threads of a map-style dataset: this number at first. While an epoch runs, the loader adds or pauses
+              threads, and keeps the best number. ``statistics()`` reports it, and the next epoch starts with it.
+            - Processes, iterable-style datasets, and loaders with a ``worker_init_fn``: always this number.
         max_workers: the most threads that ``num_workers="auto"`` may use. Default: 64, or the number of CPUs if larger.
 
     With threads, ``multiprocessing_context`` must be None and ``prefetch_factor`` at least 1. docs/loader.md lists all
@@ -71,7 +71,7 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
       has its own copy of an iterable-style dataset and of its functions.
     - Workers do not seed the program's global random generators. Draw from ``ftloader.sample_rng()`` instead.
     - With ``batch_size=None``, or a ``collate_fn`` that copies nothing, a batch consists of the dataset's own objects.
-    - If no ``prefetch_factor`` is given, the loader keeps only as many batches ahead as hide uneven loading.
+    - If no ``prefetch_factor`` is given, the loader keeps only as many batches ahead as uneven loading times need.
     - ``next()`` raises the worker's exception object itself, with notes. The epoch can be continued after it.
 
     Raises:
@@ -133,7 +133,7 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
 
         The state counts the batches that the training loop was given, not those prefetched. A batch that raised an
         exception counts as soon as a later batch is handed over. Before the first iterator, and after an
-        iterator's end, the state stands for the whole next epoch.
+        iterator's end, the state is the start of the next epoch.
 
         This method may be called at any time, in any thread, and draws no random number. The dictionary survives
         ``pickle`` and ``torch.save``; its size does not depend on the dataset's length.
@@ -164,7 +164,7 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
         """Return times and counts of the latest epoch, also while it runs; with *total*, of all epochs.
 
         Any thread may call this at any time. ``print(loader.statistics())`` says in three lines what limits the loop
-        and what to change; ``as_dict()`` is for JSON. A copy of the loader starts from nothing.
+        and what to change; ``as_dict()`` is for JSON. A copy of the loader counts from zero.
         """
         records, memory = self._shared.records, self._shared.memory
         return statistics(records.total() if total else records.latest, (memory.nbytes, memory.peak))

@@ -61,7 +61,7 @@ class PathTable:
     """Immutable table of file paths, each with a class number. Any thread may read the table.
 
     A list of 1,000,000 ``(path, class)`` pairs is about 200 MB of small objects. Forked workers copy these as soon as
-    reference counts change; threads contend for the counts. This table is a few objects, and has each directory once.
+    reference counts change; threads contend for the counts. This table is a few objects; it stores each directory once.
     *class_ids*, one number per path, is read after *paths*. Raises ``ValueError`` if their lengths differ.
     """
 
@@ -224,7 +224,7 @@ class DatasetFolder(torch.utils.data.Dataset):
 
     Args:
         root: the folder that contains the class folders.
-        loader: function from a path to the sample. *transform* is for samples, *target_transform* for class indices.
+        loader: function that loads the file at a path. *transform* takes samples, *target_transform* class indices.
         extensions, is_valid_file, allow_empty: see ``make_dataset``.
 
     Attributes:
@@ -298,7 +298,7 @@ class ImageFolder(DatasetFolder):
 
     Args:
         root, transform, target_transform, is_valid_file, allow_empty: see ``DatasetFolder``.
-        loader: function from a path to the sample. By default, samples are RGB ``PIL.Image.Image`` objects, which
+        loader: function that loads the file at a path. By default, samples are RGB ``PIL.Image.Image`` objects, which
             torchvision's transforms take. ``decode.read_image`` makes uint8 arrays (height, width, 3), in less time.
         extensions: endings of the names of files to use, unless *is_valid_file* is given.
         batch_loader: function from a list of paths to the samples. If given, DataLoaders load each batch in one call

@@ -1,10 +1,10 @@
 """``DistributedSampler``: torch's class, whose state may be loaded by another number of ranks.
 
-An epoch is a sequence of ``len(dataset)`` indices, the same on all ranks. With W ranks, the n-th sample of rank r is
-item ``given + n * W + r`` of this sequence, where *given* is the number of items that earlier ranks were given. When
-each of the W ranks has yielded n samples, the items before ``given + n * W`` have been given, each once. So the state
-is this one number. It stays one number however often W changes within an epoch. Items after the end of the sequence are
-those from its start again: the padding.
+An epoch is a sequence of ``len(dataset)`` indices, the same on all ranks. Assume that *given* items of this sequence
+were given out before a state was loaded, and that W ranks loaded it. Then sample n of rank r (both from 0) is item
+``given + n * W + r``. Once each rank has yielded n samples, exactly the items before ``given + n * W`` are given out.
+So the state is this one number, however often W changes within an epoch. Ranks that need items after the end of the
+sequence get those from its start again: the padding.
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,30 +19,28 @@ FORMAT: Final = "ftloader.DistributedSampler"
 VERSION: Final = 1
 _KEYS: Final = ("format", "version", "epoch", "given", "length", "seed", "shuffle", "num_replicas")
 _SAME: Final = {"length": "a dataset of {} samples", "seed": "seed={}", "shuffle": "shuffle={}"}
-"""Parts of a state that must be those of the sampler that loads it, in words."""
+"""Parts of a state that must equal those of the sampler that loads it. The values name them in messages."""
 
 
 class DistributedSampler(torch.utils.data.DistributedSampler):
     """``torch.utils.data.DistributedSampler`` that continues an epoch with another number of ranks.
 
-    Takes the arguments of torch's class, and gives the same samples in the same order while the number of ranks stays.
+    Takes the arguments of torch's class, and yields its samples in its order until the number of ranks changes.
     ``state_dict()`` is the position in the epoch over all ranks. After ``load_state_dict()``, the next iteration shares
     out the rest of the epoch: each sample once, to any number of ranks and of workers, in batches of any size.
 
-    - Without ``drop_last``, all ranks yield equally many samples: where the rest is no multiple of the number of ranks,
-      the first samples of the epoch are given a second time, fewer than there are ranks. With it, the last samples are
-      dropped instead. Only the ranks that finish the epoch pad or drop.
+    - All ranks yield equally many samples. If the rest is no multiple of the number of ranks, the first samples of the
+      epoch are given a second time, fewer than there are ranks. With ``drop_last``, the last samples are dropped
+      instead. Both happen only at the end of an epoch, not where the number of ranks changes.
     - ``len()`` is the number of samples that one rank yields in a whole epoch, also after a state was loaded.
     - The state of one rank stands for all, so all ranks must have yielded equally many samples when it is taken, as at
       the same step of synchronous training. Give all ranks the same state, for instance that of rank 0.
-    - Call ``set_epoch()`` before each epoch, as with torch's class. Another epoch than that of the state starts from
-      its beginning.
+    - Call ``set_epoch()`` before each epoch, as with torch's class. Another epoch than the state's starts from its
+      beginning.
 
-    Where a loader draws samples ahead of the training loop, save the loader's state, which contains the sampler's at
-    the batch that the loop was given: ``ftloader.DataLoader``, or torchdata's ``StatefulDataLoader`` with its default
-    ``snapshot_every_n_steps=1``.
-
-    grain's ``ElasticIterator`` can do the same for JAX.
+    A loader draws samples ahead of the training loop. So save the loader's state instead of the sampler's. It contains
+    the sampler's position at the batch that the loop was given last. Use ``ftloader.DataLoader``, or torchdata's
+    ``StatefulDataLoader`` with its default ``snapshot_every_n_steps=1``. For JAX, see grain's ``ElasticIterator``.
 
     Raises:
         RuntimeError, ValueError: as torch's class does without a process group, or for an impossible rank.
@@ -66,7 +64,7 @@ class DistributedSampler(torch.utils.data.DistributedSampler):
         self._epoch_set = False  # True if the program has called set_epoch()
 
     def __iter__(self) -> Iterator[int]:
-        """Return an iterator over this rank's share of the epoch, or of the rest of it that a loaded state leaves."""
+        """Return an iterator over this rank's samples of the epoch or, after ``load_state_dict()``, of its rest."""
         if len(self.dataset) != self._length:
             raise ValueError(
                 f"the dataset had {self._length} samples when the sampler was made, and has {len(self.dataset)} now: "
@@ -105,12 +103,12 @@ class DistributedSampler(torch.utils.data.DistributedSampler):
         return items.tolist()
 
     def _share(self, given: int) -> int:
-        """Return the number of samples that each rank yields once *given* items of the epoch have been given."""
+        """Return the number of samples that each rank still yields when *given* items of the epoch are given out."""
         left = self._length - given
         return left // self.num_replicas if self.drop_last else -(-left // self.num_replicas)
 
     def _start(self, epoch: int) -> int:
-        """Return the number of items of *epoch* that were given before its next iteration."""
+        """Return the number of items of *epoch* that the next iteration skips: 0 unless a state of it was loaded."""
         return self._loaded[1] if self._loaded is not None and self._loaded[0] == epoch else 0
 
     def set_epoch(self, epoch: int) -> None:
@@ -121,11 +119,11 @@ class DistributedSampler(torch.utils.data.DistributedSampler):
             self._position = epoch, self._start(epoch)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the position over all ranks: a dictionary of plain values, the same on ranks that are equally far."""
+        """Return the position over all ranks, as plain values: the same on ranks that yielded equally many samples."""
         return self._state(*self._position)
 
     def next_pass_state(self) -> dict[str, Any]:
-        """Return the state from which the next ``iter()`` starts: that of a whole epoch, unless a state was loaded."""
+        """Return the state from which the next ``iter()`` starts: the epoch's start, or a loaded state of it."""
         return self._state(self.epoch, self._start(self.epoch))
 
     def _state(self, epoch: int, given: int) -> dict[str, Any]:
@@ -136,11 +134,11 @@ class DistributedSampler(torch.utils.data.DistributedSampler):
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Make the next iteration continue from *state_dict*, which a sampler of any number of ranks has returned.
 
-        Sets ``epoch`` to the state's. Only a state of the start or the end of an epoch leaves an epoch that the program
-        has set before. An empty dictionary means no state.
+        Sets ``epoch`` to the state's, unless the program has called ``set_epoch()`` and the state is from the start or
+        the end of an epoch. An empty dictionary means no state.
 
         Raises:
-            ValueError: if this is no such state, or that of another dataset, seed or order. Nothing has changed then.
+            ValueError: if this is no such state, or one for another dataset, seed or order. Nothing has changed then.
         """
         if state_dict == {}:
             self._loaded, self._position = None, (self.epoch, 0)
@@ -153,7 +151,7 @@ class DistributedSampler(torch.utils.data.DistributedSampler):
 
 
 def _checked(state: Any, own: Mapping[str, Any]) -> tuple[int, int]:
-    """Return the epoch and the number of items given in *state*. Raise ``ValueError`` if it does not fit *own*."""
+    """Return the epoch and the number of items given in *state*. Raise ``ValueError`` unless it fits *own*."""
     if not isinstance(state, Mapping):
         raise ValueError(f"the state must be a dictionary from state_dict(), not {type(state)}")
     if "yielded" in state:
