@@ -1,4 +1,4 @@
-"""Tells user code from library code by file name, to place warnings at the right line and for ``./twins audit``."""
+"""Classifies source files by name as user code or library code. Warnings and ``./twins audit`` use the result."""
 
 import os
 import random
@@ -16,7 +16,7 @@ import torch
 
 
 class Origin(Enum):
-    """Kind of code that a file holds."""
+    """Kind of code in a file: NumPy, torch and ``random``; this package; other installed code; user code."""
 
     GENERATOR = "the libraries that have the generators"
     ENGINE = "this package, from fetching to collating, and the audit"
@@ -35,7 +35,7 @@ _engine_folders: tuple[str, ...] = (os.path.join(_PACKAGE, ""),)
 
 
 def treat_as_engine(folder: str) -> None:
-    """Make ``origin_of`` return ``ENGINE`` for files below *folder*. Call this only while modules are imported."""
+    """Make ``origin_of`` return ``Origin.ENGINE`` (this package) for files below *folder*. Call at import time only."""
     global _engine_folders
     _engine_folders = (*_engine_folders, os.path.join(folder, ""))
     origin_of.cache_clear()
@@ -43,7 +43,7 @@ def treat_as_engine(folder: str) -> None:
 
 @cache
 def origin_of(filename: str) -> Origin:
-    """Return the kind of code that the file *filename* holds."""
+    """Return the ``Origin`` of the code in the file *filename*."""
     if filename == random.__file__ or filename.startswith(_GENERATORS):
         return Origin.GENERATOR
     if filename.startswith(_DATASETS):
@@ -62,13 +62,13 @@ def is_user_code(filename: str) -> bool:
 
 
 def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
-    """Issue a warning at the innermost line that is not in this package, torch or NumPy."""
+    """Issue a warning that names the innermost line of the call stack outside this package, torch and NumPy."""
     # That is the loop over the loader, or the line that closed or dropped an iterator.
     warnings.warn(message, category, skip_file_prefixes=(*_engine_folders, *_GENERATORS, weakref.__file__))
 
 
 def name_the_callers_line(module: Any) -> None:
-    """Make those warnings of *module* that would name a line of this package, its caller, name the user's line."""
+    """Change *module* so that its warnings never name a line of this package, but the line that uses this package."""
 
     def warn(message: str, category: type[Warning] | None = None, stacklevel: int = 1, **options: Any) -> None:
         if origin_of(sys._getframe(stacklevel).f_code.co_filename) is Origin.ENGINE:

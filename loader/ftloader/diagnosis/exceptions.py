@@ -1,4 +1,4 @@
-"""Functions for notes, messages and tracebacks of exceptions of any class, even a frozen dataclass.
+"""Functions for notes, messages and tracebacks of exceptions of any class, even one that allows no changes.
 
 An exception's class may override attributes and methods so that they raise. The consumer must still get the dataset's
 own exception. So these functions use the attributes of ``BaseException`` itself, and never raise.
@@ -14,7 +14,7 @@ _CHAIN: Any = [vars(BaseException)[name] for name in ("__cause__", "__context__"
 
 
 def annotate(error: BaseException, note: str) -> None:
-    """Add *note* (PEP 678) to *error*. Do nothing if it has the note already or cannot take notes."""
+    """Add *note* (PEP 678) to *error*. Do nothing if *error* has that note already or cannot take notes."""
     with contextlib.suppress(Exception):
         if note not in notes_of(error):
             BaseException.add_note(error, note)  # one step: threads may share the exception
@@ -24,7 +24,7 @@ def annotate(error: BaseException, note: str) -> None:
 
 
 def notes_of(error: BaseException) -> list[str]:
-    """Return the notes on *error*."""
+    """Return the notes (PEP 678) of *error* that are strings."""
     with contextlib.suppress(Exception):
         notes = getattr(error, "__notes__", None)
         if isinstance(notes, list):
@@ -42,7 +42,7 @@ def text_of(error: BaseException) -> str:
 
 
 def format_error(error: BaseException) -> str:
-    """Return the text that the interpreter prints for *error*, without its notes."""
+    """Return what the interpreter prints for *error* if nothing catches it, without the notes."""
     try:
         lines = traceback.TracebackException(type(error), error, traceback_of(error))
         lines.__notes__ = None

@@ -1,7 +1,7 @@
-"""Counts and times of one epoch, noted while it runs. ``diagnosis.statistics`` makes the public record from them.
+"""Records counts and times of an epoch while the epoch runs. ``diagnosis.statistics`` makes ``Statistics`` of them.
 
-No locks. Each number has one writer: a ``WorkerTimes`` belongs to its worker thread, an ``EpochRecord`` to the consumer
-(with threads: to the holder of the iterator's lock). Other threads read, so numbers may be one batch apart.
+No locks. A worker thread alone writes its ``WorkerTimes``. Only the consumer (with worker threads: the thread that
+holds the iterator's lock) writes an ``EpochRecord``. Other threads may read numbers that are one batch apart.
 """
 
 import math
@@ -49,7 +49,7 @@ class WorkerTimes:
 
 
 def seconds_queued() -> float:
-    """Return the seconds in which the calling thread was ready to run but had no CPU; 0 if the system does not tell."""
+    """Return the total seconds that the calling thread was ready to run but had no CPU; 0 if that is unknown."""
     try:
         with open("/proc/thread-self/schedstat", "rb", buffering=0) as file:
             return int(file.read(64).split()[1]) / 1e9  # nanoseconds on a CPU, nanoseconds queued, turns
@@ -58,7 +58,7 @@ def seconds_queued() -> float:
 
 
 def nbytes_of(data: Any, depth: int = 8) -> int:
-    """Return the bytes in the tensors and arrays of a batch: up to *depth* nested dictionaries, lists and tuples."""
+    """Return the bytes in a batch's tensors and arrays. Search dictionaries, lists and tuples, nested up to *depth*."""
     if isinstance(data, torch.Tensor):
         return data.numel() * data.element_size()  # sparse tensors have no nbytes
     if isinstance(data, np.ndarray):
@@ -73,10 +73,10 @@ def nbytes_of(data: Any, depth: int = 8) -> int:
 
 
 class EpochRecord:
-    """Record of one epoch, or of several that were added up. *workers*: their times, also of earlier epochs.
+    """Counts and times of one epoch, or sums over several. ``Statistics`` describes the attributes that both have.
 
-    *used*: the number of them that are used at first, if not all. *max_workers*: the most that may be, if that is open.
-    Attributes that ``Statistics`` has too have the same names there.
+    *workers*: each worker's times, which may include earlier epochs. *used*: number of workers in use at first (None:
+    all). *max_workers*: limit of that number if it may change, else None.
     """
 
     def __init__(
@@ -110,17 +110,17 @@ class EpochRecord:
 
     @property
     def seconds(self) -> float:
-        """Time from the epoch's start to the latest return of ``next()``, without the time between epochs."""
+        """Seconds from an epoch's start to its latest return from ``next()``, added up over the recorded epochs."""
         return self._earlier_seconds + self._latest - self._started
 
     def uses(self, number: int) -> None:
-        """Note that *number* workers are used from now on."""
+        """Record that *number* workers get tasks from now on."""
         self._most_used = max(self._most_used, number)
         self.numbers = [*self.numbers, (time.perf_counter() - self._started, number)]  # a new list: others read it
 
     @property
     def worker_seconds(self) -> float:
-        """Sum of the times for which each worker was used."""
+        """Seconds that each worker was in use, busy or idle, summed over the workers."""
         seconds = self._latest - self._started
         ends = [*(start for start, _ in self.numbers[1:]), seconds]
         pairs = zip(self.numbers, ends)
@@ -128,14 +128,14 @@ class EpochRecord:
         return self._earlier_worker_seconds + own
 
     def made_iterator(self) -> None:
-        """Note that ``iter()`` returns, for which the loop has waited, too."""
+        """Record that ``iter()`` returns now. The time since the epoch's start counts as waiting."""
         self._latest = time.perf_counter()
         self.waited += self._latest - self._started
 
     def returned(self, data: Any, since: float, ready: int, sampling: float) -> None:
-        """Note that ``next()``, called at *since* (``perf_counter``) with *ready* batches waiting, returns *data*.
+        """Record that ``next()``, called at the time *since* (``perf_counter``), now returns *data*.
 
-        *sampling*: seconds of this in the sampler.
+        *ready*: number of built batches at the time of the call. *sampling*: seconds of the call spent in the sampler.
         """
         self._latest = time.perf_counter()
         self.sampling += sampling
@@ -151,7 +151,7 @@ class EpochRecord:
         self.waits[place if place < _BINS else -1] += 1
 
     def handed_over(self, fetched: Any, worker_id: int) -> None:
-        """Note a batch (``Fetched``). A worker thread notes its own times, any other worker sends them with it."""
+        """Count the batch *fetched*. Add its times to worker *worker_id*, unless that is a thread: it adds its own."""
         if self.worker_method == "process" and not self.batches:
             self.starting = max(0.0, fetched.began - self._started)  # processes have the same clock
         self.batches += fetched.times.samples > 0
@@ -162,11 +162,11 @@ class EpochRecord:
 
     @property
     def look_is_due(self) -> bool:
-        """True if a consumer that has to wait should call ``look_at``."""
+        """True if the latest ``look_at`` was long enough ago for a waiting consumer to call it again."""
         return time.perf_counter() - self._looked > _LOOK_EVERY
 
     def look_at(self, threads: Iterable[threading.Thread]) -> None:
-        """Note which busy worker threads compute, and which wait for a lock."""
+        """Count how many of the workers' *threads* are busy, how many compute and how many wait for a lock now."""
         self._looked = time.perf_counter()
         if _FUTEX is None:
             return
@@ -184,7 +184,7 @@ class EpochRecord:
                 self.running += state.startswith(b"running")  # on a CPU, or waiting for one
 
     def wait_at(self, share: float) -> float:
-        """Return the wait in seconds which *share* of all waits do not exceed, up to 25% too long."""
+        """Return the *share* quantile (0 to 1) of the waits in ``next()``, in seconds, or up to 25% more than that."""
         left = share * sum(self.waits)
         for place, count in enumerate(self.waits):
             left -= count
@@ -194,14 +194,14 @@ class EpochRecord:
         return 0.0
 
     def worker_times(self) -> list[WorkerTimes]:
-        """Return what each worker has done in this epoch. Leave out those that have only stood by."""
+        """Return each worker's times in the recorded epochs. Leave out spare workers that were never in use."""
         found = [WorkerTimes().add(now).add(before, -1) for now, before in zip(self.workers, self._before)]
         while len(found) > self._most_used and not found[-1].samples:  # any of the workers may be those in use
             found.pop()
         return found
 
     def add(self, other: "EpochRecord") -> None:
-        """Add a later epoch. Workers are added by their number; the kind of worker is that of the later epoch."""
+        """Add *other*, the record of a later epoch, worker by worker. ``worker_method`` becomes that of *other*."""
         self.worker_method, self.shares, self.max_workers = other.worker_method, other.shares, other.max_workers
         mine, theirs = self.worker_times(), other.worker_times()
         mine += [WorkerTimes() for _ in theirs[len(mine) :]]
@@ -217,7 +217,7 @@ class EpochRecord:
 
 
 class EpochRecords:
-    """Records of all epochs of one loader. Any thread may read; the thread that makes an iterator calls ``begin``."""
+    """Records of all epochs of one loader. Any thread may read them; the thread that makes an iterator adds one."""
 
     def __init__(self) -> None:
         # One attribute, so that no reader finds an epoch among the earlier ones and as the latest, too.
@@ -229,11 +229,11 @@ class EpochRecords:
         return self._both[1]
 
     def begin(self, record: EpochRecord) -> None:
-        """Make *record* the latest; add the one before to the earlier ones."""
+        """Make *record* the latest one. Add the record that was the latest before to the sum of earlier epochs."""
         self._both = self.total(), record
 
     def total(self) -> EpochRecord:
-        """Return the sum of all epochs."""
+        """Return one record with the sums over all epochs."""
         total = EpochRecord("none", [])
         for each in self._both:
             total.add(each)

@@ -1,9 +1,9 @@
 """Warns about handles (files, cursors, readers) among a dataset's attributes, which worker threads would share.
 
 A read in one thread moves a file's position for all threads. So code that is right in processes may give wrong samples.
-The search covers the attributes of the dataset, of datasets that it wraps and of objects of user-defined classes, and
-the first elements of containers among the attributes. An object that also has a lock or a memory map is assumed to be
-safe. Libraries are recognised by the names of their classes; none is imported.
+The search covers the attributes of the dataset, of datasets that it wraps and of objects of user-defined classes. In a
+container, the first elements are searched. An object that also has a lock or a memory map is assumed to be safe.
+Libraries are recognised by the names of their classes; none is imported.
 """
 
 import collections
@@ -45,7 +45,7 @@ _CLASSES: Final[dict[str, str]] = {
     "it keeps what it drew for one sample where another thread's sample finds it": "monai.Randomizable",
     _NOTHING: "monai.Compose",
 }
-"""For each problem with sharing an object: the classes that have it, as top-level package and name."""
+"""For each problem of sharing an object among threads, the classes that have it: top-level package and class name."""
 _TROUBLES: Final = {name: trouble for trouble, names in _CLASSES.items() for name in names.split()}
 _LOOKED_INTO: Final = ("monai.",)  # installed libraries whose objects are searched like those of user-defined classes
 FILES: Final = (io.IOBase,)
@@ -76,7 +76,7 @@ def warning_of_handles(dataset: Any) -> str | None:
 
 
 def handles_of(dataset: Any) -> Iterator[tuple[str, str, str]]:
-    """Yield (path such as "dataset.archive", name of the class, problem with sharing) of each handle in *dataset*."""
+    """Yield, for each handle in *dataset*, (path such as "dataset.archive", class name, problem with sharing it)."""
     queue = collections.deque([("dataset", dataset)])
     seen = {id(dataset)}
     while queue:

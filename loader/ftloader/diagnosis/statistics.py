@@ -1,4 +1,4 @@
-"""The public record of what a loader has done: ``DataLoader.statistics()``."""
+"""The result of ``DataLoader.statistics()``: what a loader has done, what limits the training loop, what to change."""
 
 import dataclasses
 import math
@@ -24,7 +24,7 @@ MORE_SHM = 'worker_method="thread" needs none; else smaller batches, fewer worke
 
 @dataclasses.dataclass(frozen=True)
 class WorkerStatistics:
-    """What one worker has done, as in ``WorkerTimes``. Times are in seconds; see ``Statistics``."""
+    """Counts and times of one worker. ``Statistics`` has their sums over the workers, and describes them."""
 
     samples: int
     loading: float
@@ -37,7 +37,7 @@ class WorkerStatistics:
 class Statistics:
     """Statistics of an epoch, or of all epochs since the loader was made. Times are in seconds.
 
-    ``str()`` says in three lines what happened, what limits the loop, and what to change.
+    ``str()`` says in three lines what happened, what limits the training loop, and what to change.
     """
 
     worker_method: str  # "thread", "process", or "none" without workers
@@ -75,17 +75,17 @@ class Statistics:
 
     @property
     def waited_share(self) -> float:
-        """Share of the loop's time spent waiting for data, from 0 to 1."""
+        """Fraction of the training loop's time spent waiting for data, from 0 to 1."""
         return self.waited / self.seconds if self.seconds else 0.0
 
     @property
     def busy_share(self) -> float:
-        """Share of the workers' time since they had started spent loading and collating, from 0 to 1."""
+        """Fraction (0 to 1) of the workers' time, after they have started, spent loading and collating."""
         available = self.worker_seconds - self.starting * self.num_workers
         return min(1.0, (self.loading + self.collating) / available) if available > 0 else 0.0
 
     def as_dict(self) -> dict[str, Any]:
-        """Return all numbers as a dictionary that ``json.dumps`` takes."""
+        """Return all fields and properties as a dictionary that ``json.dumps`` accepts."""
         return dataclasses.asdict(self) | {"waited_share": self.waited_share, "busy_share": self.busy_share}
 
     def __str__(self) -> str:
@@ -106,7 +106,7 @@ class Statistics:
 
 
 def statistics(record: EpochRecord, memory: tuple[int, int]) -> Statistics:
-    """Return the statistics of *record*. *memory*: bytes held now, and the most so far."""
+    """Return the statistics of *record*. *memory*: bytes of batch memory held now, and the most held so far."""
     workers = record.worker_times()
     calls = sum(record.waits)
     return Statistics(
@@ -129,7 +129,7 @@ def statistics(record: EpochRecord, memory: tuple[int, int]) -> Statistics:
 
 
 def _straggler(workers: tuple[WorkerStatistics, ...]) -> int | None:
-    """Return the number of a worker that takes several times as long for a sample as the median worker, if any."""
+    """Return the slowest worker's id if its time per sample is several times the median worker's, else None."""
     times = [each.loading / each.samples if each.samples else 0.0 for each in workers]
     middle = sorted(times)[len(times) // 2] if len(times) > 2 else math.inf
     slowest = max(range(len(times)), key=times.__getitem__, default=0)
@@ -137,7 +137,7 @@ def _straggler(workers: tuple[WorkerStatistics, ...]) -> int | None:
 
 
 def _limit(found: Statistics) -> tuple[str, str]:
-    """Return what limits the loop, by how much, and what to change."""
+    """Return two phrases: what limits the training loop (with numbers), and what to change."""
     workers, processes = found.num_workers, found.worker_method == "process"
     if found.shm_full:
         return f"shared memory (/dev/shm): it was full (batches lost: {found.shm_full})", MORE_SHM
@@ -210,7 +210,7 @@ def _limit_of_loading(found: Statistics, busy: float, runnable: float) -> tuple[
 
 
 def _more(found: Statistics, number: int) -> str:
-    """Return how to get *number* workers, which is more than there are."""
+    """Return advice on how to get *number* workers, which is more than there are now."""
     if found.max_workers is None:
         return f"num_workers={number}"
     if found.num_workers == found.max_workers:
