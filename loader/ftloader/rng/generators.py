@@ -2,7 +2,7 @@
 
 A generator is one of ``torch.Generator``, ``random.Random``, ``numpy.random.Generator`` and
 ``numpy.random.RandomState``. Its saved state survives pickle, JSON and ``torch.save``. Saving a state draws no number.
-No lock: torch's generators have their own locks, and one call reads the state of a NumPy or Python generator.
+No lock here: torch's generators have their own locks, and one call reads a NumPy or Python generator's whole state.
 """
 
 import base64
@@ -42,7 +42,7 @@ def save(generator: Any) -> State:
 
 
 def load(states: Iterable[tuple[Any, State]]) -> None:
-    """Set each generator to the state paired with it. If a state does not fit, restore all and raise ``ValueError``."""
+    """Load each pair (generator, saved state). If a state does not fit, undo all loads and raise ``ValueError``."""
     earlier: list[tuple[Any, State]] = []
     try:
         for generator, saved in states:

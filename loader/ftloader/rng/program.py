@@ -1,4 +1,4 @@
-"""Guards the program's global random generators: a worker thread cannot seed them, and is warned if it draws from them.
+"""Guards the program's global random generators: undoes seeding in ``worker_init_fn``, warns if worker threads draw.
 
 In a worker thread, torch's recipe ``numpy.random.seed(torch.initial_seed() % 2**32)`` would seed the whole program.
 """
@@ -31,7 +31,7 @@ _REFILLS = 64  # renewals of the words that are tried before a generator counts 
 
 @contextlib.contextmanager
 def preserved() -> Iterator[None]:
-    """Context manager: after the block, restore each global generator (random, NumPy, torch) that was seeded in it."""
+    """Restore, after a ``with`` block, each global generator (random, NumPy, torch) that was seeded in the block."""
     # A generator that other threads have only drawn from is left alone. Does nothing in a worker thread.
     if this_thread.worker is not None:
         yield
@@ -55,7 +55,7 @@ def states() -> dict[str, Any]:
 
 
 def _was_seeded(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
-    """Return True if a generator was seeded: draws alone do not lead from the state *before* to the state *now*."""
+    """Return True if a generator was seeded between two states: drawing alone cannot lead from *before* to *now*."""
     if before == now:
         return False
     first, last = _words(before), _words(now)
@@ -81,7 +81,7 @@ def _words(saved: Mapping[str, Any]) -> tuple[int, ...] | None:
 
 
 def _queued_cuda_seeds(restore: dict[str, Any] | None = None) -> dict[str, Any]:
-    """Return the CUDA seeds that torch queues until CUDA is initialised. If *restore* is given, queue that first."""
+    """Return the CUDA seeds that torch queues until CUDA is initialised. If *restore* is given, queue it first."""
     tracker = getattr(torch.cuda, "_lazy_seed_tracker", None)  # not public; without it nothing is queued
     if tracker is None:
         return {}
@@ -91,7 +91,7 @@ def _queued_cuda_seeds(restore: dict[str, Any] | None = None) -> dict[str, Any]:
 
 
 class GlobalDrawCheck:
-    """Detector of draws from the program's global generators by one loader's worker threads.
+    """Detector of draws from the program's global random generators by one loader's worker threads.
 
     While the consumer waits, only workers should draw. So the generators' states before and after a wait are compared.
     A wait is ignored if any other Python thread has run during that time. Only the first 16 waits are checked, so later
@@ -104,7 +104,7 @@ class GlobalDrawCheck:
 
     @contextlib.contextmanager
     def waiting(self, workers: Collection[threading.Thread]) -> Iterator[None]:
-        """Context manager for a block in which the calling thread waits for *workers*. Detects draws in that time."""
+        """Detect draws during a ``with`` block in which the calling thread waits for *workers*."""
         if not self._waits_left:
             yield
             return

@@ -94,7 +94,7 @@ def sample_rng() -> SampleRNG:
 
 
 def canonical_bytes(key: Any) -> bytes:
-    """Return *key* as bytes, the same in every process, on every machine, in every version.
+    """Return *key* as bytes, the same in every process, on every machine, in every release of this package.
 
     Equal keys give equal bytes: ``1``, ``True``, ``1.0``, ``np.uint8(1)`` and ``torch.tensor(1)``; a namedtuple and
     the tuple of its items. Unequal keys give distinct bytes. All NaNs count as equal.
