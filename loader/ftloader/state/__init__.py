@@ -1,1 +1,1 @@
-"""``state_dict()`` and ``load_state_dict()`` of a loader; see ``ftloader.state.format``."""
+"""A loader's ``state_dict()`` and ``load_state_dict()``. ``ftloader.state.format`` describes the saved state."""

@@ -1,7 +1,7 @@
-"""The saved state of a loader: its parts, and the checks of a state that is loaded.
+"""The saved state of a loader: the state's parts, and the checks made when a state is loaded.
 
 ``DataLoader.state_dict()`` returns a dictionary of plain values: dictionaries with string keys, lists, strings,
-numbers, None. It also holds the results of user-supplied ``state_dict()`` methods, of any type. The dictionary survives
+numbers, None. Only results of user-supplied ``state_dict()`` methods may have any type. The dictionary survives
 ``pickle``, ``torch.save`` (also with ``weights_only=True``) and, if the user-supplied parts do, JSON.
 
 The class ``SavedState`` describes the dictionary's parts. The part ``loader`` is what ``describe_loader`` returns.
@@ -9,12 +9,12 @@ The class ``SavedState`` describes the dictionary's parts. The part ``loader`` i
 The workers divide an iterable-style dataset among themselves. A state describes each worker's share by:
 
 - ``batches``: number of batches of this epoch that have been handed over
-- ``snapshot``: latest state of the worker's dataset and its iterator; None: start from the loader's dataset as it is
+- ``snapshot``: latest state of the worker's dataset and the dataset's iterator; None: start from the dataset as it is
 - ``snapshot_at``: number of this epoch's batches before the snapshot; None if the state at the epoch's start is unknown
-- ``after``: number of batches in the previous pass over the dataset, if the snapshot is from its end; else 0
+- ``after``: number of batches in the previous pass over the dataset, if the snapshot is from that pass's end; else 0
 
-A resumed worker loads the snapshot, then loads and drops the batches handed over after it, without collating. Within
-an epoch, no snapshot is taken once the dataset has ended, so a resumed worker always finds the dataset's end itself.
+A resumed worker loads the snapshot. Then it loads the batches handed over after that, without collating, and drops
+them. Within an epoch, no snapshot is taken once the dataset has ended. So a resumed worker always finds the end itself.
 With ``num_workers=0`` and in persistent workers, an epoch starts with the dataset as the previous pass left it. To
 resume such an epoch, ``iter(dataset)`` is called twice, as in torchdata: for the previous pass, and for this one.
 """
@@ -34,7 +34,7 @@ Share = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class SavedState:
-    """Checked state from which an epoch starts. Neither the object nor its values may be changed."""
+    """Parts of a loaded and checked state, from which an epoch starts. Do not change the object or its values."""
 
     phase: str = "begin"  # "begin" (before an epoch), "middle" or "end" (after one)
     base_seed: int | None = None  # of the epoch (between epochs: of the next one), None if it is not drawn yet
@@ -61,13 +61,13 @@ class SavedState:
         return self.phase == "middle"
 
     def dataset_of(self, worker_id: int, copies: int) -> Any:
-        """Return the saved state for the map-style dataset in worker *worker_id* of *copies* processes, or None."""
+        """Return the saved state for worker *worker_id*'s map-style dataset, or None. *copies*: number of processes."""
         if self.datasets is None:
             return None
         return self.datasets[worker_id] if len(self.datasets) == copies else self.only_dataset()
 
     def only_dataset(self) -> Any:
-        """Return the dataset state that all worker processes had. Raise ``ValueError`` if their states differ."""
+        """Return the dataset's saved state. Raise ``ValueError`` if the saved run's processes had different states."""
         first, *others = self.datasets or (None,)
         if not all(same(other, first) for other in others):
             raise ValueError(
@@ -81,16 +81,15 @@ NOTHING: Final = SavedState()  # the start of an epoch if no state was loaded
 
 
 def fresh_share(dataset: Any = None, known: bool = True, after: int = 0) -> dict[str, Any]:
-    """Return the share of a worker that starts an epoch: none of its batches has been handed over yet."""
-    # *dataset* is the state that its dataset had at the end of the previous pass, of *after* batches. *known* is False
-    # if the start of the epoch is not known.
+    """Return a worker's share at the start of an epoch, described as in a saved state. *dataset*: the dataset's state
+    at the end of the previous pass, which had *after* batches. *known*: False if that state is not known."""
     snapshot = None if dataset is None else {"states": {"dataset": dataset}, "position": 0}
     return {"batches": 0, "snapshot": snapshot, "snapshot_at": 0 if known else None, "after": after}
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerState:
-    """Starting point of one worker, from a saved state. Picklable if the states in it are."""
+    """State from which one worker starts an epoch. Picklable if the user-supplied states in it are."""
 
     share: Share | None = None  # iterable-style: the share to continue, or None to start from the dataset as it is
     dataset: Any = None  # map-style: state for this worker's dataset
@@ -107,7 +106,7 @@ def same(state: Any, other: Any) -> bool:
 
 
 def require_stateful(value: Any, name: str) -> None:
-    """Raise ``ValueError`` unless *value* can load a state. The message calls *value* by *name*."""
+    """Raise ``ValueError`` unless *value* has ``state_dict()`` and ``load_state_dict()``. *name*: for the message."""
     if not is_stateful(value):
         raise ValueError(
             f"the state holds one of the {name}, but the {name} ({type(value).__name__}) has no state_dict() and "
@@ -117,7 +116,7 @@ def require_stateful(value: Any, name: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class FailedState:
-    """Placeholder for the result of a failed ``state_dict()``. Raises if the program asks for it, which copies it."""
+    """Placeholder for the result of a failed ``state_dict()``. Raises when the loader's ``state_dict()`` copies it."""
 
     whose: str
     why: str
@@ -144,12 +143,12 @@ def state_of(part: Any) -> Any:
 
 
 def dataset_state(dataset: Any) -> Any:
-    """Return ``state_of(dataset)``, or None if the dataset has no state."""
+    """Return a copy of the dataset's state (see ``state_of``), or None if the dataset has no ``state_dict()``."""
     return state_of(dataset) if is_stateful(dataset) else None
 
 
 def describe_loader(loader: Any) -> dict[str, Any]:
-    """Return the settings of *loader* that a saved state has under the key ``loader``."""
+    """Return the settings of *loader* to save under the key ``loader``: dataset style, batch size, ``drop_last``."""
     batch_size, drop_last = loader.batch_size, loader.drop_last
     if batch_size is None and loader.batch_sampler is not None:
         # As if torch had made the batch sampler: wrappers of loaders turn one into the other.
@@ -162,7 +161,7 @@ def describe_loader(loader: Any) -> dict[str, Any]:
 
 
 def make_state(loader: Mapping[str, Any], **parts: Any) -> dict[str, Any]:
-    """Return a state dictionary with the given *parts*; the other parts have their defaults."""
+    """Return a state dictionary with *loader* (from ``describe_loader``), *parts* and defaults for other parts."""
     state: dict[str, Any] = {"format": FORMAT, "version": VERSION, "loader": dict(loader)}
     for name in SavedState.__dataclass_fields__:
         value = parts.pop(name, getattr(NOTHING, name))
@@ -172,7 +171,7 @@ def make_state(loader: Mapping[str, Any], **parts: Any) -> dict[str, Any]:
 
 
 def parse(state: Any) -> SavedState:
-    """Return a checked copy of *state*. Raise ``ValueError`` if it is no ``state_dict()`` of this version."""
+    """Return a copy of *state* as ``SavedState``. Raise ``ValueError`` if *state* is not in this version's format."""
     if not isinstance(state, Mapping):
         raise ValueError(f"the state must be a dictionary from state_dict(), not {type(state)}")
     if "_snapshot" in state or "_sampler_iter_yielded" in state:
@@ -200,9 +199,9 @@ def parse(state: Any) -> SavedState:
 
 
 def check_fit(state: Mapping[str, Any], resume: SavedState, loader: Any, batches: bool = True) -> None:
-    """Raise ``ValueError`` if *loader* has other settings than in *state*. *resume*: the result of ``parse(state)``.
+    """Raise ``ValueError`` if the settings of *loader* do not fit *state*, which was parsed into *resume*.
 
-    Without *batches*, the batches may be formed in another way.
+    If *batches* is False, ``batch_size`` and ``drop_last`` may differ.
     """
     own, saved = describe_loader(loader), state["loader"]
     for name, value in saved.items():
@@ -217,12 +216,12 @@ def check_fit(state: Mapping[str, Any], resume: SavedState, loader: Any, batches
 
 
 def lives_on(loader: Any) -> bool:
-    """Return True if all epochs of an iterator use the same dataset object: no workers, or persistent ones."""
+    """Return True if all epochs of an iterator use the same dataset object: with no or persistent workers."""
     return loader.num_workers == 0 or bool(loader.persistent_workers)
 
 
 def check_workers(resume: SavedState, loader: Any) -> None:
-    """Raise ``ValueError`` if the loader's workers cannot continue from the state."""
+    """Raise ``ValueError`` if the workers of *loader* cannot continue the iterable-style dataset saved in *resume*."""
     if resume.workers is None or not (resume.mid_epoch or lives_on(loader)):
         return
     saved, here = len(resume.workers), loader.num_workers

@@ -1,4 +1,4 @@
-"""The batch order of one epoch of a map-style dataset: read from the sampler, or rebuilt (see ``state.samplers``)."""
+"""The batch order of one epoch of a map-style dataset: drawn from the sampler, or rebuilt from a saved state."""
 
 import copy
 from collections import deque
@@ -18,7 +18,7 @@ from ftloader.state.progress import EpochProgress
 
 
 class IndexStream:
-    """Source of the batches of indices of one epoch. It records its draws in an ``EpochProgress``.
+    """Source of each batch's indices in one epoch, drawn from the sampler. An ``EpochProgress`` records the draws.
 
     Only the thread inside the iterator's ``__next__`` or ``_reset`` uses this object. Other threads read the progress.
     """
@@ -49,7 +49,7 @@ class IndexStream:
         self.iterating()
 
     def _load_samplers(self, snapshot: Mapping[str, Any]) -> None:
-        """Load the samplers' states from *snapshot*. If the saved epoch had ended, draw its later batches."""
+        """Load the samplers' states in *snapshot*. If the saved epoch had ended, also draw the rest of its batches."""
         own = self._generators.now()
         try:
             samplers.load(self._index_sampler, snapshot["states"])
@@ -62,7 +62,7 @@ class IndexStream:
         self._batches, self._drawn = None, 0
 
     def iterating(self) -> None:
-        """Save the generators' states, before ``iter(sampler)``, in which all but torch's ``BatchSampler`` may draw."""
+        """Save the random generators' states, before ``iter(sampler)`` may draw (torch's ``BatchSampler`` does not)."""
         self._at_iter = None if type(self._index_sampler) is BatchSampler else self._generators.save()
 
     def report_to(self, progress: EpochProgress) -> None:
@@ -84,7 +84,7 @@ class IndexStream:
         return order if self._at_iter in (None, own) else order | {"generators_at_iter": self._at_iter}
 
     def next(self, torchs: Iterator) -> Any:
-        """Return the indices of the next batch. *torchs* is the iterator that torch has made of the sampler."""
+        """Return the indices of the next batch. *torchs* is the iterator that torch has made from the sampler."""
         if self._batches is None:
             self._batches = iter(())  # if the next steps fail, the sampler counts as ended
             self._progress.drawing = True
@@ -121,7 +121,7 @@ class IndexStream:
         self._report_begin(order, states)
 
     def _open(self, torchs: Iterator, order: Mapping[str, Any]) -> None:
-        """Set ``_batches`` (iterator over batches) and ``_samples`` (its source). *order*: see ``samplers``."""
+        """Set iterators ``_samples`` (indices) and ``_batches`` (lists of these). Use the seed in *order*, if any."""
         outer = self._index_sampler
         sampler = samplers.innermost(outer)
         own = "seed" in order or "default" in order
@@ -146,7 +146,7 @@ class IndexStream:
             self._samples.load_state_dict(copy.deepcopy(snapshot["states"][samplers.ITERATOR]))  # type: ignore[attr-defined]
 
     def _find_again(self, resume: SavedState) -> None:
-        """Rebuild the saved batch order: draw the batches again that the saved run had drawn."""
+        """Rebuild the batch order saved in *resume*: draw again the batches that the saved run had drawn."""
         order, left = resume.order, None
         samplers.set_epochs(self._index_sampler, order["epochs"], distributed=True)
         nothing = resume.drawn == 0 and not resume.ended
@@ -182,7 +182,7 @@ class IndexStream:
         self._progress.drawing = False
 
     def _draw_again(self, resume: SavedState) -> tuple[bool, tuple[int, Any]]:
-        """Draw the saved run's batches. Return (True if the sampler has ended, (number, indices) of the last batch)."""
+        """Draw the saved run's batches again. Return (True if the sampler ended, (number, indices) of the last)."""
         last: tuple[int, Any] = (-1, None)
         while resume.ended or self._drawn < resume.drawn:
             try:
@@ -210,7 +210,7 @@ class IndexStream:
         return False, last
 
     def _step(self) -> Any:
-        """Draw the next batch's indices, which the caller must not change. Save the samplers' states if due."""
+        """Draw the next batch's indices, which the caller must not change. If due, also save the samplers' states."""
         try:
             index = next(self._batches)  # type: ignore[arg-type]  # made by _open()
         except StopIteration:
@@ -231,7 +231,7 @@ class IndexStream:
         return _copied(index) if self._copies else index
 
     def _draw(self) -> Any:
-        """Return the indices of the next batch, after reporting the draw to the progress."""
+        """Draw the indices of the next batch, record the draw in the progress, and return the indices."""
         progress = self._progress
         progress.drawing = True
         try:

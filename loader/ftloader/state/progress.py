@@ -28,7 +28,7 @@ whose turn is next."""
 
 
 class EpochProgress:
-    """Progress of one epoch.
+    """Progress of one epoch, from which ``state()`` makes the loader's saved state.
 
     Args:
         loader: the result of ``describe_loader``.
@@ -74,7 +74,7 @@ class EpochProgress:
     # Written by the iterator
 
     def handed_over(self, number: int, worker_id: int = 0, state: Any = None) -> None:
-        """Record that batch *number* was handed over, or that all its samples were left out."""
+        """Record that batch *number* was handed over or wholly left out. *state*: of the worker's dataset after it."""
         handed = self._handed
         for failed in self._failed:
             handed = self._after(handed, *failed)
@@ -84,7 +84,7 @@ class EpochProgress:
             self.snapshots = self.snapshots[1:]
 
     def failed(self, number: int, worker_id: int = 0) -> None:
-        """Record that batch *number* raised. It counts as handed over as soon as a later batch is handed over."""
+        """Record an exception in place of batch *number*. The batch counts as handed over once a later one is."""
         self._failed.append((number, worker_id))
 
     def _after(self, handed: HandedOver, number: int, worker_id: int, state: Any = None) -> HandedOver:
@@ -116,7 +116,7 @@ class EpochProgress:
         return self._handed[3]
 
     def next_shares(self) -> list[Share]:
-        """Return the share from which each worker starts the next epoch, in the order of the worker ids."""
+        """Return, by worker id, the descriptions of the workers' shares at the start of the next epoch."""
         if self.fixed["dataset"] is None:  # a dataset without a state
             return [fresh_share()] * len(self.shares())
         ends = [(self.ends.get(worker_id), share["batches"]) for worker_id, share in enumerate(self.shares())]
@@ -126,7 +126,7 @@ class EpochProgress:
         return self.snapshots, self._handed, self.drawn, self.order, self.ended
 
     def state(self, capture: Callable[[], Mapping]) -> dict[str, Any]:
-        """Return a copy of the loader's state. ``capture()`` must return the states of the loader's own generators."""
+        """Return a copy of the loader's state. ``capture()`` must return its random generators' states."""
         while True:  # until no batch came in between
             snapshots, handed, drawn, order, ended = seen = self._seen()
             if all(map(operator.is_, seen, self._seen())):

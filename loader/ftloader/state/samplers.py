@@ -59,20 +59,20 @@ def attributes_of(sampler: Any) -> dict[str, Any]:
 
 
 class OwnGenerators:
-    """Finder of the random generators of a loader and its samplers, without global ones. Each call searches again."""
+    """Random generators that a loader or its samplers hold, except torch's default one. Each call finds them again."""
 
     def __init__(self, loader: Any) -> None:
         self._index_sampler, self._loaders = loader._index_sampler, loader.generator
 
     def now(self) -> list[tuple[Any, State]]:
-        """Return (generator, current state) for each generator."""
+        """Return (generator, its current state) for each of the generators."""
         return self.at(self.save())
 
     def save(self) -> dict[str, State]:
         return {path: generators.save(generator) for path, generator in self._found().items()}
 
     def at(self, saved: Mapping[str, State]) -> list[tuple[Any, State]]:
-        """Return (generator, state) for each state in *saved*. Raise ``ValueError`` if a state has no generator."""
+        """Return (generator, state) for each state in *saved*. Raise ``ValueError`` if a generator is missing here."""
         here = self._found()
         for path in (path for path in saved if path not in here):
             what = "generator" if path == LOADER else f"sampler's random generator ({path})"
@@ -99,7 +99,7 @@ class OwnGenerators:
 
 
 def draws_from_default(sampler: Any) -> bool:
-    """Return True if *sampler* is one of torch's whose first step draws from torch's default generator."""
+    """Return True if *sampler* is one of torch's samplers and draws from torch's default generator."""
     return type(sampler) in _DRAWING and sampler.generator in (None, torch.default_generator)
 
 
@@ -123,7 +123,7 @@ def set_epochs(index_sampler: Any, saved: Mapping[str, int], *, distributed: boo
 
 
 def digest(index: Any) -> str | None:
-    """Return a short hash of the sampler's index, or None if the index has no stable form."""
+    """Return a short hash of *index*, which a sampler yielded; None if ``canonical_bytes`` cannot convert it."""
     try:
         return hashlib.blake2b(canonical_bytes(index), digest_size=8).hexdigest()
     except TypeError:
@@ -131,20 +131,20 @@ def digest(index: Any) -> str | None:
 
 
 def next_pass_states(parts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the states from which the samplers *parts* start their next pass, if they have begun none since."""
+    """Return, for each sampler of *parts* ({name: sampler}), the state from which the next pass will start."""
     # After a pass, only an elastic sampler's own state is still that of the pass.
     return {name: part.next_pass_state() if is_elastic(part) else state_of(part) for name, part in parts.items()}
 
 
 def elastic(index_sampler: Any) -> str | None:
-    """Return the name that ``stateful_samplers`` gives to the elastic sampler, or None if there is none."""
+    """Return the name, in ``stateful_samplers()``, of the sampler whose state any number of ranks may load, or None."""
     return next((name for name, part in stateful_samplers(index_sampler).items() if is_elastic(part)), None)
 
 
 def rest_as_epoch(resume: SavedState, index_sampler: Any) -> SavedState:
-    """Return *resume*, a state of the middle of an epoch, as the start of one that consists of the epoch's rest.
+    """Return a state at the start of an epoch that consists of the rest of the epoch saved in *resume*.
 
-    Return *resume* itself if *index_sampler* is not elastic, or if its state is not that of all batches handed over.
+    Return *resume* itself if the sampler is not elastic (``is_elastic``), or its state is not from the last hand-over.
     """
     name = elastic(index_sampler)
     if name is None or resume.sampler is None:
@@ -164,7 +164,7 @@ def rest_as_epoch(resume: SavedState, index_sampler: Any) -> SavedState:
 
 
 def check_ranks(state: Any, sampler: Any) -> None:
-    """Raise ``ValueError`` if *state*, of an elastic sampler, is from another number of ranks than *sampler* has."""
+    """Raise ``ValueError`` if the sampler state *state* was saved with another number of ranks than *sampler* has."""
     if isinstance(state, Mapping) and state.get("num_replicas") != sampler.num_replicas:
         raise ValueError(
             "the state was taken when later batches had been handed over before earlier ones (in_order=False), so only "
@@ -182,13 +182,13 @@ def load(index_sampler: Any, states: Mapping[str, Any]) -> None:
 
 
 def check_stateful(index_sampler: Any, states: Mapping[str, Any]) -> None:
-    """Raise ``ValueError`` if one of the *states* belongs to a sampler that this loader lacks or cannot load."""
+    """Raise ``ValueError`` if one of *states* ({sampler's name: state}) has no sampler here that can load it."""
     for name in states.keys() - stateful_samplers(index_sampler).keys() - {ITERATOR}:
         raise lacking(name)
 
 
 def stateful_samplers(index_sampler: Any) -> dict[str, Any]:
-    """Return {name: sampler} for *index_sampler* and the sampler in torch's ``BatchSampler``, if they have a state."""
+    """Return {name: sampler} for those of *index_sampler* and ``innermost(index_sampler)`` with ``state_dict()``."""
     parts = {"sampler": index_sampler}
     if (inner := innermost(index_sampler)) is not index_sampler:
         parts["sampler inside"] = inner
@@ -196,12 +196,12 @@ def stateful_samplers(index_sampler: Any) -> dict[str, Any]:
 
 
 def innermost(index_sampler: Any) -> Any:
-    """Return the sampler inside torch's ``BatchSampler``, or *index_sampler* itself."""
+    """Return the sampler inside *index_sampler* if that is torch's ``BatchSampler``, else *index_sampler* itself."""
     return index_sampler.sampler if type(index_sampler) is BatchSampler else index_sampler
 
 
 def lacking(name: str) -> ValueError:
-    """Return the error for a saved state of the sampler *name* that this loader's sampler cannot load."""
+    """Return the error for a saved state that this loader's sampler, called *name*, cannot load."""
     return ValueError(
         f"the state comes from a loader whose {name} has state_dict() and load_state_dict(), "
         "which this one's lacks: create the DataLoader with the same sampler"

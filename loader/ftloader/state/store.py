@@ -1,4 +1,4 @@
-"""Keeps a loader's state between its iterators: a loaded state, or the progress of the latest epoch."""
+"""Keeps a loader's state from one iterator to the next: a loaded state, or the progress of the latest epoch."""
 
 import copy
 from collections.abc import Mapping
@@ -13,12 +13,12 @@ from ftloader.state.samplers import OwnGenerators
 
 
 class StateStore:
-    """Holder of a loaded state until an iterator starts from that, then of the latest iterator's progress.
+    """Holder of a loaded state until an iterator starts from that state, and then of the latest epoch's progress.
 
     The store does not refer to the iterator. Copies and pickles of a loader get the loaded state, not the progress.
 
     ``_now``, a pair of loaded state and progress, is replaced in one step. The lock ``starting`` is held while an epoch
-    starts, or a state between epochs is made: both use the generators. Reentrant, since ``iter(sampler)`` is user code.
+    starts or a state between epochs is made: both use the random generators. It is reentrant: user code runs under it.
     """
 
     def __init__(self, loaded: tuple[Mapping[str, Any], states.SavedState] | None = None) -> None:
@@ -44,7 +44,7 @@ class StateStore:
         self._now = None, progress
 
     def load(self, state: Mapping[str, Any], loader: Any) -> None:
-        """Check *state* and keep it for the next iterator. Raise ``ValueError``, changing nothing, if it is invalid."""
+        """Check and keep *state* for the next iterator. If it is invalid, raise ``ValueError`` and change nothing."""
         elastic = samplers.elastic(loader._index_sampler)
         if state == {}:
             if elastic is not None:
@@ -128,7 +128,7 @@ def _between_epochs(loader: Any, progress: EpochProgress | None) -> dict[str, An
 
 
 def _check_samplers(resume: states.SavedState, loader: Any) -> None:
-    """Raise ``ValueError`` if the loader's samplers cannot continue from the state."""
+    """Raise ``ValueError`` if the samplers of *loader* cannot continue from the state *resume*."""
     index_sampler, order = loader._index_sampler, resume.order
     for saved in (order["generators"], order.get("generators_at_iter", {}), resume.generators or {}):
         OwnGenerators(loader).at(saved)  # or an error
