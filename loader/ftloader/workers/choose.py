@@ -14,7 +14,7 @@ WORKER_METHODS = get_args(WorkerMethod)
 
 
 def choose_workers(loader: Any) -> tuple[bool, list[UserObjects] | None]:
-    """Return (True for threads or False for processes, each worker's user objects or None if they are not made yet)."""
+    """Return (True for threads or False for processes, list of each worker's user objects or None if not made yet)."""
     # "auto" chooses for each iterator, since a dataset may have opened a file, and tells the logger ``ftloader``.
     if loader.worker_method != "auto":
         return loader.worker_method == "thread", None
@@ -36,7 +36,7 @@ def choose_workers(loader: Any) -> tuple[bool, list[UserObjects] | None]:
 
 
 def reason_against_threads(loader: Any) -> str | None:
-    """Return the reason why "auto" chooses processes, or None. The caller checks that the dataset can be copied."""
+    """Return the reason why "auto" chooses processes, or None. The caller must check that the dataset can be copied."""
     if loader.multiprocessing_context is not None:
         return "multiprocessing_context is given"
     if sys._is_gil_enabled():

@@ -1,4 +1,4 @@
-"""Deep copies of an iterable-style dataset and of its functions, one for each worker thread.
+"""Makes deep copies of an iterable-style dataset, ``collate_fn`` and ``worker_init_fn`` for each worker thread.
 
 In a worker process everything is a copy, and datasets rely on that. The copies here are made as ``pickle`` makes them
 (``__reduce_ex__``, ``__getstate__``), except that a lock becomes a new, free lock. A copy shares with the original:
@@ -43,7 +43,7 @@ class UserObjects(NamedTuple):
 
 
 def copies_for_workers(original: UserObjects, dataset_kind: int, count: int) -> list[UserObjects]:
-    """Return user objects for *count* workers. Raise ``TypeError`` if *original* must be copied and cannot be."""
+    """Return user objects for *count* workers. Copy them for an iterable-style dataset, or raise ``TypeError``."""
     # The workers of a map-style dataset share the original. Those of an iterable-style dataset get a deep copy each, as
     # processes do.
     if dataset_kind == DatasetKind.Map:
@@ -162,7 +162,7 @@ def _lies_on_shared_memory(array: np.ndarray) -> bool:
 
 
 def _base(array: np.ndarray) -> Any:
-    """Return the object of which *array* is a view. Look through the helper object of ``as_strided``."""
+    """Return the object of which *array* is a view, or None. Skip the helper object that ``as_strided`` inserts."""
     base: Any = array.base
     return base.base if type(base).__name__ == "DummyArray" else base
 

@@ -62,7 +62,7 @@ def join_all(threads: Iterable[threading.Thread], limit: float) -> list[threadin
 
 
 def report_stuck(threads: list[threading.Thread], limit: float, consequence: str) -> None:
-    """Issue a ``RuntimeWarning``, with stacks, that *threads* did not end within *limit* seconds."""
+    """Warn, with stacks, that *threads* did not end within *limit* seconds. *consequence*: sentence on what follows."""
     warn_user(
         f"{', '.join(thread.name for thread in threads)} did not end within {limit:.3g} s of being told to: a call "
         "into the dataset, collate_fn, worker_init_fn or a cache's source has not returned, or the machine gives it no "
@@ -92,7 +92,7 @@ def _stacks(threads: list[threading.Thread]) -> str:
 
 
 class ThreadGroup:
-    """Base class for the worker threads of one iterator or of one cache. The program's end stops the threads.
+    """Base class for the group of worker threads of one iterator or one cache. The program's exit stops the groups.
 
     ``consumer`` refers to the thread that uses the workers' results. That thread sets it; any thread may read it.
     """
@@ -136,7 +136,7 @@ class ThreadGroup:
         _live.discard(self)
 
     def join(self) -> bool:
-        """Wait for the threads to end, after ``stop``. Warn and return False if some still run after the limit."""
+        """Wait for the threads to end, after ``stop``. Warn and return False if some still run after ``JOIN_LIMIT``."""
         limit = JOIN_LIMIT
         if stuck := join_all(self.threads, limit):
             report_stuck(stuck, limit, self.consequence.format(limit=limit))
@@ -144,7 +144,7 @@ class ThreadGroup:
 
 
 def needs_no_error() -> bool:
-    """Return True if the calling daemon thread may end silently: at exit, once only daemons and workers run."""
+    """Return True if the program exits, only daemons and workers still run, and the calling thread is such a daemon."""
     if not (_begun and threading.current_thread().daemon):
         return False
     main = threading.main_thread()
@@ -171,7 +171,7 @@ def _end_last() -> None:
 
 
 def _end(pools: list[ThreadGroup]) -> None:
-    """Stop *pools*. Wait for their threads, and for those that were stopped earlier and still run."""
+    """Stop the thread groups *pools*. Wait for their threads, and for workers of groups stopped before."""
     for pool in pools:
         pool.stop()
     going_on = {thread for pool in list(_live) for thread in pool.threads}
@@ -195,7 +195,7 @@ def _end(pools: list[ThreadGroup]) -> None:
 
 
 class _EndOfThread:
-    """Thread-local object that stops groups when a forked child's first thread ends, since no exit hook runs then."""
+    """Thread-local object that stops thread groups when a forked child's first thread ends: no exit hook runs then."""
 
     def __del__(self) -> None:
         for pool in list(_live or ()):  # None when modules have been torn down

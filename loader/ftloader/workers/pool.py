@@ -1,4 +1,4 @@
-"""Starts, stops and waits for one iterator's worker threads, and lets a forked child leave them alone.
+"""Starts, stops and waits for one iterator's worker threads, but only in the process that has these threads.
 
 A pool never refers to the iterator or (between tasks) to user-supplied objects. So a dropped iterator is collected, and
 its finalizer, which holds the pool, ends the threads. Only the iterator holds the queue of results. The pool and the
@@ -25,9 +25,9 @@ from ftloader.workers.thread import Command, WorkerContext, run_worker, send
 class WorkerPool(ThreadGroup):
     """Group of worker threads, one for each of *contexts*. The threads run from ``start()`` on.
 
-    ``use()`` changes the number of workers that take tasks: it starts threads, or parks some, which wait at a queue of
-    their own. Any worker may be the one that takes a ``PARK`` from the shared queue, so only numbers are kept. They
-    belong to the consumer.
+    ``use()`` changes the number of workers that take tasks: it starts threads, or parks workers, which then wait at a
+    second queue. Any worker may take a ``PARK`` from the shared queue. So the pool keeps only the number of parked
+    workers, which only the consumer uses.
 
     With *private_queues* each worker has its own queue in ``tasks`` (iterable-style). Otherwise all workers share one
     queue (map-style). Workers put their messages into *results* for as long as that queue exists.
@@ -87,7 +87,7 @@ class WorkerPool(ThreadGroup):
 
     @property
     def stopped(self) -> bool:
-        """True if the workers have been told to end, or are in another process."""
+        """True if the workers have been told to end, or exist in the parent process only."""
         return self._told_to_end or self.orphaned
 
     def begin_epoch(self, epoch: Epoch) -> None:
@@ -98,7 +98,7 @@ class WorkerPool(ThreadGroup):
             epoch.cancelled = True
 
     def use(self, number: int) -> int:
-        """Make *number* workers take tasks. Return a smaller number if the system starts no more threads.
+        """Make *number* workers take tasks. Return how many do: fewer if the system starts no more threads.
 
         Only for workers that share one queue."""
         while (used := self.started - self._parked) > number:
@@ -122,7 +122,7 @@ class WorkerPool(ThreadGroup):
         self._tell(Command.WAKE, self.started, self._parked)
 
     def _tell(self, command: Command, workers: int, parked: int) -> None:
-        """Queue *command* for *workers* workers and, where these are parked, *parked* times."""
+        """Put *command* *workers* times into the task queues, and *parked* times into the queue of parked workers."""
         for queue in self.tasks:
             for _ in range(workers // len(self.tasks)):
                 queue.put(command)
@@ -146,7 +146,7 @@ class WorkerPool(ThreadGroup):
         return self.orphaned or super().join()
 
     def dispose(self) -> None:
-        """Stop the workers of a finalized iterator. Wait for them if ``may_wait()``, unless they had been stopped."""
+        """Stop the workers of a finalized iterator. Unless already stopped, wait for them if ``may_wait()``."""
         wait = not self.stopped and self.may_wait()
         self.stop()
         if wait:

@@ -1,7 +1,7 @@
-"""Runs this package's fetchers in torch's worker processes.
+"""Runs this package's fetchers (builders of batches) in torch's worker processes.
 
-torch's loop calls ``worker_init_fn`` and then, for each epoch, ``_DatasetKind.create_fetcher``. ``WorkerStart`` is an
-init function that calls the user-supplied one and replaces ``create_fetcher``, in that worker process only.
+torch's worker loop calls ``worker_init_fn`` and then, for each epoch, ``_DatasetKind.create_fetcher``. ``WorkerStart``
+is an init function that calls the user-supplied one and replaces ``create_fetcher``, in that worker process only.
 
 Messages through torch's queues:
 
@@ -68,7 +68,7 @@ class WorkerFetcher:
         self._queued = (time.perf_counter(), seconds_queued())  # when read last; what was read
 
     def fetch(self, task: Task) -> Any:
-        """Return the batch, a ``Fetched`` or a ``NotedException``. Raise ``StopIteration`` at the end of the share."""
+        """Return a ``Fetched`` batch or a ``NotedException``. Raise ``StopIteration`` once the worker's share ends."""
         base_seed, number, index = task
         if number != self._epoch.number or base_seed != self._epoch.base_seed:
             self._epoch = Epoch(base_seed, number)
@@ -157,7 +157,7 @@ class WorkerStart:
 
 def answer_what_cannot_be_pickled(queue: Any, put: Callable[[tuple], Any], note: str, where: str) -> None:
     """Make *queue* call *put* with (number, replacement) for each message (number, data) that it cannot pickle.
-    The replacement is the batch without its state or, if it has none, the error with *note*, from worker *where*."""
+    The replacement is the batch without its state or, if it has none, the error with *note* and the place *where*."""
     # Without this the queue's own thread prints and drops it, and the main process waits forever for the batch. If a
     # batch comes with a state, the state is given up first. To be called before the first message.
     # In the main process *put* must not refer to *queue*: a queue in a reference cycle keeps its open files.
@@ -177,7 +177,7 @@ def answer_what_cannot_be_pickled(queue: Any, put: Callable[[tuple], Any], note:
 
 
 def is_out_of_shared_memory(error: BaseException) -> bool:
-    """True if torch raised *error* because /dev/shm was full."""
+    """Return True if torch raised *error* because /dev/shm was full."""
     # Of fallocate in a worker, or in the main process of a worker that a bus error has killed.
     return re.search("unable to allocate shared memory|out of shared memory", text_of(error)) is not None
 

@@ -89,7 +89,7 @@ class WorkerConfig:
 
 
 class WorkerContext:
-    """User objects, info and fetcher of one worker. The consumer makes the context and sends it with each task."""
+    """User objects, ``WorkerInfo`` and fetcher of one worker. The consumer makes this and sends it with each task."""
 
     def __init__(self, config: WorkerConfig, worker_id: int, own: UserObjects) -> None:
         self.config = config
@@ -104,7 +104,7 @@ class WorkerContext:
         self.info = describe_worker(worker_id, config.num_workers, config.base_seed + worker_id, own.dataset)
 
     def start_up(self) -> None:
-        """Run ``worker_init_fn``. Called once per worker."""
+        """Select the device to pin memory for, and run ``worker_init_fn``. Called once per worker."""
         config = self.config
         if config.pin_memory_device_index is not None:
             torch.accelerator.set_device_index(config.pin_memory_device_index)
@@ -143,7 +143,7 @@ class WholeBatch:
         self.claimed = False  # True once a worker has begun
 
     def build(self, context: WorkerContext) -> Fetched:
-        """Return the batch. Raise ``Cancelled``, or an exception of user code."""
+        """Build and return the batch. Raise ``Cancelled`` if its epoch is cancelled, or an exception of user code."""
         self.claimed = True
         try:
             fetcher = context.fetcher(self.epoch)
@@ -169,7 +169,7 @@ def run_worker(
     results: "weakref.ref[SimpleQueue[Result | Departure | None]]",
     started_up: "SimpleQueue[None]",
 ) -> None:
-    """Run a worker until it ends. *start*: a list with its context. *started_up* gets None after ``worker_init_fn``."""
+    """Run ``worker_init_fn``, put None into *started_up*, then execute *tasks*. *start*: a list with the context."""
     # *start* is emptied here, since a Thread keeps its arguments while it runs.
     process = os.getpid()
     started = False
@@ -204,7 +204,7 @@ def send(results: weakref.ref, message: Result | Departure | None) -> None:
 def _serve(
     worker_id: int, times: WorkerTimes, tasks: SimpleQueue, parking: SimpleQueue, results: weakref.ref, process: int
 ) -> None:
-    """Execute tasks until told to end. Keep the calls between here and ``dataset[i]`` few, since each costs time."""
+    """Execute tasks until a ``Command.END`` comes. Few calls lie between here and ``dataset[i]``: each costs time."""
     # Of earlier workers with this number.
     cpu, queued = times.cpu - time.thread_time(), times.queued - seconds_queued()
 
@@ -279,7 +279,7 @@ def _limit_intra_op_threads() -> None:
 
 
 def consumer_modes() -> Callable[[], None]:
-    """Return a function that sets this thread's torch modes (gradients, autocast, device) in its calling thread."""
+    """Return a function that sets this thread's torch modes (gradients, autocast, device) in the thread calling it."""
     # A new thread starts with gradients on, no autocast and the CPU as default device; a forked process does not.
     # ``inference_mode`` becomes ``no_grad``, so that batches are ordinary tensors.
     gradients = torch.is_grad_enabled() and not torch.is_inference_mode_enabled()
