@@ -1,15 +1,15 @@
-"""Finds how many batches to keep under way, for worker threads whose user has given no ``prefetch_factor``.
+"""Decides how many batches worker threads build ahead of the training loop, if no ``prefetch_factor`` is given.
 
-Worker processes need two batches each, since each builds its own. Threads build a batch together, so two batches hide
-the hand-over, whatever the number of threads. More are needed if loading or the loop is uneven:
+Worker processes need two batches each, since each builds its own. Threads build a batch together, so two batches in all
+hide the hand-over, whatever the number of threads. More are needed if loading or the training loop is uneven:
 
-- The limit grows if the workers have nothing left to do while the consumer waits, or had before, and such waits take
-  more than a small share of the time. A slow sample causes them, and a loop that pauses and then hurries.
-- It shrinks if batches stood ready at every request of a long row.
+- The limit grows if the workers have nothing left to do while the consumer waits, or shortly before, and such waits
+  take over 1% of the time. Their causes are slow samples, and a loop that pauses and then hurries.
+- The limit shrinks if batches were ready at each of many requests in a row.
 
-Small batches take little memory, and looking at each of them would take long beside it: as many as allowed are kept.
+For small batches, which take little memory, adapting the limit would cost too much time: it stays at its maximum.
 
-Only ``next()`` asks and answers: at batch boundaries, and once in a long wait. This file knows no threads and no clock.
+Only ``next()`` records requests and waits: between batches, and once in a long wait. No code here reads a clock.
 """
 
 import math
@@ -22,10 +22,10 @@ _SMALL = 16 * 2**20  # bytes that all batches together may take without a look a
 
 
 class Ahead:
-    """Limit of the batches that are dispatched and not handed over. The iterator's lock guards this object.
+    """Limit on the number of batches dispatched and not yet handed over. The iterator's lock guards this object.
 
-    ``most``: the largest limit, which is also the limit if *given*; it may be changed. *extra*: batches beyond those
-    that the workers build at the same time.
+    ``most``: the largest limit, which callers may change. If the user has *given* it, the limit stays there. *extra*:
+    number of batches beyond those that the workers build at the same time.
     """
 
     def __init__(self, most: int, given: bool, extra: int = 1) -> None:
@@ -39,7 +39,7 @@ class Ahead:
         self.begin(0.0)
 
     def begin(self, now: float) -> None:
-        """Start an epoch at *now* (seconds, as all times here)."""
+        """Start an epoch at the time *now*, in seconds (as are all times here)."""
         self._since = now
         self._lost = 0.0  # seconds
         self._credit = 0  # number of coming waits that more batches would have shortened
@@ -50,12 +50,12 @@ class Ahead:
 
     @property
     def limit(self) -> int:
-        """The number of batches that may be under way."""
+        """The number of batches that may be dispatched and not yet handed over."""
         return min(self.most, self._at_once + self.extra) if self.adapts else self.most
 
     @property
     def adapts(self) -> bool:
-        """True if the limit depends on requests and waits."""
+        """True if requests and waits can change the limit."""
         return not (self._given or self._small)
 
     @property
@@ -63,15 +63,15 @@ class Ahead:
         return self.limit < self.most
 
     def building(self, workers: int, helpers: int) -> None:
-        """Note that *helpers* of *workers* workers build each batch."""
+        """Record that *helpers* of the *workers* workers build each batch together."""
         self._at_once = -(-workers // helpers)
 
     def measured(self, batches: int, nbytes: int) -> None:
-        """Note that *batches* batches of the epoch have *nbytes* bytes together."""
+        """Record that *batches* batches of the epoch have *nbytes* bytes in total."""
         self._small = nbytes * self.most <= _SMALL * batches
 
     def asked(self, ready: int, idle: bool, now: float) -> None:
-        """Note a request at *now*, while *ready* batches wait. *idle*: workers had nothing left to do."""
+        """Record that the consumer asks for a batch at *now*, with *ready* built. *idle*: workers have no work left."""
         if idle:
             self._credit = self.most - self.limit
         self._least = min(self._least, ready)
@@ -84,15 +84,15 @@ class Ahead:
             self._begin_row(now)
 
     def patience(self, now: float) -> float:
-        """Return the seconds after which a wait that begins *now* is worth more batches; infinite if no more may be."""
+        """Return after how many seconds a wait that begins *now* should raise the limit; infinity if it cannot grow."""
         if not self.may_grow:
             return math.inf
         return max(0.0, (_LOST * (now - self._since) - self._lost) / (1 - _LOST))
 
     def waited(self, seconds: float, idle: bool, now: float) -> bool:
-        """Note *seconds* of waiting that end *now*. *idle*: workers have nothing left to do. True if more batches may.
+        """Record that the consumer has waited *seconds* until *now*. Return True if that has raised the limit.
 
-        A wait may be noted in parts.
+        *idle*: True if workers have nothing left to do. One wait may be recorded in several parts.
         """
         self._least = 0
         if idle:

@@ -1,4 +1,4 @@
-"""``num_workers="auto"``: the argument, and what the tuner needs to know of a loader and of its workers' times."""
+"""Handles ``num_workers="auto"``: reads the argument, makes the tuner, and adds up the workers' times for it."""
 
 import copy
 import sys
@@ -14,16 +14,16 @@ _MOST_WORKERS = 64  # with num_workers="auto", if no number is given
 
 
 class Chosen(int):
-    """Integer that stands for "not given": the loader may use another number, which it finds while it runs.
+    """Integer for a setting that the user left to the loader, which may then use other numbers while it runs.
 
-    A library that rebuilds a loader from its attributes hands the object on, and the new loader may choose, too.
+    A library that rebuilds a loader from its attributes passes this object on. So the new loader may choose, too.
     """
 
 
 def number_of_workers(given: Any) -> Any:
-    """Return *given*; for "auto", the number of CPUs, as a number that iterators may vary.
+    """Return *given*, a loader's ``num_workers``; for "auto", the number of CPUs, as a ``Chosen``.
 
-    Raises ``TypeError`` for any other text.
+    Raise ``TypeError`` for any other string.
     """
     if not isinstance(given, str):
         return given
@@ -33,7 +33,7 @@ def number_of_workers(given: Any) -> Any:
 
 
 def tuner_of(loader: Any) -> WorkerTuner | None:
-    """Return what finds the number of workers, from where the loader's latest iterator was; None if it is fixed."""
+    """Return a ``WorkerTuner`` that continues the loader's latest one; None if the number of workers is fixed."""
     # Workers of an iterable-style dataset divide the data among themselves by their number. A worker_init_fn is called
     # before anything is loaded, since it may seed the program's generators, which are then restored.
     if not isinstance(loader.num_workers, Chosen) or is_iterable(loader) or loader.worker_init_fn is not None:
@@ -52,7 +52,7 @@ def tuner_of(loader: Any) -> WorkerTuner | None:
 
 
 def totals(times: list[WorkerTimes], record: EpochRecord, batches: int, dispatched: int) -> Totals:
-    """Return the sums until now. *batches*, *dispatched*: handed over, and given to workers, in the record's epoch."""
+    """Return the ``Totals`` now. *batches*, *dispatched*: numbers of batches handed over, and given to workers."""
     return Totals(
         now=time.perf_counter(),
         waited=record.waited,

@@ -1,4 +1,4 @@
-"""Base class of all iterators: torch's, with saving and resuming. ``Shared``: objects for all iterators of a loader.
+"""Base class of all iterators: torch's, with saving and resuming. ``Shared``: objects that a loader's iterators share.
 
 The base class draws the batch order, counts the epochs and keeps the ``EpochProgress``. A subclass may also derive from
 another of torch's iterators, whose ``super().__init__`` and ``super()._reset`` then call this class. A subclass must
@@ -40,10 +40,10 @@ name_the_callers_line(dataloader)  # of torch's warnings about a loader
 
 
 class Shared:
-    """Saved state, batch memory and one-time warnings of one loader, shared by its iterators of all epochs.
+    """State, batch memory and one-time warnings that all iterators of one loader share.
 
     No lock: if two threads make the first two iterators at the same moment, both may warn. A copy or pickle of this
-    object keeps the loaded state and the number of workers only.
+    object keeps only the loaded state and the tuner of the number of workers.
     """
 
     def __init__(self, states: StateStore | None = None, tuner: WorkerTuner | None = None) -> None:
@@ -59,20 +59,20 @@ class Shared:
         return Shared, (copy.copy(self.states), copy.copy(self.tuner))
 
     def warn_of_handles(self, dataset: Any) -> None:
-        """Warn once if *dataset* has handles that worker threads would share."""
+        """Warn once if *dataset* has handles, such as open files, that worker threads would share."""
         if not self._handles_warned and (message := warning_of_handles(dataset)) is not None:
             self._handles_warned = True
             warn_user(message)
 
 
 def _quiet(loader: Any, mid_epoch: bool) -> StandIn:
-    """Return a proxy of *loader* with a spare generator, for torch to draw a seed. The saved seed replaces that."""
-    # In the middle of an epoch ``__init__`` must not call ``iter(sampler)`` either: ``IndexStream`` does.
+    """Return a proxy of *loader* with a spare random generator and, if *mid_epoch*, an empty sampler."""
+    # torch draws a seed, which the saved one replaces. In the middle of an epoch IndexStream calls ``iter(sampler)``.
     return StandIn(loader, generator=torch.Generator(), **({"_index_sampler": ()} if mid_epoch else {}))
 
 
 class ResumableDataLoaderIter(BaseDataLoaderIter):
-    """Iterator that keeps ``loader.state_dict()`` up to date and starts where ``loader.load_state_dict()`` says."""
+    """Iterator that keeps ``loader.state_dict()`` up to date and starts from the state that the loader has loaded."""
 
     _copies_dataset = False  # True if each worker has its own map-style dataset (processes)
     _dataset: Any  # set by torch's __init__
@@ -108,7 +108,7 @@ class ResumableDataLoaderIter(BaseDataLoaderIter):
             self._begin_progress(resume, self._first_shares(resume))
 
     def _load_dataset(self, loader: Any, resume: states.SavedState) -> None:
-        """Load the saved state into the loader's own dataset: threads use it, processes get copies of it."""
+        """Load the dataset's state in *resume* into the loader's own dataset. Processes get copies of this dataset."""
         state = resume.dataset
         if not self._copies_dataset and resume.datasets is not None:
             state = resume.only_dataset()
@@ -134,13 +134,13 @@ class ResumableDataLoaderIter(BaseDataLoaderIter):
         self._shared.records.begin(self._record)
 
     def _new_record(self) -> EpochRecord:
-        """Return the record of an epoch that begins."""
+        """Return an empty ``EpochRecord`` for an epoch that begins."""
         times = [WorkerTimes() for _ in range(max(1, self._num_workers))]  # of the workers, or of the consumer
         method = "process" if self._copies_dataset else "none"
         return EpochRecord(method, times, shares=self._copies_dataset or self._order is None)
 
     def _ready(self) -> int:
-        """Return the number of batches that wait for the consumer."""
+        """Return the number of built batches that wait for the consumer; 0 without workers."""
         return 0
 
     def __next__(self) -> Any:
@@ -191,7 +191,7 @@ class ResumableDataLoaderIter(BaseDataLoaderIter):
         return index
 
     def _hand_over(self, fetched: Fetched, number: int, worker_id: int) -> bool:
-        """Record a hand-over, or the end of a worker's share. Return True if *fetched* has data for the consumer."""
+        """Record the hand-over of *fetched*, or the end of a worker's share. Return True if *fetched* has data."""
         self._skip_log.add(fetched.skipped)
         self._record.handed_over(fetched, worker_id)
         if fetched.ended:
@@ -206,7 +206,7 @@ class ResumableDataLoaderIter(BaseDataLoaderIter):
         raise StopIteration
 
     def worker_states(self) -> list[states.WorkerState]:
-        """Return a starting point for each worker or, with ``num_workers=0``, one for the consumer."""
+        """Return the ``WorkerState`` from which each worker starts; with ``num_workers=0``, one for the consumer."""
         resume = self._resume
         common = states.WorkerState(every=self._every, lives_on=self._lives_on)
         if self._dataset_kind == DatasetKind.Iterable:

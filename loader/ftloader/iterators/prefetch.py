@@ -1,14 +1,14 @@
-"""The prefetch policy: how many batches are being prefetched, and which worker builds the next batch.
+"""The prefetch policy: how many batches to prefetch, and which worker builds the next batch.
 
-The sampler is asked ``prefetch_factor * num_workers`` batches ahead of the hand-over, as with torch's workers: a
-sampler may draw random numbers while it is iterated, and which numbers must not depend on anything's speed. As many of
-these batches as ``Ahead.limit`` allows are dispatched, in the sampler's order. Each hand-over makes room for one more.
+Indices are drawn from the sampler ``prefetch_factor * num_workers`` batches ahead of the hand-over, as with torch's
+workers. A fixed distance keeps a sampler's random numbers independent of speed. Of these batches, up to ``Ahead.limit``
+are dispatched, that is, queued for workers, in the sampler's order. Each hand-over makes room for one more.
 
 - A map-style dataset: the next free worker builds the batch, or several workers do.
 - An iterable-style dataset: each worker has its own share, so each batch is assigned to one worker. With
   ``in_order=True``, workers that have data left take turns. Else the worker with the fewest unfinished batches is next.
 
-Worker processes inherit the same policy from torch's iterator. ``tests/conformance/test_workers.py`` tests both kinds.
+Worker processes inherit the same policy from torch's iterator. ``tests/conformance/test_workers.py`` tests both.
 """
 
 import weakref
@@ -22,11 +22,11 @@ from ftloader.workers.thread import Result
 
 
 class Prefetch:
-    """Batches of one epoch that are drawn and not yet handed over. The iterator's lock guards this object.
+    """Batches of one epoch, drawn from the sampler and not yet handed over. The iterator's lock guards this object.
 
-    *draws*: the most batches that may be drawn and not handed over. *with_data*: ids of the workers that have data left
-    in their shares of an iterable-style dataset; None for a map-style dataset. *turns*: endless iterator over worker
-    ids, in the order of their turns.
+    *draws*: largest allowed number of these batches. *with_data*: ids of the workers that have data left in their
+    shares of an iterable-style dataset; None for a map-style dataset. *turns*: endless iterator over worker ids, in the
+    order of their turns.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Prefetch:
 
     @property
     def has_room(self) -> bool:
-        """True if one more batch may be dispatched."""
+        """True if one more batch may be dispatched to workers."""
         return self.dispatched - self.handed_over < self._ahead.limit
 
     @property
@@ -63,7 +63,7 @@ class Prefetch:
         return self.handed_over in self._arrived if self._in_order else bool(self._arrived)
 
     def unclaimed(self) -> deque[tuple[int, weakref.ref]]:
-        """Return (number, reference) of each batch of a map-style dataset that a worker may still begin or help."""
+        """Return (number, weak reference) of each map-style batch that may still have samples for a worker to load."""
         while self._unclaimed and ((batch := self._unclaimed[0][1]()) is None or batch.claimed):
             self._unclaimed.popleft()
         return self._unclaimed

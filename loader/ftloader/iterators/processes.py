@@ -35,7 +35,7 @@ _put_off: list[bool] = []
 
 
 def _error_if_any_worker_fails() -> None:
-    """Raise if one of torch's workers has failed. If SIGCHLD interrupted the acquiring of a lock, check later."""
+    """Raise an error if one of torch's workers has failed. If SIGCHLD interrupted the taking of a lock, check later."""
     # An exception in ``Condition.__enter__`` leaves the condition locked for good (CPython issue 74174). torch's own
     # class would then wait forever for its queue when it ends the other workers.
     interrupted = sys._getframe(1).f_back  # the frame that the signal interrupted

@@ -20,7 +20,7 @@ class SerialDataLoaderIter(SingleProcessDataLoaderIter, ResumableDataLoaderIter)
     """Iterator over a loader's batches, built in the calling thread.
 
     One thread at a time may use the iterator, as with torch's. ``__next__`` raises exceptions of user code with a note
-    that names the sample; ``StopIteration`` becomes a ``RuntimeError`` (PEP 479). The epoch can be continued after it.
+    that names the sample; ``StopIteration`` becomes a ``RuntimeError`` (PEP 479). The epoch can go on afterwards.
     """
 
     def __init__(self, loader: Any) -> None:

@@ -40,8 +40,8 @@ _LOOK_AFTER = 0.005  # seconds of waiting after which the consumer looks what th
 class ThreadDataLoaderIter(ResumableDataLoaderIter):
     """Iterator over a loader's batches, built by ``loader.num_workers`` threads.
 
-    The iterator ends its threads when it is exhausted, closed (``close()``, or the end of a ``with`` block) or dropped,
-    and when the interpreter exits. Raises ``ValueError`` for ``prefetch_factor=0``.
+    The iterator ends its threads when it is closed (``close()``, or the end of a ``with`` block) or dropped, at exit
+    and, without ``persistent_workers``, at the end of the epoch. Raises ``ValueError`` for ``prefetch_factor=0``.
     """
 
     def __init__(self, loader: Any, copies: list[UserObjects] | None = None) -> None:
@@ -73,7 +73,7 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         self._begin_epoch()
 
     def _start_workers(self, loader: Any, copies: list[UserObjects] | None = None) -> None:
-        """Start the worker threads. *copies* has each worker's user objects; if it is None, they are made here."""
+        """Start the worker threads. *copies*: each worker's user objects, made here if it is None."""
         config = WorkerConfig(
             settings=self._settings,
             dataset_kind=self._dataset_kind,
@@ -111,7 +111,7 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
             self._pool.wait_until_started()
 
     def _begin_epoch(self) -> None:
-        """Dispatch the first batches of a new epoch."""
+        """Reset the bookkeeping for a new epoch, and dispatch the epoch's first batches."""
         self._epoch = Epoch(self._base_seed, self._epoch_number)
         self._pool.begin_epoch(self._epoch)
         self._drained = False  # True once there is no more data to draw
@@ -237,7 +237,7 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
                 return Failure(RuntimeError(f"DataLoader timed out after {self._timeout} seconds"))
 
     def _finish(self) -> None:
-        """End the epoch. Handle late messages too: one may have the error of a worker that failed to start."""
+        """End the epoch. Handle late messages too: one may report that a worker failed to start."""
         self._exhausted = True
         self._skip_log.report()
         if self._persistent_workers:
@@ -247,7 +247,7 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         self._receive_all()
 
     def _draw(self) -> None:
-        """Ask the sampler for as many batches as may be drawn."""
+        """Draw indices from the sampler, up to the limit on batches drawn ahead (``Prefetch.may_draw``)."""
         prefetch = self._prefetch
         while not self._drained and prefetch.may_draw:
             try:
@@ -260,7 +260,7 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
                 prefetch.drawn.append(Failure(error))
 
     def _dispatch(self) -> None:
-        """Queue tasks for the workers until no more batches may be under way, or the sampler has ended."""
+        """Queue tasks for the workers until ``Ahead.limit`` batches are dispatched, or no batch is left."""
         prefetch = self._prefetch
         self._draw()
         while prefetch.drawn and prefetch.has_room:
@@ -308,7 +308,7 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         return self._prefetch.arrived + self._results.qsize()
 
     def _workers_are_idle(self) -> bool:
-        """Return True if workers have nothing left to do because no more batches may be under way."""
+        """Return True if workers have nothing left to do because ``Ahead.limit`` batches are dispatched."""
         prefetch = self._prefetch
         if not prefetch.drawn or not self._ahead.may_grow or self._pool.stopped:
             return False
@@ -329,7 +329,7 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         return totals(self._times, self._record, self._prefetch.handed_over, self._prefetch.dispatched)
 
     def _tune(self, tuner: WorkerTuner) -> None:
-        """Let the tuner judge the number of workers, if it is time to, and use the number that it wants."""
+        """If it is time (``tuner.due``), ask *tuner* for the best number of workers, and change to that number."""
         if time.perf_counter() < tuner.due or len(self._present) < self._pool.started:  # one could not start
             return
         if (number := tuner.look(self._totals())) == self._in_use:
@@ -350,7 +350,7 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
             self._dispatch()
 
     def _help_with_unclaimed(self, hints: BatchHints) -> None:
-        """Let workers that have been added help with batches that were dispatched before."""
+        """Let workers that were just added help with batches that were dispatched before."""
         for number, reference in self._prefetch.unclaimed():
             if isinstance(batch := reference(), SharedBatch):
                 more = hints.helpers(len(batch.index)) - batch.helpers
@@ -359,7 +359,7 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
                     self._pool.tasks[0].put(Task(self._contexts, number, batch))
 
     def _wait_for_message(self) -> bool:
-        """Wait for a message and handle it. False if none came in time."""
+        """Wait for a worker's message and handle it. Return False if none came within the loader's ``timeout``."""
         began, arrived = time.perf_counter(), False
         end = began + (self._timeout or math.inf)
         if self._record.look_is_due and self._results.empty():
@@ -378,14 +378,14 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         return arrived
 
     def _judge(self, began: float) -> float:
-        """Dispatch more batches if the wait from *began* until now shows that too few are. Return the time now."""
+        """Record the wait from *began* to now. Dispatch batches if this raises ``Ahead.limit``. Return the time now."""
         now = time.perf_counter()
         if self._ahead.waited(now - began, self._workers_are_idle(), now):
             self._dispatch()
         return now
 
     def _receive_checked(self, timeout: float) -> bool:
-        """Call ``_receive`` and, if the loader warns of this, notice draws from the program's random generators."""
+        """Call ``_receive``. If the loader warns of draws from global random generators, detect any in that time."""
         if not self._warns or not self._results.empty():
             return self._receive(timeout)
         with self._shared.global_draws.waiting(self._pool.threads):

@@ -1,15 +1,15 @@
-"""Finds how many worker threads to use, for ``num_workers="auto"``. This file knows no threads and no clock.
+"""Finds how many worker threads to use, for ``num_workers="auto"``. This file uses no threads and no clock.
 
 At a batch boundary the tuner judges the time since its latest decision (a window):
 
-- The loop does not wait, or the workers are not busy: fewer would do, as many as are busy and a quarter more.
-- The loop waits for busy workers that leave CPUs free: more may help. Loading that mostly waits gets four times as
-  many at once, other loading twice as many.
-- The loop waits, and more did not help, or all CPUs are in use: perhaps fewer are as good (a lock, the GIL).
+- The training loop does not wait, or workers are not busy: the number of busy ones and a quarter more is enough.
+- The loop waits for busy workers that leave CPUs free: more workers may help. If loading mostly waits, four times as
+  many are tried at once, else twice as many.
+- The loop waits, and more workers did not help, or all CPUs are in use: fewer may be as good (a lock, the GIL).
 
-Each change is a trial: its rate (samples a second) decides whether it stays. ``_floor`` and ``_ceiling`` enclose the
-numbers that are still worth a trial. When there is none, the tuner has settled. It begins again once the rate, or
-whether the loop waits, has changed for several windows. If that leads to the same number, it is more patient next time.
+Each change is a trial: its rate (samples a second) decides if the new number stays. ``_floor`` and ``_ceiling`` enclose
+the numbers still worth a trial. When none is left, the tuner has settled. It starts again once the rate, or the loop's
+waiting, has been different for several windows. If that leads to the same number, it waits for more windows next time.
 """
 
 import math
@@ -38,7 +38,7 @@ _PATIENCE, _MOST_PATIENCE = 3, 48  # windows for which a change must last
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Sums since an iterator began, at the time *now*. All times are in seconds."""
+    """Running totals of an iterator at the time ``now``. All times are in seconds."""
 
     now: float
     waited: float  # by the consumer
@@ -52,11 +52,11 @@ class Totals:
 
     @property
     def computing(self) -> float:
-        """Seconds of all workers in which they computed, or waited for a CPU."""
+        """Seconds that workers computed or waited for a CPU, summed over the workers."""
         return max(self.cpu, self.busy * self.running / self.looks if self.looks else 0.0)
 
     def since(self, start: "Totals") -> "Totals":
-        """Return the differences to an earlier record."""
+        """Return the differences to the earlier totals *start*."""
         return Totals(*(end - begin for end, begin in zip(astuple(self), astuple(start))))
 
 
@@ -64,7 +64,7 @@ NOTHING_YET = Totals(0.0, 0.0, 0, 0, 0.0, 0.0)
 
 
 class WorkerTuner:
-    """Number of workers to use: ``number``, from 1 to *most*. The iterator's lock guards this object."""
+    """Chooser of the number of workers to use: ``number``, from 1 to *most*. The iterator's lock guards this object."""
 
     def __init__(self, first: int, most: int, cpus: int) -> None:
         self.limits = most, cpus
@@ -79,7 +79,7 @@ class WorkerTuner:
         self.begin(NOTHING_YET)
 
     def begin(self, totals: Totals) -> None:
-        """Start an epoch at *totals*. A trial goes on."""
+        """Start an epoch, at whose start the totals are *totals*. A trial from the epoch before goes on."""
         known = self._settled_rate is not None or self._tried_from is not None
         self._open(totals, settling=known)  # an epoch's first batch says little
 
@@ -100,12 +100,12 @@ class WorkerTuner:
         self._settled_rate = None
 
     def cannot_exceed(self, number: int) -> None:
-        """Note that no more than *number* workers can be started."""
+        """Record that no more than *number* workers can be started, and use that many."""
         self.number = self.most = number
         self._ceiling, self._tried_from = number + 1, None
 
     def look(self, totals: Totals) -> int:
-        """Return the number of workers to use from now on. Call this at a batch boundary, once ``due`` has come."""
+        """Return the number of workers to use from now on. Call this between batches, not before the time ``due``."""
         window, before = totals.since(self._start), self.number
         if self._settling:
             if window.batches and window.now > _SETTLES and totals.batches >= self._start.dispatched:
@@ -128,7 +128,7 @@ class WorkerTuner:
         return self.number
 
     def _watch(self, rate: float, waited: float, window: Totals) -> None:
-        """Begin again if the load is no longer that for which the number was found."""
+        """Start the search again if the load is no longer like that for which the number of workers was found."""
         assert self._settled_rate is not None
         change = max(rate / self._settled_rate, self._settled_rate / rate)
         other_loop = waited < _WAITS / 2 if self._settled_waits else waited > 3 * _WAITS
@@ -140,7 +140,7 @@ class WorkerTuner:
             self._explore()
 
     def _judge(self, rate: float, waits: bool) -> bool:
-        """Keep or take back the number under trial. Return False if it is too early to tell."""
+        """Keep the number of workers on trial, or return to the one before. Return False if it is too early to tell."""
         assert self._tried_from is not None
         before, now, ratio = self._tried_from, self.number, rate / self._rate
         self._windows += 1
@@ -165,7 +165,7 @@ class WorkerTuner:
         return True
 
     def _reconsider(self, rate: float) -> bool:
-        """Return to a smaller number that seemed a little worse, if *rate*, now of the larger one, shows no loss."""
+        """Use the rejected smaller number of workers after all if the larger one's new *rate* is not clearly better."""
         if self._doubted is None:
             return False
         (number, trials_rate, floor), self._doubted = self._doubted, None
@@ -175,7 +175,7 @@ class WorkerTuner:
         return True
 
     def _decide(self, rate: float, waits: bool, window: Totals) -> None:
-        """Begin the next trial, or settle."""
+        """Begin a trial of another number of workers, or settle on the present number."""
         number = self.number
         wanted = self._wanted(waits, window)
         self._windows = 0
@@ -189,7 +189,7 @@ class WorkerTuner:
         self._settled_computing = window.computing / (window.busy or 1.0)
 
     def _wanted(self, waits: bool, window: Totals) -> int:
-        """Return the number to try next; the present one if there is nothing left to try."""
+        """Return the number of workers to try next; the present number if none is left to try."""
         number, seconds = self.number, window.now
         busy = min(number, window.busy / seconds)  # workers, as the next
         computing = min(busy, window.computing / seconds)
