@@ -1,7 +1,7 @@
-"""The command line of a run: its parsers, and the checks that need no measurement.
+"""The command lines of ``python -m ftbench``: their parsers, and the checks that need no measurement.
 
-This module needs only the standard library and Python 3.9, since `./twins bench` imports it before
-it builds anything: a typo must not cost ten minutes.
+This module needs only the standard library and Python 3.9: `./twins bench` checks its command line with this module
+before it builds anything, so that a typo does not cost ten minutes.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def parser(program: str = PROGRAM, both: bool = False) -> argparse.ArgumentParser:
-    """Return the argument parser of a run. `both`: `./twins` measures both twins, so --help does not show --twin."""
+    """Return the argument parser of a run. If `both`, --help hides --twin, since `./twins` measures both twins."""
     result = _Parser(
         prog=program,
         description=DESCRIPTION,
@@ -217,7 +217,7 @@ READERS = {"report": report_parser, "compare": compare_parser, "merge": merge_pa
 
 
 def check(arguments: list[str], program: str) -> None:
-    """Check the arguments of `./twins bench`, and that --out can be written; raises SystemExit (2) if a check fails."""
+    """Check the arguments of `./twins bench`, and that --out is writable; raises SystemExit (status 2) if not."""
     try:
         if reader := READERS.get("".join(arguments[:1])):
             reader(program).parse_args(arguments[1:])
@@ -245,7 +245,7 @@ def _workers(text: str) -> list[int]:
 
 
 def choose_scenarios(names: list[str]) -> tuple:
-    """Return the scenarios that `names` lists, by name or by group, or DEFAULT if it lists none. Raises UsageError."""
+    """Return the scenarios that `names` stand for, or DEFAULT's if there are none; may raise UsageError."""
     known = [*SCENARIOS, *GROUPS, "all"]
     if unknown := next((name for name in names if name not in known), None):
         raise UsageError(
@@ -256,7 +256,7 @@ def choose_scenarios(names: list[str]) -> tuple:
 
 
 def _own(target: str, collate_fn: str | None) -> Scenario:
-    """Return the scenario for the user's dataset, FILE.py:NAME; raises UsageError if file or name does not exist."""
+    """Return a scenario for the dataset `target` (FILE.py:NAME); raises UsageError if file or NAME does not exist."""
     file, _, name = target.rpartition(":")
     if not file or not name:
         raise UsageError(f"--dataset {target}: FILE.py:NAME is wanted, such as train.py:train_set")
@@ -293,7 +293,7 @@ the least important first. On a slow or busy machine three rounds of the most im
 
 
 def listing() -> str:
-    """Return the text of --list: by group, each scenario's name, time of a full and of a quick run, and question."""
+    """Return the output of --list: by group, each scenario's name, times of a full and a quick run, and question."""
     width = max(len(name) + 2 for name in [*SCENARIOS, *GROUPS])
 
     def line(name: str, text: str, of: list, indent: str = "") -> str:
@@ -313,9 +313,9 @@ def listing() -> str:
 def parse(arguments: list[str], program: str = PROGRAM, both: bool = False) -> argparse.Namespace:
     """Parse and check the command line of a run; return the options, with `scenarios` as a tuple of Scenario.
 
-    `left_out` has pairs (name, reason) of the scenarios that the options exclude, which `scenarios` lacks.
+    Scenarios that --ranks excludes are not in `scenarios`, but as pairs (name, reason) in the option `left_out`.
     Raises UsageError for unknown names, and for options that do not go together. Raises SystemExit after --help and
-    --list (0), and for arguments that argparse refuses (2).
+    --list (status 0), and for arguments that argparse refuses (status 2).
     """
     command = parser(program, both)
     # Scenarios may stand before and after options.

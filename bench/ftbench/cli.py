@@ -23,7 +23,7 @@ from ftrun.twin import TwinError, TwinLost
 
 
 def report_main(arguments: list[str]) -> int:
-    """Write an earlier run's report from its results.json (``python -m ftbench report PATH``); return status 0."""
+    """Make the report of an earlier run again (``python -m ftbench report PATH``); return the exit status, 0."""
     options = report_parser().parse_args(arguments)
     from ftbench.report import markdown, page, terminal
 
@@ -74,7 +74,7 @@ def merge_main(arguments: list[str]) -> int:
 
 
 def _requirements(file: Path | None, dataset: str | None) -> list[str]:
-    """Return the packages that a requirements file or a dataset file's inline metadata lists; raises UsageError."""
+    """Return the packages in a requirements `file`; if None, in the PEP 723 metadata of the dataset's source file."""
     source = Path((dataset or "").rpartition(":")[0])
     try:
         if file is not None:
@@ -88,7 +88,7 @@ def _requirements(file: Path | None, dataset: str | None) -> list[str]:
 
 
 def _record(given: Namespace) -> Results:
-    """Return a new run's Results, which have no measurements yet; raises UsageError if nothing can be measured."""
+    """Return the record of a new run with the options `given`; raises UsageError if nothing can be measured."""
     from ftbench.rounds.twins import split_configs
 
     twins = dict(given.twin)
@@ -117,7 +117,7 @@ def _record(given: Namespace) -> Results:
 
 
 def _report(run: Analysis, directory: RunDirectory, detailed: bool) -> None:
-    """Write the report's files, then print the report. If writing fails, still print it, then raise ResultsError."""
+    """Write the report's files and print the report; if writing fails, still print it, then raise ResultsError."""
     from ftbench.report import page, terminal
 
     assert directory.directory, "made by saving"
@@ -173,7 +173,7 @@ def run_main(arguments: list[str]) -> int:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command; return its exit status."""
+    """Run the command in `arguments` (default: sys.argv); return its exit status."""
     escape.any_locale()
     arguments = sys.argv[1:] if arguments is None else arguments
     rest = arguments
