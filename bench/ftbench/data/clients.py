@@ -1,7 +1,7 @@
-"""Clients that read an object from a web server: one function (address, path) -> bytes for each, safe under threads.
+"""Functions that download a file from a web server, one for each client library. Threads may call them.
 
-A process makes its client when it first reads: a process that has read with obstore crashes if it forks workers
-that read with it, too (obstore 0.10.1).
+A process makes its client at its first download, not before. With obstore 0.10.1, a download in a process and then in
+workers forked from this process ends in a crash.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ _own = threading.local()
 
 
 def read_fsspec(address: str, path: str) -> bytes:
-    """Read with fsspec, which sends all requests of a process through the one thread of its event loop."""
+    """Download with fsspec, which sends all requests of a process through the one thread of its event loop."""
     import fsspec
 
     return fsspec.filesystem("http").cat_file(f"{address}/{path}")
 
 
 def read_requests(address: str, path: str) -> bytes:
-    """Read with requests (urllib3): each thread has a session of its own, and with it a connection."""
+    """Download with requests (urllib3). Each thread has its own session, and so its own connection."""
     if not hasattr(_own, "session"):
         import requests
 
@@ -43,7 +43,7 @@ def _store(address: str) -> Any:
 
 
 def read_obstore(address: str, path: str) -> Any:
-    """Read with obstore, a client in Rust that waits without the GIL. Returns its bytes, which support buffers."""
+    """Download with obstore, which waits in Rust without the GIL. Returns an object with the buffer protocol."""
     return _store(address).get(path).bytes()
 
 
@@ -52,5 +52,5 @@ MODULES = {"fsspec": "fsspec.implementations.http", "requests": "requests", "obs
 
 
 def prepare(client: str) -> None:
-    """Import a client's library, before workers are forked, so that they do not import it again."""
+    """Import a client's library. Called before workers are forked, so that no worker has to import it again."""
     importlib.import_module(MODULES[client])

@@ -52,10 +52,10 @@ def default_images(progress: Progress, count: int = COUNT) -> list[Path]:
 def cached(
     name: str, suffix: str, count: int, size: int, write: Callable[[Path, int], None], progress: Progress
 ) -> list[Path]:
-    """Return the paths of a set's `count` files in the cache.
+    """Return the paths of the `count` files (.`suffix`) in the cache's directory `name`.
 
-    If the cache lacks the set, calls write(path, index) to make each file. `size` is the approximate size of a file
-    (bytes). Raises ImageError if files cannot be written, or some are missing.
+    If the directory is missing, calls write(path, index) to make each file. `size` is the approximate size of a file
+    (bytes). Raises ImageError if files cannot be written, or if the directory lacks some files.
     """
     finished = cache_directory() / name
     if not finished.is_dir():
@@ -85,7 +85,7 @@ def cached(
 
 
 def _in_threads(work: Callable, items: Sequence, progress: Progress) -> list:
-    """Call work(item) in threads; return the results in the items' order. After an exception, no more items start."""
+    """Call work(item) for every item in threads; return the results in order. An exception stops further calls."""
     results = []
     pool = ThreadPoolExecutor(cgroup.usable_cpus())
     try:
@@ -99,7 +99,7 @@ def _in_threads(work: Callable, items: Sequence, progress: Progress) -> list:
 
 
 def own_images(directory: Path) -> tuple[list[Path], int]:
-    """Return (image paths in `directory`, sorted, at most LIMIT_OF_OWN; number of all images); raises ImageError."""
+    """Return (sorted paths of at most LIMIT_OF_OWN images below `directory`, number of all); raises ImageError."""
 
     def unreadable(error: OSError) -> None:
         raise ImageError(f"--data: cannot read {error.filename}: {error.strerror}") from error
@@ -115,7 +115,7 @@ def own_images(directory: Path) -> tuple[list[Path], int]:
 
 
 def validate(paths: list[Path], progress: Progress) -> int:
-    """Decode every image; return the number of images to resize. Raises ImageError, which lists broken images."""
+    """Decode every image; return how many differ in size from generated ones. Raises ImageError if any is broken."""
 
     def check(path: Path) -> bool | str:
         """Return True if the image has to be resized, or an error message if it cannot be decoded."""

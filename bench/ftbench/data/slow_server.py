@@ -2,9 +2,8 @@
 
 ``python -m ftbench.data.slow_server 0.05 100000`` listens on a free port of 127.0.0.1, prints the port, and serves
 ``/samples/I``: 100,000 bytes that depend only on I. The first byte of a response is sent 0.05 s after the request, for
-any number of connections, as by a distant store with capacity to spare. The server implements the part of HTTP/1.1 that
-fsspec uses: GET, one request at a time on a persistent connection. (aiohttp's server takes 1.5 times the CPU time, and
-five times without the GIL.)
+any number of connections. The server implements the part of HTTP/1.1 that fsspec uses: GET, one request at a time on a
+persistent connection. (aiohttp's server takes 1.5 times the CPU time, and five times without the GIL.)
 """
 
 import asyncio
@@ -55,7 +54,7 @@ async def _serve(delay: float, size: int) -> None:
 
 @contextlib.contextmanager
 def slow_server(delay: float, size: int) -> Iterator[str]:
-    """Context manager: a server that sends samples of `size` bytes after `delay` seconds; its value is the URL.
+    """Start a server that sends samples of `size` bytes after `delay` seconds. A context manager: yields the URL.
 
     Raises RuntimeError if the server does not start. The server has then written the reason to stderr.
     """

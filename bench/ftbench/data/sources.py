@@ -1,8 +1,8 @@
 """The files that scenarios read: generated once into a cache, or supplied by the user.
 
-The controller generates the files and passes their paths to the trials. A shard holds samples of any size back to back,
-without a header. A record is a pickled array with a list of its peaks (row, column, intensity). The samples hold random
-values, which cannot be compressed, like the data of scientific detectors.
+The controller generates the files and passes their paths to the trials. A shard is a file of samples of any size, back
+to back, without a header. A "record" here is a file with a pickled array and a list of the array's peaks (row, column,
+intensity). Shards and arrays hold random values, which cannot be compressed, like the data of scientific detectors.
 """
 
 import pickle
@@ -64,7 +64,7 @@ class Sources:
         self._made: dict[str, tuple[list[str], Dataset]] = {}
 
     def get(self, name: str) -> tuple[list[str], Dataset]:
-        """Return (paths, description) of the files `name`: a key of GENERATED, or "nothing". Raises ImageError."""
+        """Return (paths, description) of the files `name`: a key of GENERATED or "nothing". Raises ImageError."""
         if name not in self._made:
             self._made[name] = self._make(name)
         return self._made[name]

@@ -1,4 +1,4 @@
-"""Synthetic photographs, which take a JPEG decoder as long as real photographs do.
+"""Synthetic photographs: decoding their JPEG files takes as long as decoding those of real photographs.
 
 Decoding time depends on the statistics that photographs share:
 
@@ -7,7 +7,7 @@ Decoding time depends on the statistics that photographs share:
   "Occlusion models for natural images", IJCV 41, 2001);
 - large smooth regions next to textured ones, little chroma detail, and sensor noise.
 
-The constants were fitted against photographs resized to the same size and saved with the same settings.
+The constants were fitted to real photographs of the same size, saved with the same settings.
 tests/unit/bench/test_images.py checks that the statistics agree within 20%.
 """
 
@@ -28,9 +28,9 @@ NOISE = 0.4
 
 @functools.cache
 def _fields(kind: str) -> np.ndarray:
-    """Return n random periodic fields of one kind, with variance 1 and spectrum 1/f^slope: (n, HEIGHT, WIDTH) float32.
+    """Return n random textures ("fields") of this kind: (n, HEIGHT, WIDTH) float32, periodic, with variance 1.
 
-    All photographs share these fields, each shifted and mirrored, which saves most of the work.
+    Their spectra fall as 1/f^slope. All photographs use these fields, shifted and mirrored, to save most of the work.
     """
     slopes = {"luminance": (0.9, 1.0, 1.1, 1.2, 1.3), "chroma": (1.4,) * 4, "shading": (2.0,) * 3, "noise": (0.0,) * 3}[
         kind
