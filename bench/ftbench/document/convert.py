@@ -34,8 +34,7 @@ def as_json(value: Any) -> dict:
 def from_json(kind: Any, value: Any) -> Any:
     """Convert a JSON *value* to an object of the type *kind*. The value must fit the schema of this type.
 
-    Keys that are not fields of the dataclass, such as "note" in a trial's result, are ignored. Raises OverflowError
-    for an integer that is too large for a field of type float.
+    Ignores keys that are not fields, like a trial's "note". Raises OverflowError for an integer beyond a float field.
     """
     origin, arguments = get_origin(kind), get_args(kind)
     if value is None:

@@ -134,7 +134,7 @@ class Over:
 
 @dataclass
 class Distribution:
-    """Individual values that a trial recorded, such as the time of every step."""
+    """Individual values that a trial recorded, such as the time of every training step."""
 
     unit: A[str, "of the values"]
     values: A[Series, "in the order they were taken"]
@@ -207,11 +207,11 @@ class Scenario(Load):
         return next(c for c in self.candidates if c.key == key)
 
     def trials_of(self, key: str) -> list[Trial]:
-        """Return a candidate's trials, one for each round that it took part in."""
+        """Return a candidate's trials, one for each round in which the candidate took part."""
         return [trial for one in self.rounds for trial in one.trials if trial.candidate == key]
 
     def in_each_process(self, key: str, metric: str) -> list[float]:
-        """Return a candidate's values of a metric, one for each trial (a process of its own)."""
+        """Return a candidate's values of a metric, one for each of its trials, since a trial is a process."""
         return [trial.metrics[metric] for trial in self.trials_of(key)]
 
     def typical(self, key: str, metric: str) -> float:
@@ -260,7 +260,7 @@ class Step(Change):
 
 @dataclass(kw_only=True)
 class Steps:
-    """The figures of a waterfall in one metric. The product of the steps' ratios is the ratio of the total."""
+    """The figures of a waterfall in one metric. The ratio of end to start is the product of the steps' ratios."""
 
     start: A[Start, "the loader that people run today"]
     steps: A[list[Step], {"minItems": 1}, "one change each"]
@@ -270,7 +270,7 @@ class Steps:
 
 @dataclass(kw_only=True)
 class Waterfall(Steps):
-    """Steps from torch's DataLoader to threads without the GIL, with the largest number of workers, in samples/s."""
+    """The waterfall of one case, with the largest number of workers. Its figures are in samples/s (throughput)."""
 
     workload: A[str, "for people"]
     scenario: A[str, "its name"]
@@ -305,7 +305,7 @@ class StressResult:
 
 @dataclass
 class Stress:
-    """The outcome of the thread-safety suite."""
+    """The outcome of the thread-safety suite (tests/stress)."""
 
     status: A[Status, "complete: every scenario has a result in every configuration"]
     reason: A[str | None, "reason that the run is incomplete, null if it is complete"]

@@ -1,6 +1,6 @@
 """Writing the files of a run atomically, and reading results.json.
 
-Each file is written and synchronised under a temporary name, then renamed. So if the disk is full or the process is
+Each file is written to disk (fsync) under a temporary name, then renamed. So if the disk is full or the process is
 killed, the previous version of the file is kept, never half of the new one.
 """
 
@@ -26,7 +26,7 @@ class ResultsError(Exception):
 
 
 class WrongPath(ResultsError):
-    """Raised if a path that the user named has no results to read, or no room for a run."""
+    """Raised if a path that the user named has no valid results to read, or cannot be written to."""
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -105,7 +105,7 @@ class RunDirectory:
         raise FileExistsError(f"{self.root} has a hundred runs of this second")
 
     def save(self, results: Results) -> None:
-        """Check the form of the results and write results.json; raises ResultsError if either fails."""
+        """Check that the results fit the schema, then write results.json; raises ResultsError if either fails."""
         document = as_json(results)
         try:
             check_form(document)
@@ -136,7 +136,7 @@ class RunDirectory:
 
 
 def find(path: Path) -> Path:
-    """Return *path*; if a directory, its results.json or latest/results.json; raises WrongPath if it has neither."""
+    """Return *path*, or a directory's results.json or latest/results.json; raises WrongPath if it has neither file."""
     if not path.is_dir():
         return path
     for file in (path / "results.json", path / "latest" / "results.json"):
@@ -146,7 +146,7 @@ def find(path: Path) -> Path:
 
 
 def load(path: Path) -> Results:
-    """Read and check the results.json that `find` returns for *path*; raises WrongPath if it is missing or wrong."""
+    """Read and check the results.json at *path* (see `find`); raises WrongPath if it is missing or invalid."""
     path = find(path)
     if path.exists() and not path.is_file():  # reading a pipe would wait
         raise WrongPath(f"{path} is no file")
