@@ -1,4 +1,4 @@
-"""Notice of another run of the benchmark on the same machine: both would measure each other's load."""
+"""Detection of another run of the benchmark on this machine: each run would measure the load of the other."""
 
 import contextlib
 import fcntl
@@ -14,10 +14,10 @@ OTHER = "another benchmark is running on this machine: the two disturb each othe
 
 @contextlib.contextmanager
 def claimed(results: Path, name: str = NAME) -> Iterator[bool]:
-    """Mark this process as a running benchmark; yield False if another one is seen.
+    """Mark this process as a running benchmark, in a context manager that yields False if another benchmark runs.
 
-    Another one is seen if it runs in the same network namespace, so not in a container, or if its results go to the
-    same folder, which containers of one checkout share with the host.
+    Another benchmark is detected in the same network namespace; a container has its own. It is also detected if it
+    writes to the same folder `results`, which containers of one checkout share with the host.
     """
     with contextlib.ExitStack() as stack:
         mark = stack.enter_context(socket.socket(socket.AF_UNIX))

@@ -42,7 +42,7 @@ class Counters:
 
 
 def cpu_times(cpus: set[int], proc: Path = Path("/proc")) -> tuple[float | None, float | None]:
-    """Return (busy, stolen) seconds of these CPUs since boot; (None, None) if /proc/stat does not count them."""
+    """Return (busy, stolen) seconds of these CPUs since boot; (None, None) if /proc/stat lacks these counters."""
     busy = stolen = 0.0
     names = {f"cpu{number}" for number in cpus}
     for line in (cgroup.read(proc / "stat") or "").splitlines():
@@ -170,7 +170,7 @@ def marks(found: Disturbance, usable: float) -> list[str]:
 
 
 def about_machine(before: State) -> list[str]:
-    """Return warnings about the machine before a run, if frequency scaling or a CPU quota makes figures vary."""
+    """Return a warning for each setting of the machine that makes figures vary: frequency scaling, a CPU quota."""
     result = []
     if before.governor not in (None, "performance"):
         result.append(

@@ -17,7 +17,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class NotDropped(Exception):
-    """Raised if files stay in the page cache; the message says where and why. `left`: the mean fraction that stays."""
+    """Raised if files stay in the page cache; the message says where and why. `left`: mean fraction still cached."""
 
     def __init__(self, message: str, left: float) -> None:
         super().__init__(message)
@@ -53,7 +53,7 @@ def resident(path: str | Path) -> float | None:
 
 
 def drop_all(paths: Iterable[str | Path]) -> float:
-    """Drop files from the page cache; return the mean fraction left. Raises NotDropped if that is over LEFT_OVER."""
+    """Drop files from the page cache; return the mean fraction still cached. Raises NotDropped if over LEFT_OVER."""
     paths = list(paths)
     for path in paths:
         drop(path)

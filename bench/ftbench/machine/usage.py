@@ -65,10 +65,10 @@ def tree_usage() -> Usage:
 
 
 def _look(process, shared: dict[tuple[int, int], int]) -> tuple[int, int, int]:
-    """Return a psutil.Process's (own memory, size of mapped files in memory, USS) in bytes; add to *shared*.
+    """Return (own memory, mapped pages of files, USS) of a psutil.Process in bytes; add its shared memory to *shared*.
 
-    *shared* is {(device, inode): bytes} of the shared memory whose size is known from a descriptor or a name. Own
-    memory is the rest, as PSS.
+    *shared* is {(device, inode): bytes}. It gets the shared memory that has a descriptor or a name. Own memory is
+    anonymous memory, as PSS, with the shared memory that has neither.
     """
     directory = Path(f"/proc/{process.pid}")
     kib: dict[str, int] = {}
@@ -102,7 +102,7 @@ _STARTED = time.time() - 1  # the times of files are those of the kernel's last 
 
 
 def _add(path: Path, shared: dict[tuple[int, int], int]) -> None:
-    """Add the file at *path* to *shared* if it is shared memory; files from before this process count as empty."""
+    """Add the file at *path* to *shared* if it is shared memory; a file older than this process counts as empty."""
     with contextlib.suppress(OSError):
         name = os.readlink(path) if path.is_symlink() else str(path)
         if name.startswith(SHARED[:2]):
