@@ -1,8 +1,8 @@
-"""Checksums that show that two candidates gave the same samples: CRC-32 of batches, or of some of their rows.
+"""Checksums that show that two candidates gave the same samples: CRC-32 of batches, or of their checked rows.
 
-A loader's batch is a tensor, a dict or list of tensors, or a numpy array. BareLoop, the candidate without a loader,
-yields a list of samples (arrays), or Rows, which has only some rows of each sample: the checked rows. Equal samples
-have equal checksums in all these forms.
+Checked rows are rows 0, 102, 204, ... of a sample. A loader's batch is a tensor, a dict or list of tensors, or a numpy
+array. BareLoop, the candidate without a loader, yields a list of samples (arrays), or Rows, a list of the checked rows
+of each sample. Equal samples have equal checksums in all these forms.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Seen:
         self.rows: list[int] = []
 
     def arrive(self, batch: Any) -> Any:
-        """Move a batch to where training would read it, and return it. Here, unchanged; in OnGpu, a copy on the GPU."""
+        """Return the batch where training would read it: here the batch itself, in OnGpu a copy on the GPU."""
         return batch
 
     def wait(self) -> None:
@@ -57,9 +57,9 @@ class Seen:
 
 
 def by_batch(first: int | None, rows: Sequence[int], turns: int) -> dict[str, int]:
-    """Return {batch name: checksum} of a trial, from the checksums of its first batch and of its batches' rows.
+    """Return {batch name: checksum} of a trial: *first* of the first batch, *rows* of the batches of its *turns* turns.
 
-    Batches of the same name should be equal in every candidate's trial. *turns*: number of turns of the trial.
+    Batches of the same name should be equal in every candidate's trial.
     """
     found = {} if first is None else {"first": first}
     # A trial with more workers measures more batches a turn, and each turn starts again with the same samples.

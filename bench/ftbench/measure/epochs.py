@@ -25,7 +25,7 @@ class _WarmUp(NamedTuple):
 
 
 def _warm_up(task: Task, dataset: Any, seen: Seen, options: dict) -> _WarmUp:
-    """Load `task.warmup_batches` batches."""
+    """Load `task.warmup_batches` batches with a new loader; return the measured times and memory."""
     with open_loader(task, dataset, persistent=False, **options) as loader:
         ranks.meet()  # with several ranks, all open their loaders at once
         begin = time.perf_counter()
@@ -51,9 +51,9 @@ def _warm_up(task: Task, dataset: Any, seen: Seen, options: dict) -> _WarmUp:
 def _timed_batches(task: Task, batch_seconds: float) -> int:
     """Return the number of batches that are timed in a turn.
 
-    It is the task's, which grows with the number of workers so that a turn takes as long with one as with many. Where
-    it would take longer than TURN_SECONDS, because the GIL lets one worker compute at a time or the machine is slow, it
-    is as many as fit, but two for each worker.
+    This is `task.batches`, which grows with the number of workers so that a turn takes as long with many as with one.
+    If the GIL lets one worker compute at a time, or the machine is slow, these batches may take over TURN_SECONDS.
+    Then it is the number that fits into TURN_SECONDS, but at least two batches for each worker.
     """
     return min(task.batches, max(2 * max(1, task.workers), int(TURN_SECONDS / max(batch_seconds, 1e-9))))
 
@@ -70,12 +70,11 @@ def typical(seconds: Sequence[float]) -> float:
 def measure(task: Task, seen: Seen | None = None, **options: object) -> Turns:
     """Measure a loader: a warm-up, then an epoch for each turn, with a new loader each time.
 
-    A loader's speed varies by several percent with the addresses of its memory, so each turn opens a new loader. Only
-    the middle of an epoch is timed. This part starts once the loader's pipeline is full, and ends while every worker
-    still has a batch to build: filling and draining the pipeline do not count.
+    A loader's speed varies by several percent with the addresses of its memory, so each turn opens a new loader. The
+    timed part of an epoch starts when the loader's pipeline is full, and ends before any worker runs out of batches.
 
-    *seen* consumes the batches, by default in this process's memory. *options* are further arguments of the loader.
-    Of several ranks, each measures its own loader; ftbench.trial.job combines the results. Returns the metrics:
+    *seen* consumes the batches (default: checksums.Seen). *options* are further arguments of the loader.
+    With several ranks, each rank measures its own loader; ftbench.trial.job combines the results. Metrics returned:
 
     - throughput: a turn's samples divided by the `typical` time of a turn (1/s); overhead_us: µs per sample, 1e6 /
       throughput;

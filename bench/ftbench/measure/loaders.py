@@ -20,9 +20,9 @@ from ftrun.parent_death import worker_init
 
 
 class EpochSampler:
-    """Sampler of the samples `numbers`, modulo the dataset's length. The consumer's thread sets `numbers` for an epoch.
+    """Sampler that yields `numbers` modulo the dataset's length. The consumer sets `numbers` before each epoch.
 
-    Of several ranks, each has a share of the samples (ranks.share).
+    With several ranks, `numbers` count only this rank's samples. The sampler converts them with ranks.share.
     """
 
     def __init__(self, length: int, batch_size: int):
@@ -43,7 +43,7 @@ def _batches(dataset: Any) -> Callable[[list[int]], Any]:
 
 
 class Repeated:
-    """Loader of a candidate. `epoch` sets the sampler's numbers and calls `start`, which returns the batch iterator."""
+    """Loader of a candidate: `epoch` sets the sampler's numbers, then returns start(), an iterator over batches."""
 
     def __init__(self, start: Callable[[], Iterator], sampler: EpochSampler):
         self._start: Callable[[], Iterator] | None = start
@@ -61,7 +61,7 @@ class Repeated:
 
 
 def _torch(task: Task, dataset: Any, persistent: bool, kind: type | None = None, **options: Any) -> Repeated:
-    """Open torch's DataLoader, or the class `kind` in its place. `options` are loader arguments that override others.
+    """Open torch's DataLoader, or the class `kind`, with the usual arguments. `options` override these arguments.
 
     All candidates have the default prefetch_factor, 2 (https://pytorch.org/docs/2.10/data.html).
     """
@@ -109,7 +109,7 @@ def _spdl(task: Task, dataset: Any, _persistent: bool, singly: bool = False, dec
     Settings: https://facebookresearch.github.io/spdl/0.8.0/generated/spdl.pipeline.PipelineBuilder.html, with
     use_thread_output_queue, the low-latency way to hand batches over. The source yields batches of indices, as in the
     example image_dataloading (https://facebookresearch.github.io/spdl/main/examples.html). `singly` chooses the other
-    documented pipeline, which loads single samples, gathers and collates
+    documented pipeline, which loads single samples, gathers them and collates them
     (https://facebookresearch.github.io/spdl/latest/optimization_guide/setup.html). With `decodes`, the dataset's method
     `batch` decodes a batch's images with spdl.io.
     """
@@ -137,7 +137,7 @@ def _spdl(task: Task, dataset: Any, _persistent: bool, singly: bool = False, dec
 
 
 class BareLoop:
-    """The loop without a loader: threads that call `dataset[i]` for i = 0, 1, 2, ... Used by the consumer's thread.
+    """A loop in place of a loader: threads call `dataset[i]` for i = 0, 1, 2, ... Used by the consumer's thread.
 
     The loop builds no batch, so its throughput is an upper bound for loaders: a loader's distance from the bound is the
     cost of collation, memory, queues and order. BareLoop keeps its first batch whole, and checked rows of the others.
@@ -149,7 +149,7 @@ class BareLoop:
         self._whole = batch_size
 
     def epoch(self, samples: int) -> Iterator[list]:
-        """Yield the batches in order. The first batch ever is a list of whole samples, all others are Rows."""
+        """Yield the batches in order. The first epoch's first batch is a list of whole samples, all others are Rows."""
         dataset, length, batch_size = self._dataset, len(self._dataset), self._batch_size
         whole, self._whole = self._whole, 0
         # The lock guards the state that threads change: the numbers to come, and the samples that each batch lacks.
@@ -207,7 +207,7 @@ class BareLoop:
 
 
 def _stacking(task: Task, dataset: Any, persistent: bool, **options: Any) -> Any:
-    """Open this project's loader with a wrapper of default_collate, which makes the loader stack whole batches."""
+    """Open this project's loader with default_collate in a wrapper: it collates only after a batch's last sample."""
     from torch.utils.data import default_collate
 
     return _threads(task, dataset, persistent, collate_fn=lambda samples: default_collate(samples), **options)

@@ -1,4 +1,4 @@
-"""Conditions that change inside a process, in neighbouring turns: other load on the machine meets them alike."""
+"""Measurement of several conditions in neighbouring turns of one process, so that other load affects all alike."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ TURN_SECONDS = 0.3
 def alternate(
     conditions: Mapping[str, Callable[[], float]], turns: int
 ) -> Generator[None, None, dict[str, list[float]]]:
-    """Measure every condition once in each turn; yield before each turn (plan.scenario.Turns).
+    """Call every condition's function once in each turn; yield before each turn (plan.scenario.Turns).
 
-    Return {condition: [its value in each turn]}. Every other turn has the reverse order, so that a drift of the
-    machine's speed cancels.
+    Return {condition: [value in each turn]}. Every other turn has the reverse order, so that a drift of the machine's
+    speed cancels.
     """
     found: dict[str, list[float]] = {name: [] for name in conditions}
     for turn in range(turns):
@@ -28,9 +28,9 @@ def alternate(
 
 
 def side_by_side(cases: Sequence[Turns]) -> Turns:
-    """Measure cases, all of as many turns, in neighbouring turns; every other turn has the reverse order.
+    """Run the measurements of cases, which have equally many turns, side by side; reverse their order every other turn.
 
-    Return the first one's result, with those of the others in "others"; or that of a case that is unavailable.
+    Return the first case's result, with the other cases' results in "others"; or the result of an unavailable case.
     """
     results: dict[int, dict] = {}
     order = list(range(len(cases)))
@@ -50,7 +50,7 @@ def side_by_side(cases: Sequence[Turns]) -> Turns:
 def factor(values: Sequence[float], neighbours: Sequence[float]) -> float:
     """Return the geometric mean of values[i] / neighbours[i], over the middle half of these ratios.
 
-    A turn that was disturbed alone makes one ratio extreme. Raises ValueError for unequal lengths or values <= 0.
+    The other ratios may be from disturbed turns. Raises ValueError for unequal lengths or values <= 0.
     """
     logs = sorted(math.log(a / b) for a, b in zip(values, neighbours, strict=True))
     outer = len(logs) // 4

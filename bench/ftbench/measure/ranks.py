@@ -1,7 +1,7 @@
 """The ranks of a trial (--ranks): processes of a training job, each with its own loader, that load at the same time.
 
-With N ranks, rank r loads batches r, r + N, r + 2N, ... of those that one process would load, as the loaders of
-Hugging Face's Accelerate do. So the ranks' batches, rank by rank and step by step, are those of one process.
+With N ranks, rank r loads batches r, r + N, r + 2N, ... of the epoch, as with Hugging Face's Accelerate. So all ranks
+together load in each step the next N batches that a single process would load.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Rank:
             return ""
 
     def fail(self, why: str) -> None:
-        """Report why this rank failed, and wait until the job ends it, so that the job knows the reason first."""
+        """Report to the job why this rank failed, then wait until the job ends this process: the report comes first."""
         with contextlib.suppress(OSError):
             self.tell({"failed": why})
             self.hear()
@@ -72,17 +72,17 @@ def join(name: str) -> Rank:
 
 
 def meet(value: float = 0.0) -> list[float]:
-    """Wait for the other ranks to call this; return the values of all ranks, in the order of the ranks."""
+    """Wait until every rank has called this; return the ranks' values, in the order of the ranks."""
     return [value] if _rank is None else _rank.meet(value)["met"]
 
 
 def memory() -> float:
-    """Wait for the other ranks to call this; return the memory of all ranks and their descendants (MiB)."""
+    """Wait until every rank has called this; return the memory of all ranks and their descendants (MiB)."""
     return tree_usage().total if _rank is None else _rank.meet(0.0, memory=True)["memory"]
 
 
 def share(numbers: range, batch_size: int) -> Iterable[int]:
-    """Return the numbers among all samples of this rank's samples `numbers`, which begin and end with a batch."""
+    """Convert `numbers`, which count this rank's samples in whole batches, to numbers among all ranks' samples."""
     if _rank is None:
         return numbers
     ranks, own = _rank.ranks, _rank.number
