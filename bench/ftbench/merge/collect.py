@@ -1,4 +1,4 @@
-"""Finding the runs that a merge is of, in files, directories and shared folders. Runs that cannot be used are named."""
+"""Search for the runs to merge, in files, directories and shared folders, with a reason for each run left out."""
 
 import hashlib
 import os
@@ -17,7 +17,7 @@ RESULTS, LATEST, MERGED = "results.json", "latest", "merged.json"
 
 
 class Unusable(Exception):
-    """A run, or a part of a run, cannot be merged; the message says why, and what to do about it."""
+    """Raised, or yielded, if a run or a part of a run cannot be merged; the message says why and what to do."""
 
 
 class Found(NamedTuple):
@@ -32,7 +32,7 @@ class Found(NamedTuple):
 
 
 def runs(named: Sequence[Path]) -> Iterator[Found]:
-    """Yield each run in *named*. Only one run's results are in memory at a time if the caller keeps none.
+    """Yield a Found for each run in the paths *named*, reading one run at a time to save memory.
 
     Raises WrongPath if a named path does not exist or has no runs.
     """
@@ -61,7 +61,7 @@ def runs(named: Sequence[Path]) -> Iterator[Found]:
 
 
 def _places(path: Path) -> list[Path]:
-    """Return the runs that a path stands for: itself, or, for a folder that is no run, each directory in it."""
+    """Return [path] for a file, a run's directory or an output root (--out); else the directories in this folder."""
     shown = host.path(str(path))
     if not path.exists():
         near = os.listdir(path.parent) if path.parent.is_dir() else []
@@ -83,7 +83,7 @@ def _runs_in(path: Path) -> list[Path]:
 
 
 def _newest(path: Path) -> Path:
-    """Return *path*, or a directory's newest run if no link names it: that run was killed, or has not ended."""
+    """Return *path*; for an output root (--out) without the link `latest`, as no run has ended, its newest run."""
     if not path.is_dir() or (path / RESULTS).exists() or (path / LATEST).exists():
         return path
     if not (runs := _runs_in(path)):
@@ -92,7 +92,7 @@ def _newest(path: Path) -> Path:
 
 
 def _names(places: Sequence[Path]) -> list[str]:
-    """Return a name for each path: the fewest of its last parts that no other path ends with."""
+    """Return a name for each path: as few of the path's last parts as distinguish it from the other paths."""
     parts = [(place.parent if place.name == RESULTS else place).absolute().parts for place in places]
     longest = max(map(len, parts), default=0)
     endings = [Counter(own[-n:] for own in parts) for n in range(1, longest + 1)]

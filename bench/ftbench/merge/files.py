@@ -18,7 +18,7 @@ PAGE = "index.html"
 
 
 def check(out: Path) -> None:
-    """Raise WrongPath if *out* is the directory of a run, whose summary.md would be replaced, or no directory."""
+    """Raise WrongPath if *out* is a file, or a run's directory, where the merge would replace the run's summary.md."""
     if (out / collect.RESULTS).exists():
         raise WrongPath(f"--out {host.path(str(out))} is the directory of a run: name another one")
     if out.exists() and not out.is_dir():
@@ -52,7 +52,7 @@ def write(merged: Merged, out: Path) -> Path:
 
 
 def show(merged: Merged, written: Path | None) -> None:
-    """Print the answers of a merge, then its tables, what is not merged, and where the page is."""
+    """Print each group's answer and tables, then the runs left out, notes, and the page's path (*written*)."""
     with terminal.printed() as console:
         for group in merged.main:
             terminal.say(console, [words.answer(group)], "bold")

@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from ftbench.merge.measured import Machine
 
 ALIKE = 1.05
-"""Machines of one kind have memory within this factor of the next larger one: kernels and firmware keep some of it."""
+"""Largest ratio of memory from one machine to the next larger one of its kind: kernels and firmware keep some of it."""
 
 
 def kinds(machines: Iterable[Machine]) -> dict[Machine, str]:
-    """Return {machine: name of its kind}. Equal names are one kind; the order of *machines* does not matter."""
+    """Return {machine: name of its kind}. Machines with equal names are of one kind; their order does not matter."""
     found: dict[Machine, str] = {}
     before: Machine | None = None
     name = ""
@@ -22,7 +22,7 @@ def kinds(machines: Iterable[Machine]) -> dict[Machine, str]:
 
 
 def _name(machine: Machine) -> str:
-    """Return a machine's kind in words: "AMD EPYC, 2 CPUs, 24 GiB"."""
+    """Return the name of a machine's kind (processor, CPUs, memory, GPUs), such as "AMD EPYC, 2 CPUs, 24 GiB"."""
     of = f"{machine.usable} of " if machine.usable != machine.cpus else ""
     gib = machine.memory / 2**30
     parts = [

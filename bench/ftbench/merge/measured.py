@@ -1,4 +1,4 @@
-"""The figures that a merge takes from one run: its machine, and the effects in each of its waterfalls."""
+"""The data that a merge takes from one run: the run's machine, and the effects in each of the run's waterfalls."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -20,7 +20,7 @@ LOADING = {"torch", "numpy", "pillow", "nvidia-nvimgcodec-cu12", *(p for v in VA
 
 
 class Machine(NamedTuple):
-    """Properties by which machines are of one kind. Memory may differ a little: kernels keep some for themselves."""
+    """Hardware of a machine. It is equal in all machines of one kind, but memory may differ a little (kinds.ALIKE)."""
 
     model: str
     cpus: int
@@ -31,7 +31,7 @@ class Machine(NamedTuple):
 
 
 class Figure(NamedTuple):
-    """A logarithm that was measured in each round: its mean over the rounds, their variance and number."""
+    """A logarithm that was measured in each round: its mean and variance over the rounds, and the number of rounds."""
 
     mean: float
     variance: float
@@ -68,7 +68,7 @@ class Measured:
 
 
 def machine(results: Results) -> Machine:
-    """Return the machine of a run, as its first interpreter saw it."""
+    """Return the machine of a run, as the record of the run's first twin describes it."""
     first = next(iter(results.environment.twins.values()))
     return Machine(
         first.cpu.model, first.cpu.count, run_words.usable(results), tuple(first.gpu.devices), first.memory.total
@@ -76,7 +76,7 @@ def machine(results: Results) -> Machine:
 
 
 def measured(name: str, results: Results) -> Iterator[Measured | Unusable]:
-    """Yield the waterfalls of a run, or the reasons why they cannot be merged."""
+    """Yield the waterfalls of the run called *name*, or the reasons why they cannot be merged."""
     run = analyse(results)
     if others := run.others:
         what = ", ".join(scenario.name for scenario in others)
@@ -140,7 +140,7 @@ def _setting(run: Analysis, scenario: AnalysedScenario, fall: Waterfall) -> tupl
 
 
 def _software(results: Results, everything: bool) -> dict[str, str]:
-    """Return {title: version or words} for Python and for packages: *everything*, or what the scenarios load with."""
+    """Return {title: version} of Python and of packages: all if *everything*, else those that load and decode."""
     found: dict[str, dict[str, str]] = {}
     for name, twin in results.environment.twins.items():
         values = {f"Python's {what}": getattr(twin.interpreter, what) for what in compare.PYTHON}
@@ -159,6 +159,6 @@ def _software(results: Results, everything: bool) -> dict[str, str]:
 
 
 def _checksums(scenario: AnalysedScenario, fall: Waterfall) -> str:
-    """Return checksums of a waterfall's first batches; "differ from round to round" if no two runs can be the same."""
+    """Return checksums of a waterfall's first batches, or "different in each round" if the rounds do not agree."""
     found = {(trial.first_batch, *trial.rows[:1]) for trial in scenario.trials_of(fall.start.candidate)}
     return " and ".join(f"{each or 0:08x}" for each in found.pop()) if len(found) == 1 else "different in each round"

@@ -1,6 +1,6 @@
 """Merging: groups of runs with the same software and work, the waterfall of each kind, and what differs between kinds.
 
-Each machine counts once in its kind, and each kind once in the mean of kinds. ftbench.stats.random_effects has both.
+Each machine counts once in its kind's mean, and each kind once in the mean of kinds (ftbench.stats.random_effects).
 """
 
 import math
@@ -44,7 +44,7 @@ MOST_LISTED = 4
 
 
 def merge(named: Sequence[Path]) -> Merged:
-    """Merge the runs that *named* paths stand for; raises WrongPath if a path does not exist or has no runs."""
+    """Merge the runs in the paths *named*; raises WrongPath if a path does not exist or has no runs."""
     result, parts, machines = Merged(), list[Measured](), dict[str, Machine]()
     for name, path, results, earlier in collect.runs(named):
         if isinstance(results, collect.Unusable):
@@ -77,7 +77,7 @@ def merge(named: Sequence[Path]) -> Merged:
 
 
 def _groups(parts: Sequence[Measured], of: Mapping[Machine, str]) -> list[Group]:
-    """Return the groups of runs with equal settings, the largest first, the others with their differences from it."""
+    """Return the groups of runs with equal settings, the largest first. The others list their differences from it."""
     by_setting: dict[tuple, list[Measured]] = {}
     for part in sorted(parts, key=lambda part: part.run):
         by_setting.setdefault(part.setting, []).append(part)
@@ -89,7 +89,7 @@ def _groups(parts: Sequence[Measured], of: Mapping[Machine, str]) -> list[Group]
 
 
 def _differences(setting: Mapping[str, str], main: Mapping[str, str]) -> list[str]:
-    """Return what differs in a group's setting from that of the largest group, in words."""
+    """Return a phrase for each difference of a group's *setting* from *main*, the setting of the largest group."""
     names = [title for title in {**main, **setting} if main.get(title) != setting.get(title)]
     found = [f"{name} is {setting.get(name, 'missing')}, not {main.get(name, 'missing')}" for name in names]
     more = len(found) - MOST_LISTED
@@ -128,7 +128,7 @@ def _group(parts: Sequence[Measured], of: Mapping[Machine, str], differences: li
 def _kind(
     name: str, parts: Sequence[Measured], means: Mapping[str, Mean], tests: int
 ) -> tuple[KindResult, list[Outlier]]:
-    """Return a kind's waterfall, from the *means* of its steps, and its outliers. *tests*: their number, for alpha."""
+    """Return (a kind's waterfall from the *means* of its steps, its outliers). Alpha is divided by *tests*."""
     speed = fmean(part.speed.mean for part in parts)
     steps = {step: effect(mean, len(parts)) for step, mean in means.items()}
     found = []
@@ -156,7 +156,7 @@ def _kind(
 
 
 def _mean(figures: Sequence[Figure]) -> Mean:
-    """Return the mean of one kind's machines. Their measurement errors are estimated together, from all rounds."""
+    """Return the mean over one kind's machines. All machines' rounds together give the variance between rounds."""
     degrees = sum(figure.rounds - 1 for figure in figures)
     spread = sum((figure.rounds - 1) * figure.variance for figure in figures) / degrees
     errors = [max(LEAST_ERROR, math.sqrt(spread / figure.rounds)) for figure in figures]
@@ -179,7 +179,7 @@ def effect(mean: Mean, n: int) -> Effect:
 
 
 def _steps(means: Mapping[str, Mapping[str, Mean]]) -> list[StepResult]:
-    """Return each step over all kinds; *means* has the mean of each kind by step and kind."""
+    """Return the result of each step in all kinds of machine, from *means*: {step: {kind: mean of its machines}}."""
     from scipy.stats import false_discovery_control
 
     several = len(next(iter(means.values()))) > 1
@@ -201,7 +201,7 @@ def _steps(means: Mapping[str, Mapping[str, Mean]]) -> list[StepResult]:
 
 
 def _apart(means: Iterable[Mean]) -> float:
-    """Return a factor that no two of the means are further apart than, by Welch's t with Bonferroni's correction."""
+    """Return a 95% upper bound for the ratio of any two of the means, by Welch's t with Bonferroni's correction."""
     from scipy.special import stdtrit
 
     pairs, farthest = [*combinations(means, 2)], 0.0

@@ -1,6 +1,6 @@
 """The document of a merge: what merged.json holds, and what its page and summary show.
 
-Ratios are of throughput, of the candidate after a change to the one before it. The keys of merged.json are the fields.
+A ratio is the throughput after a change, divided by that before it. The keys of merged.json are the fields' names.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Effect(Change):
 
 @dataclass
 class MachineResult:
-    """One machine of a kind, with one waterfall."""
+    """The results of one machine in one waterfall."""
 
     run: A[str, "name of its run"]
     speed: A[float, "geometric mean of its candidates' throughput, divided by that of its kind"]
@@ -39,7 +39,7 @@ class MachineResult:
 
 @dataclass
 class Outlier:
-    """A machine that is far from the other machines of its kind."""
+    """A machine whose speed, or effect of the whole waterfall, is far from that of the other machines of its kind."""
 
     run: A[str, "name of its run"]
     kind: A[str, "its kind"]
@@ -63,7 +63,7 @@ class KindResult:
 
 @dataclass
 class StepResult:
-    """One step of the waterfall in all kinds of machine, or its total."""
+    """One step of a waterfall, or the whole waterfall: its ratio in each kind of machine, and the mean over kinds."""
 
     name: A[str, 'the change, or "in all"']
     kinds: A[dict[str, Effect], "by kind"]
@@ -75,7 +75,7 @@ class StepResult:
 
 @dataclass
 class Group:
-    """Runs with the same software and the same work, in one waterfall. Only these are merged with each other."""
+    """Runs with the same software and the same work, in one waterfall. A merge combines runs of the same group only."""
 
     workload: str
     start: A[str, "name of the first candidate"]
@@ -94,7 +94,7 @@ class Group:
 
     @property
     def total(self) -> StepResult:
-        """The whole waterfall."""
+        """The result of the whole waterfall, from its first to its last candidate."""
         return self.steps[-1]
 
 
@@ -128,7 +128,7 @@ class Merged:
 
     @property
     def apart(self) -> list[Group]:
-        """The groups that were set apart."""
+        """The groups that are not the largest of their waterfall, since their software or work differs."""
         return [group for group in self.groups if group.differences]
 
     @property

@@ -13,7 +13,7 @@ MOST_NAMES = 8
 
 
 def steps(group: Group, number: int) -> Chart:
-    """Return a chart with the ratio of each step in each kind of machine, and their mean. *number*: of the group."""
+    """Return a chart with the ratio of each step in each kind of machine, and the mean. *number*: the group's."""
     groups = []
     for step in group.steps:
         shown = [*step.kinds.items()][:MOST_KINDS]

@@ -25,7 +25,7 @@ METHOD = (
 
 
 def title(merged: Merged) -> str:
-    """Return what was merged: "3 machines of 2 kinds"."""
+    """Return the numbers of machines and of kinds that were merged: "3 machines of 2 kinds"."""
     there = [(kind.kind, each.run) for group in merged.main for kind in group.kinds for each in kind.machines]
     kinds = len({kind for kind, _ in there})
     return f"{run_words.count(len({run for _, run in there}), 'machine')} of {run_words.count(kinds, 'kind')}"
@@ -86,7 +86,7 @@ def outlier(group: Group, one: Outlier) -> str:
 
 
 def ordinary(group: Group) -> list[str]:
-    """Return a sentence for each kind of machine without outliers: that there are none, or that none can be told."""
+    """Return a sentence for each kind of machine without outliers: none stands out, or it has too few machines."""
     found = []
     for kind in group.kinds:
         number = len(kind.machines)
@@ -103,7 +103,7 @@ def ordinary(group: Group) -> list[str]:
 
 
 def set_apart(group: Group) -> str:
-    """Return a line on a group that was set apart, and why."""
+    """Return a line with the runs of a group that was set apart, and its differences from the largest group."""
     names = [machine.run for kind in group.kinds for machine in kind.machines]
     more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
     return f"{', '.join(names[:MOST_NAMES])}{more}: {group.workload} is set apart: {'; '.join(group.differences)}."
@@ -147,7 +147,7 @@ def waterfalls(group: Group) -> Table:
 
 
 def kinds(group: Group) -> Table:
-    """Return a table of the kinds of machine, with both ends of their waterfalls."""
+    """Return a table of the kinds of machine, with the throughput before and after the whole waterfall."""
     rows = [
         (
             kind.kind,
@@ -164,7 +164,7 @@ def kinds(group: Group) -> Table:
 
 
 def machines(group: Group) -> Table:
-    """Return a table of the machines: the speed relative to the kind, and the whole waterfall."""
+    """Return a table of the machines, each with its speed relative to its kind and its whole waterfall's effect."""
     rows = [
         (
             machine.run,
@@ -181,7 +181,7 @@ def machines(group: Group) -> Table:
 
 
 def factor(effect: Effect) -> str:
-    """Return a ratio: "x 1.57"."""
+    """Format a ratio: "x 1.57"."""
     return f"x {verdict_words.figure(effect.ratio)}"
 
 
