@@ -74,12 +74,12 @@ class Candidate:
 
     @property
     def key(self) -> str:
-        """Name in results: "ft/loader-thread/2", "ft/loader-thread/2@4-MiB"."""
+        """Name in results, CONFIG/VARIANT/WORKERS or CONFIG/VARIANT/WORKERS@CASE: "ft/loader-thread/2@4-MiB"."""
         return f"{self.config}/{self.variant}/{self.workers}" + (f"@{self.case}" if self.case else "")
 
     @property
     def title(self) -> str:
-        """Name for people: "ft loader threads x2", "ft loader threads x2 (4-MiB)"."""
+        """Name for people, from configuration, variant, workers and case: "ft loader threads x2 (4-MiB)"."""
         return (
             f"{self.config} {plural(self.variant)}"
             + (f" x{self.workers}" if self.workers else "")
@@ -124,7 +124,7 @@ def plural(variant: str) -> str:
 
 
 def worker_counts(cpus: int) -> list[int]:
-    """Return the powers of two up to the number of CPUs, and that number: 1, 2, 4, 6 for 6 CPUs."""
+    """Return the usual numbers of workers: powers of two up to `cpus`, and `cpus`, such as 1, 2, 4, 6 for 6 CPUs."""
     counts = [1 << n for n in range(cpus.bit_length()) if 1 << n <= cpus]
     return counts if counts[-1] == cpus else [*counts, cpus]
 
@@ -134,8 +134,8 @@ def reduce(
 ) -> tuple[list[Candidate], list[Candidate]]:
     """Drop candidates until the kept ones cost at most `most` in total; return (kept, dropped).
 
-    All candidates of the highest rank are dropped together, then those of the next rank, and so on. Rank 0 is never
-    dropped. Without `cost`, every candidate costs 1.
+    `ranked` has pairs (drop rank, candidate). All candidates of the highest drop rank are dropped together, then those
+    of the next, and so on; those of drop rank 0 never. Without `cost`, every candidate costs 1.
     """
     limit = max(rank for rank, _ in ranked)
     while limit > 0 and sum(cost(c) for rank, c in ranked if rank <= limit) > most:

@@ -13,11 +13,11 @@ class Amount:
 
     batch_size: int
     batches_per_worker: int
-    """Batches that each worker builds in the measured stretch, whatever the number of workers."""
+    """Batches that each worker builds in the timed part of a turn, for any number of workers."""
     turns: int = 1
     """Number of times that a trial measures these batches, alternating with other trials (ftbench.measure.epochs)."""
     seconds: float = 0
-    """The scenario's part of a run's default budget (s), which is the sum over its scenarios. Unused in a case."""
+    """The scenario's part (s) of a run's default budget, which is the sum over its scenarios. Unused in a case."""
 
 
 @dataclass(frozen=True)

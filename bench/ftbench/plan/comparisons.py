@@ -29,7 +29,7 @@ class Side:
     case: str | None = None
 
     def candidate(self, workers: int, case: str) -> Candidate:
-        """Return this side's candidate; `workers` and `case` fill in those that are None in this side."""
+        """Return this side's candidate, with `workers` or `case` where this side's own value is None."""
         workers = workers if self.workers is None else self.workers
         return Candidate(self.config, self.variant, workers, case if self.case is None else self.case)
 
@@ -53,7 +53,7 @@ class Comparison:
     quick: str = "most"
     """Numbers of workers in a quick run: "most", "ends" (the most and the fewest), or "" for no comparison."""
     measures: bool = True
-    """False if the comparison is only made where both candidates are measured for other comparisons."""
+    """False if the comparison is only made where other comparisons need both candidates anyway."""
     first_only: bool = False
     """True if only the scenario's first metric is compared."""
 
@@ -76,7 +76,7 @@ class ComparisonPlan:
     """Criteria for dropping candidates, the strongest first. Without CASE, all cases are dropped together."""
 
     def of(self, configs: Iterable[str]) -> tuple[Comparison, ...]:
-        """Return the comparisons that need only `configs`. If there are none, return single sides, not compared."""
+        """Return the comparisons that need only `configs`. If there are none, return single sides, to measure only."""
         configs = tuple(config for config in CONFIGS if config in set(configs))
         listed = self.comparisons(configs) if callable(self.comparisons) else self.comparisons
         possible = tuple(c for c in listed if {side.config for side in c.sides} <= set(configs))
@@ -86,7 +86,7 @@ class ComparisonPlan:
         return tuple(Comparison(side) for side in alone)
 
     def ranked(self, configs: Iterable[str], workers: Iterable[int], quick: bool) -> list[tuple[int, Candidate]]:
-        """Return (rank, candidate) for each candidate to measure. The highest rank is dropped first, rank 0 never."""
+        """Return (drop rank, candidate) for each candidate to measure, sorted by drop rank."""
         possible = tuple(c for c in self.of(configs) if c.measures)
         if quick:
             short = [c for c in possible if c.target] or [c for c in possible if c.quick]
@@ -155,7 +155,7 @@ USUAL = (HEADLINE, EFFECT_OF_THE_GIL, *METHODS)
 
 
 def with_every_count(comparisons: Iterable[Comparison]) -> tuple[Comparison, ...]:
-    """Return copies of the comparisons, made with every number of workers; in a quick run, the highest and lowest."""
+    """Return copies of the comparisons for every number of workers, in a quick run for the highest and the lowest."""
     return tuple(replace(c, every_count=True, quick="ends" if c.quick else "") for c in comparisons)
 
 
@@ -167,8 +167,8 @@ def grid(
 ) -> ComparisonPlan:
     """Return a plan that compares threads and processes in every configuration, number of workers and case.
 
-    The kinds headline and gil (see Pair.kind) are dropped last. `first` and `more` are further comparisons, reported
-    before and after the others. `quick` sets Comparison.quick for the comparisons of the kinds gil, build and method.
+    Comparisons of the kinds headline and gil (see Pair.kind) are dropped last. `first` and `more` are further
+    comparisons, reported before and after the others. `quick` is Comparison.quick for the kinds gil, build and method.
     """
 
     def comparison(kind: str, a: Side, b: Side, importance: int, why: str = "") -> Comparison:

@@ -19,14 +19,14 @@ class Metric:
     figure: str
     """Format specification of a value."""
     above: str
-    """Word that follows the percentage by which a value is larger: "faster"."""
+    """Word that follows the percentage by which a value is larger: "faster" in "10% faster"."""
     below: str
     best: str = "lower"
     """The better direction: "higher" or "lower"."""
     ideal: str = ""
-    """The best possible value: "1", "workers" (their number), or "" if there is none."""
+    """The best possible value: "1", "workers" (the number of workers), or "" if there is none."""
     answers: bool = False
-    """True if a scenario that measures it asks for it beside its main metric, so that a sentence tells it."""
+    """True if a report also has a sentence on this metric where it is not the main metric of a scenario."""
 
     @property
     def noun(self) -> str:

@@ -74,7 +74,7 @@ class Scenario:
     workers: Callable[[int], Iterable[int]] = worker_counts
     """Function from the number of CPUs to the default numbers of workers."""
     quick_workers: int | None = None
-    """The highest default number of workers in a quick run; None for no other than in a full run."""
+    """The highest default number of workers in a quick run; None if it is the same as in a full run."""
     repeats: int = 0
     """Least number of rounds of a full run; 0 for the controller's default."""
     same_work: bool = True
@@ -82,7 +82,7 @@ class Scenario:
     patience: float = PATIENCE
     """Limit in seconds for the time between turns. A trial that needs longer counts as hung."""
     inside: bool = False
-    """True if a process measures all its cases, in neighbouring turns; False if each case has processes of its own."""
+    """True if one trial measures all the scenario's cases, in neighbouring turns; False if each case has its trials."""
     batched: bool = True
     """True if the scenario loads batches, so that --batch-size applies."""
     one_rank: str = ""
@@ -107,10 +107,7 @@ class Scenario:
 
 
 Turns = Generator[None, None, dict]
-"""Generator that measures in turns. It yields before each turn, to let other trials measure, and returns the result.
-
-On a machine, only one trial at a time has its turn.
-"""
+"""Generator that measures in turns. It yields before each turn, to let other trials measure, and returns the result."""
 
 
 class TrialError(Exception):

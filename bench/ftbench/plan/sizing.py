@@ -18,7 +18,7 @@ USABLE = 0.85
 
 
 class DoesNotFit(Exception):
-    """Raised if not even batches of one sample fit; the message says which limit to raise."""
+    """Raised if not even batches of one sample fit into memory; the message says which limit to raise."""
 
 
 class BudgetTooShort(DoesNotFit):
@@ -54,7 +54,7 @@ def demand(
     dataset_bytes: int = 0,
     ranks: int = 1,
 ) -> Demand:
-    """Return the bytes that `ranks` loaders need at their peak, each with N workers and batches of `batch_bytes`."""
+    """Return the bytes that `ranks` loaders need at their peak, each with `workers` workers and its own batches."""
     batches = batch_bytes * batches_under_way(prefetch_factor, workers)
     own = batch_bytes * workers * (1 + queued_per_worker)  # with the samples that are not collated yet
     each, shared = (PROCESS_BYTES, batches) if processes else (THREAD_BYTES, 0)
@@ -63,12 +63,12 @@ def demand(
 
 
 def room(memory: Mapping[str, Mapping]) -> Demand:
-    """Return the bytes that all trials together may use: of all twins, the smallest values. See `fit` for `memory`."""
+    """Return the bytes that all trials together may use, limited by the twin with the least. See `fit` for `memory`."""
     return Demand(*(int(min(has[name] for has in memory.values()) * USABLE) for name in ("available", "shm_free")))
 
 
 def together[T](candidates: Iterable[T], demand: Callable[[T], Demand], has: Demand | None) -> list[list[T]]:
-    """Split candidates, in order, into groups whose demands together fit into *has* (None: no limit, so one group)."""
+    """Split candidates, in order, into groups. A group's demands together fit into *has* (None: one group of all)."""
     groups: list[list[T]] = []
     taken = Demand(0, 0)
     for candidate in candidates:
@@ -93,9 +93,9 @@ def fit(
     dataset_bytes: int = 0,
     ranks: int = 1,
 ) -> tuple[int, list[str]]:
-    """Return (batch size, warnings). The batch size is `requested`, halved until it fits into every twin's memory.
+    """Return (batch size, warnings). The size is `requested`, halved until the batches fit into every twin's memory.
 
-    `processes`: True if any candidate has worker processes. `ranks`: number of loaders, each with N `workers`.
+    `processes`: True if any candidate has worker processes. `ranks`: number of loaders, each with `workers` workers.
     `memory`: {twin: ftrun.environment.memory()}. Raises DoesNotFit.
     """
     warnings: list[str] = []

@@ -1,6 +1,6 @@
 """The waterfall: a chain of candidates from torch's DataLoader to threads without the GIL, one change a step.
 
-Each step changes one thing, so its ratio is the effect of that change alone, and the steps multiply to the total.
+Each step changes one thing, so its ratio is the effect of that change alone. The product of these ratios is the total.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class WaterfallPlan(ComparisonPlan):
         super().__init__(comparisons, cases, quick_cases=(first,), order=(CASE, COUNT, IMPORTANCE))
 
     def pairs(self, candidates: Iterable[Candidate]) -> list[Pair]:
-        """Return the pairs of each chain (its last with its first candidate; its neighbours), then N workers with 1."""
+        """Return each chain's pairs (last and first candidate, neighbours), then pairs of N workers and 1 worker."""
         there = {c.key: c for c in candidates}
         counts = sorted({c.workers for c in there.values()}, reverse=True)
         result = []
