@@ -1,4 +1,4 @@
-"""The rounds of a scenario. In each round, every candidate has one trial; trials alternate turns, in random order.
+"""The rounds of a scenario. In each round, every candidate has one trial, and the trials take turns in random order.
 
 Rounds continue until one more would exceed the budget. The controller checks that all trials load the same samples.
 """
@@ -51,7 +51,7 @@ class Unavailable(Exception):
 
 
 def check_same_work(seen: dict[str, tuple[str, int]], title: str, result: Mapping) -> None:
-    """Compare a trial's batches with earlier trials' in `seen`, and add new ones; raises WorkDiffers if any differ."""
+    """Compare a trial's checksums with those of earlier trials in `seen`, and add new ones; may raise WorkDiffers."""
     for name, checksum in by_batch(result["first_batch"], result["rows"], len(result.get("turn_seconds", ()))).items():
         who, wanted = seen.setdefault(name, (title, checksum))
         if checksum != wanted:
@@ -88,7 +88,7 @@ class Controller:
     failed: dict[Candidate, Failure] = field(default_factory=dict)
     """Candidates that failed and are left out from then on, with their failures."""
     repeated: dict[Candidate, Failure] = field(default_factory=dict)
-    """Failures of trials that were run again in the same round. No candidate is run again twice."""
+    """Failures of trials that were run again in the same round. This happens at most once for each candidate."""
 
     def __post_init__(self) -> None:
         self._order = random.Random(self.seed)
@@ -159,7 +159,7 @@ class Controller:
             return None
 
     def _again(self, group: Iterable[Candidate]) -> list[Candidate]:
-        """Return the group's candidates to try again (one failure, no hang). Move their failures to `repeated`."""
+        """Return the candidates of the group that get a second try (no hang); move their failures to `repeated`."""
         failed = {c: self.failed[c] for c in group if c in self.failed and c not in self.repeated}
         again = [c for c, failure in failed.items() if failure.kind != "hung"]
         for candidate in again:
@@ -169,8 +169,8 @@ class Controller:
     def warm_up(self, candidates: Sequence[Candidate]) -> Costs:
         """Run one uncounted trial in each twin, and return the times (Costs) of a trial's parts on this machine.
 
-        These trials fill the page cache, and show early that each twin works. A turn costs the mean of the measured
-        times. Imports and warm-ups cost the shortest times, since the slower trials also waited for the disk.
+        These trials fill the page cache, and show early that each twin works. The time of a turn is the mean over the
+        twins. The times of imports and warm-up are the shortest, since the slower trials also waited for the disk.
         Raises BudgetTooShort once `limit` has passed.
         """
         found: list[Costs] = []
@@ -214,7 +214,7 @@ class Controller:
     ) -> tuple[list[tuple[int, Candidate]], list[Candidate], float]:
         """Choose candidates: all if *everybody*, else those whose rounds fit into `seconds`. Set the turns per trial.
 
-        Return ([(rank, kept candidate), ...], [dropped candidate, ...], expected seconds of a trial).
+        Return ([(drop rank, kept candidate), ...], [dropped candidate, ...], expected seconds of a trial).
         """
         at_once = min(cpus, len(ranked)) if self.work.takes_turns else 1
         trial_seconds = costs.trial(USUAL_TURNS if self.work.takes_turns else 1, at_once) * CAUTION
@@ -238,8 +238,8 @@ class Controller:
         """Run rounds of the ranked candidates (ComparisonPlan.ranked), and yield each finished round.
 
         Exactly `most` rounds are run. If `most` is None, at least `fewest` rounds are run, until `enough()` is true or
-        the next round would end after `deadline` (time.monotonic()). If too little time is left, the highest ranks are
-        dropped. Before the `fewest`, rounds end if the next one would end after `limit`. Raises TrialFailed if no
+        the next round would end after `deadline` (time.monotonic()). If too little time is left, the highest drop ranks
+        are left out. Fewer rounds are run only if the next one would end after `limit`. Raises TrialFailed if no
         candidate is left; Interrupted, WorkDiffers, Unavailable, TwinError.
         """
         fewest = self.fewest if most is None else most
@@ -302,10 +302,9 @@ class Controller:
 def choose(
     ranked: Ranked, seconds: float, trial_seconds: float, fewest: int = FEWEST_ROUNDS
 ) -> tuple[list[Candidate], list[Candidate]]:
-    """Return (kept, dropped). Drops the highest ranks until PLANNED_ROUNDS rounds fit into `seconds`.
+    """Return (kept, dropped). Drops the highest drop ranks until PLANNED_ROUNDS rounds fit into `seconds`.
 
-    If this would drop an essential candidate (rank up to ESSENTIAL), keeps only as many essential ones as allow
-    `fewest` rounds.
+    Drops essential candidates (drop rank up to ESSENTIAL) only as far as necessary for `fewest` rounds to fit.
     """
     kept, given_up = reduce(ranked, int(seconds / (max(PLANNED_ROUNDS, fewest) * trial_seconds)))
     essential = [each for each in ranked if each[0] <= ESSENTIAL]

@@ -56,7 +56,7 @@ class Measurement:
 
     @property
     def _cpus(self) -> int:
-        """CPUs for each rank."""
+        """The number of CPUs for each rank."""
         return max(1, self.twins.usable_cpus() // self._ranks)
 
     def _skip(self, what: str, why: str) -> None:
@@ -124,7 +124,7 @@ class Measurement:
             raise TrialFailed(failures(controller.failed))
 
     def _limit(self, processes: int) -> float:
-        """Return the time at which --budget is over; raises BudgetTooShort if N processes cannot even start."""
+        """Return the time at which --budget is over; raises BudgetTooShort if N `processes` cannot start by then."""
         if not self.left:
             return math.inf
         if (left := self.left()) < processes * START_SECONDS:
@@ -137,7 +137,7 @@ class Measurement:
     def _keep_budget(self, rounds: int, seconds: float, share: float) -> None:
         """Raise BudgetTooShort if `rounds` rounds of `seconds` each would take longer than the rest of the budget.
 
-        If the budget may be exceeded, print how long they will take if that is much longer than `share` (s).
+        If the budget may be exceeded, and the rounds take much longer than `share` (s), print how much longer.
         """
         over = rounds * seconds - share
         if not self.left and self.options.rounds is None and over > 0.2 * self.scenario.share(self.options.quick):
@@ -183,7 +183,7 @@ class Measurement:
             )
 
     def look(self) -> None:
-        """Time samples of the user-supplied dataset in every twin, and size the work of a turn. Raises TrialFailed."""
+        """Time some of the user-supplied samples in every twin; choose a turn's work to match. Raises TrialFailed."""
         parameters = self.scenario.case("").parameters
         target = parameters["target"]
         found = self._looks(Task(own.LOOK, [], "serial", 0, 1, 2, 1, PREFETCH_FACTOR, "", parameters))
@@ -240,7 +240,7 @@ class Measurement:
         return found
 
     def ranked(self) -> list[tuple[int, Candidate]]:
-        """Return (rank, candidate) for the candidates that the twins can measure; record the others as skipped."""
+        """Return (drop rank, candidate) for the candidates that the twins can measure; record the others as skipped."""
         lacking: dict[str, list[Candidate]] = {}
         ranked = self.scenario.plan.ranked(self._configs, self._workers(), self.options.quick)
         for _, c in ranked:

@@ -20,7 +20,7 @@ SECONDS = 10.0
 
 
 def clock(seconds: float) -> str:
-    """Return a number of seconds as text: 1:05, or with hours 1:02:05."""
+    """Format seconds as minutes and seconds, 1:05, or as hours, minutes and seconds, 1:02:05."""
     minutes, seconds = divmod(int(seconds), 60)
     return f"{minutes // 60}:{minutes % 60:02}:{seconds:02}" if minutes >= 60 else f"{minutes}:{seconds:02}"
 
@@ -41,7 +41,7 @@ class Display(Progress):
         self._noted = time.monotonic()
 
     def note(self, text: str) -> None:
-        """Print a permanent line, which is not kept in results.json."""
+        """Print a line that stays on the terminal. It is not recorded in results.json."""
         self._noted = time.monotonic()
         self.console.print(terminal(text), soft_wrap=True)
 
@@ -56,7 +56,7 @@ class Display(Progress):
         self.note(f"warning: {text}")
 
     def _still(self, text: str) -> None:
-        """Off a terminal, print how far the run is, unless a line was printed just before."""
+        """Off a terminal, print how far the run is, unless a line was printed in the last SECONDS."""
         if self._plain and time.monotonic() - self._noted >= SECONDS:
             self.note(text)
 
@@ -71,7 +71,7 @@ class Display(Progress):
             self.note(self._where + (f"; {clock(later)} for those after it" if later else ""))
 
     def step(self, title: str) -> Callable[[int, int], None]:
-        """Show the start of a step; return the function to call with (done, total) as the step goes on."""
+        """Show the start of the work `title`; return the function to call with (done, total) as the work goes on."""
         self._begin(title)
 
         def update(done: int, total: int) -> None:
@@ -116,7 +116,7 @@ class Display(Progress):
         return max(0.0, self._end - time.monotonic())
 
     def round_done(self, number: int, rounds: int, seconds: float, remaining: float) -> None:
-        """Show the end of a round."""
+        """Show the end of a round, which took `seconds`; `remaining` seconds are left for the scenario."""
         if self._plain:
             self.note(f"round {number} of {rounds}: {seconds:.0f} s, {self._left(remaining)}")
 

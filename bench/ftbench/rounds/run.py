@@ -132,7 +132,7 @@ class Run:
         return self.begin + self.results.options.budget - report - time.monotonic()
 
     def _share(self, position: int, later: bool = False) -> float:
-        """Return the share of the remaining seconds for the scenario at `position`; if `later`, for all after it."""
+        """Return the part of the remaining seconds for the scenario at `position`, or if `later`, for all after it."""
         to_come = [s.share(self.results.options.quick) for s in self.scenarios[position:]]
         part = to_come[0] / sum(to_come)
         return self._left() * (1 - part if later else part)
@@ -149,7 +149,7 @@ class Run:
         return analysis
 
     def warn_of_machine(self, twins: Twins) -> None:
-        """Warn if the twins differ in more than the GIL, if the machine's speed varies, or if it has too few CPUs."""
+        """Warn if the twins differ in more than the GIL, if the machine's speed varies, or if ranks outnumber CPUs."""
         for warning in (*twins.differences(), *disturbance.about_machine(disturbance.state())):
             self.display.warn(warning)
         ranks = self.results.options.ranks

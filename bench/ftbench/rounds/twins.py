@@ -26,7 +26,7 @@ class Twins:
     endpoints: dict[str, Endpoint] = field(default_factory=dict)
     environments: dict[str, dict] = field(default_factory=dict)
     lacking: dict[str, str] = field(default_factory=dict)
-    """Reason why a twin cannot have the packages of the user-supplied dataset, by twin."""
+    """Reason why a twin cannot have the packages that the user's dataset needs, by the twin's name."""
 
     def close(self) -> None:
         for endpoint in self.endpoints.values():
@@ -69,7 +69,7 @@ class Twins:
                 self.lacking[twin] = str(error)
 
     def check_source(self, ours: str) -> None:
-        """Raise TwinError if a twin would run another version of the benchmark."""
+        """Raise TwinError if a twin would run another version of the benchmark than `ours`, a hash of the sources."""
         for twin, environment in self.environments.items():
             if environment["source"] != ours:
                 raise TwinError(
@@ -101,7 +101,7 @@ class Twins:
         return min(e["cpu"]["usable"] for e in self.environments.values())
 
     def memory(self) -> dict[str, dict]:
-        """Return {twin's name: its free memory and free /dev/shm}."""
+        """Return {twin's name: its sizes of memory and /dev/shm, in bytes} (ftrun.environment.memory)."""
         return {twin: e["memory"] for twin, e in self.environments.items()}
 
 

@@ -13,7 +13,7 @@ PREFETCH_FACTOR = 2
 
 @dataclass
 class Work:
-    """Work of a scenario's trials. The keys of the dicts are names of cases ("" in a scenario without cases)."""
+    """Work of a scenario's trials. The keys of `cases` and `paths` are names of cases ("" if the scenario has none)."""
 
     scenario: Scenario
     cases: dict[str, Load]
@@ -27,7 +27,7 @@ class Work:
     """Ranks of each trial (Task.ranks)."""
 
     def gather(self, ranked: Sequence[tuple[int, Candidate]]) -> list[tuple[int, Candidate]]:
-        """Return [(rank, candidate)] with one candidate for each trial; enter the others of its trial in `inside`."""
+        """Return [(drop rank, candidate)], one candidate for each trial. Other candidates of a trial go to `inside`."""
         found: dict[Candidate, tuple[int, Candidate]] = {}
         for rank, c in ranked:
             alike = replace(c, case="") if self.scenario.inside else c
@@ -36,7 +36,7 @@ class Work:
         return list(found.values())
 
     def measured(self, candidates: Iterable[Candidate]) -> list[Candidate]:
-        """Return these candidates, each with those that its trial measures too."""
+        """Return these candidates, each followed by the other candidates that its trial measures."""
         return [each for c in candidates for each in (c, *self.inside.get(c, ()))]
 
     def turns(self, candidate: Candidate) -> int:
@@ -44,7 +44,7 @@ class Work:
         return self.cases[candidate.case].turns
 
     def demand(self, candidate: Candidate) -> sizing.Demand:
-        """Return the memory and /dev/shm that the candidate's trial needs: of several cases, the most."""
+        """Return the memory and /dev/shm that the candidate's trial needs. If it measures several cases, the most."""
         if others := self.inside.get(candidate):
             needs = [replace(self, inside={}).demand(each) for each in (candidate, *others)]
             return sizing.Demand(max(each.memory for each in needs), max(each.shm for each in needs))
@@ -95,7 +95,7 @@ class Work:
         )
 
     def loads(self, cases: set[str]) -> tuple[Load, list[MeasuredCase]]:
-        """Return, for results.json, (a trial's Load in the first of these cases, a MeasuredCase for each case)."""
+        """Return (a trial's Load in the first of these cases, a MeasuredCase for each case), for results.json."""
         found = {name: load for name, load in self.cases.items() if name in cases}
         # The first case alone counts as none if it has no name.
         about = [self.scenario.case(name) for name in found] if any(found) else []
