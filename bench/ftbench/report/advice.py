@@ -14,18 +14,18 @@ PYTHONS = {"gil": "ordinary Python (gil)", "ft": "free-threaded Python (ft)", "f
 
 
 class Opening(NamedTuple):
-    """The beginning of every report, for one waterfall."""
+    """First lines of every report on a waterfall."""
 
     sentence: str
-    """The answer."""
+    """The answer: the speed of the waterfall's last candidate against that of its first."""
     advice: str
     code: str
     remarks: list[str]
-    """What casts doubt on the answer: disturbed rounds."""
+    """Reasons to doubt the answer: rounds that other load disturbed."""
 
 
 def openings(run: Analysis) -> Iterator[Opening]:
-    """Yield the answer, the advice and the remarks of each waterfall."""
+    """Yield the first lines of the report on each waterfall."""
     for fall in run.waterfalls:
         sentence = run_words.capital(verdict_words.sentence(run, fall))
         yield Opening(sentence, *advice(run, fall), run_words.disturbed(run.scenario(fall.scenario)))

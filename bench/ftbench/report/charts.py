@@ -101,7 +101,7 @@ def _bars(scenario: Scenario, metric: Metric, found: Sequence[Measured]) -> Rows
 
 
 def _places(scenario: Scenario) -> dict[str, float]:
-    """Return {case: x value for a curve over the cases}; {} unless there are several cases with different values."""
+    """Return {case: x value for a curve over the cases}; {} unless two or more cases all have different values."""
     found = {case.name: case.value for case in scenario.cases if case.value is not None}
     return found if len(scenario.cases) == len(set(found.values())) > 1 else {}
 
@@ -131,7 +131,7 @@ def _curves(scenario: Scenario, metric: Metric, found: Sequence[Measured]) -> Cu
 
 
 def _ratios(scenario: AnalysedScenario, metric: Metric) -> Iterator[Chart]:
-    """Yield one chart of the principal ratios, with a table of all ratios in *metric*; no chart without such ratios."""
+    """Yield a chart of the scenario's main ratios (if any), with a table of all ratios in *metric*."""
     every, chosen = scenario.compared(metric.name), scenario.principal()
     if not chosen:
         return
@@ -159,7 +159,7 @@ def _ratios(scenario: AnalysedScenario, metric: Metric) -> Iterator[Chart]:
 
 
 Kept = dict[str, list[Distribution]]
-"""Individual values from trials under one name: {candidate's key: [values of each round]}, sorted as in charts."""
+"""Individual values that trials recorded under one name: {candidate's key: [values of each round]}."""
 
 
 def kept(scenario: Scenario) -> dict[tuple[str, bool], Kept]:
@@ -187,7 +187,7 @@ def _kept(scenario: AnalysedScenario) -> list[Chart]:
 
 
 def _curve(rounds: Sequence[Distribution]) -> tuple[Sequence[float], list[float], list[float], list[float]]:
-    """Return (x, median, lowest, highest value of the rounds), each a list; only for x that every round has."""
+    """Return lists (x, median, lowest, highest value of the rounds) of a curve, for each x that every round has."""
     at_each = list(zip(*(each.values for each in rounds), strict=False))
     x = rounds[0].over.values[: len(at_each)] if rounds[0].over else []
     return x, [median(of) for of in at_each], [min(of) for of in at_each], [max(of) for of in at_each]
@@ -268,7 +268,7 @@ def _pooled(scenario: Scenario, name: str, kept: Kept, folded: str) -> Chart:
 
 
 def overview(run: Analysis) -> Chart | None:
-    """Return a chart of threads without the GIL compared with processes with it; None for fewer than two ratios."""
+    """Return a chart of threads without the GIL against processes with it; None if there are fewer than two ratios."""
     found: dict[str, tuple[AnalysedScenario, Comparison]] = {}
     for scenario in run.others:
         for c in scenario.compared():

@@ -130,7 +130,7 @@ def stress(results: Results) -> str:
 
 
 def audit(results: Results) -> str:
-    """Return the command that looks for races in the run's dataset (--dataset), where it was measured."""
+    """Return the command that looks for races in the run's dataset (--dataset), in Docker if this run was in Docker."""
     mounted = results.options.folders if in_containers(results) else None
     return one_line(host.audit(results.options.dataset or "", mounted))
 

@@ -119,7 +119,7 @@ def _stress(result: RunComparison, a: Stress | None, b: Stress | None) -> None:
 
 
 def _scenario(result: RunComparison, a: Scenario, b: Scenario, cases: set[str]) -> None:
-    """Add to the result the changes of a scenario's ratios and values, of these *cases* only."""
+    """Add to the result the changes of a scenario's ratios and values, in these *cases* only."""
     name, both = a.name, (a, b)
     few, many = sorted(s.turns for s in both)
     if many >= MANY_TIMES * few:
@@ -174,7 +174,7 @@ def _comparable_cases(result: RunComparison, *both: tuple[Results, Scenario]) ->
 
 
 def work(run: Results, scenario: Scenario, case: Load) -> dict[str, Any]:
-    """Return what a case loads, such as {"batch size": 128}. Runs are compared only if they are equal in this."""
+    """Return the work of a case, such as {"batch size": 128}. Two runs are compared in cases of equal work only."""
     data = case.dataset
     # Not the number of turns, which is planned from measured costs: each turn is measured by itself.
     found = {
@@ -214,7 +214,7 @@ def welch(a: Sequence[float], b: Sequence[float]) -> Ratio:
 
 
 def _described(results: Results, compared: Set[str]) -> dict[str, str]:
-    """Return {title: words} for a run's environment and options. Only the twins in *compared* are described."""
+    """Return a run's environment and options, as {title: words}; of the twins, only those in *compared*."""
     environment, options = results.environment, results.options
     first = next(iter(environment.twins.values()))
     system = first.os
@@ -287,7 +287,7 @@ def describe(change: FigureChange) -> str:
 
 
 def conclusion(comparison: RunComparison) -> str:
-    """Return a sentence with the conclusion of the comparison."""
+    """Return a sentence that counts the figures that were compared, and those that changed beyond the noise."""
     if not comparison.changes:
         return "Nothing could be compared."
     changed = comparison.beyond_noise

@@ -43,17 +43,17 @@ class Row:
     text: str = ""
     """Written to the right of the value."""
     begin: float = 0.0
-    """Start of the bar."""
+    """Value at which the bar starts."""
     dots: tuple[float, ...] = ()
-    """The value in each process."""
+    """Values of single trials or machines, drawn as dots."""
     shown: bool = True
     """False if the value is a ratio that is not shown to differ from 1."""
     target: float | None = None
-    """Wanted value of a ratio."""
+    """Goal for the ratio, drawn as a vertical mark."""
 
     @property
     def room(self) -> float:
-        """Fraction of the plot's width that is left for the value, with its text to the right of the value."""
+        """Fraction of the plot's width that is left for the bar or mark if `text` stands to the right of it."""
         return 1 - min(0.6, (10 + LETTER * len(self.text)) / PLOT)
 
     @property
@@ -92,7 +92,7 @@ class Rows:
         return self._places()[2] + style.BELOW
 
     def _places(self) -> tuple[list[tuple[float, str, dict]], list[tuple[float, float, Row]], float]:
-        """Return (texts as (top, text, style), rows as (top, middle, Row), height of all of them), in pixels."""
+        """Return the layout, in pixels from the top: ([(top, string, style)], [(top, middle, row)], whole height)."""
         texts, rows, at = [], [], 0.0
         for title, group in self.groups:
             at += GAP if at else 0
@@ -286,7 +286,7 @@ class Chart:
     """One chart of the HTML page: its title and caption, its picture, and the table of its figures."""
 
     name: str
-    """Id of the chart, and name of its download."""
+    """Name of the chart in the page's ids, and of its SVG file."""
     title: str
     caption: str
     """Help for reading the picture."""

@@ -63,7 +63,7 @@ def files(run: Analysis, where: Path = Path()) -> Iterator[tuple[str, bytes]]:
 
 
 def page(run: Analysis, where: Path = Path()) -> bytes:
-    """Return the complete HTML page, in UTF-8; see `files`."""
+    """Return the complete HTML page, in UTF-8. `where`: see `files`."""
     written = json.dumps(as_json(run.results), separators=(",", ":"), allow_nan=False)
     text = render(
         "report.html.jinja",
@@ -82,7 +82,7 @@ def page(run: Analysis, where: Path = Path()) -> bytes:
 
 
 def heading(run: Analysis, scenario: AnalysedScenario | None = None) -> list[str]:
-    """Return the lines above the charts in a picture file: subject, answers, note, why it is incomplete, machine."""
+    """Return the lines above the charts of a picture file: subject, answers, note, reason if incomplete, machine."""
     about = f"{scenario.name}: {scenario.description}" if scenario else "What removing the GIL does to data loading"
     built = sorted({twin.interpreter.build for twin in run.results.environment.twins.values()})
     machine = run_words.machine(run.results).split(", Linux")[0]

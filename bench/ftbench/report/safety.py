@@ -16,7 +16,7 @@ def passed(results: Results) -> bool:
 
 
 def sentences(results: Results) -> list[str]:
-    """Return sentences about the suite's outcome. Unless it completed, one sentence has the command to run it."""
+    """Return sentences about the suite's outcome; one has the command to run the suite, unless the suite completed."""
     part = results.stress
     again = f"To run it: {commands.stress(results)}"
     if part is None:

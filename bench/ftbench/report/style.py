@@ -77,7 +77,7 @@ LOOKS = {
 
 
 def cut(text: str, most: int = LINE_LETTERS) -> str:
-    """Return a text on one line, shortened to at most `most` characters."""
+    """Return *text* on one line, shortened to at most *most* characters."""
     text = one_line(text)
     return text if len(text) <= most else text[: most - 1] + "…"
 
@@ -136,7 +136,7 @@ def log_marks(low: float, high: float, unit: str = "", most: int = 6) -> tuple[l
 
 
 def ratio_marks(low: float, high: float) -> list[float]:
-    """Return three or more marks for a logarithmic axis of ratios: 1, and others that are not close to its ends."""
+    """Return marks for a logarithmic axis of ratios, three or more where possible: 1, and others away from the ends."""
     edge = (high / low) ** 0.05
     low, high = low * edge, high / edge
     if high / low <= 1.5:

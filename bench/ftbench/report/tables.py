@@ -49,7 +49,7 @@ class Measured:
 
 
 def candidates(scenario: Scenario, metric: str) -> list[Measured]:
-    """Return one metric of each candidate that took part in all rounds, by case, configuration, variant and workers."""
+    """Return a metric of each candidate that was in all rounds, sorted by case, configuration, variant and workers."""
     cases, variants = ["", *(case.name for case in scenario.cases)], [*VARIANTS]
 
     def place(c: Candidate) -> tuple:

@@ -34,7 +34,7 @@ def show(run: Analysis, page: Path | None, detailed: bool = False) -> None:
 
 @contextlib.contextmanager
 def printed() -> Iterator[Console]:
-    """Print what is written to this console on stdout, at the end: only plain text, on a pipe without padding."""
+    """Context manager: yield a console, and at the end print on stdout what was written to the console."""
     plain = not sys.stdout.isatty() and "COLUMNS" not in os.environ
     # Only plain text is shown: rich must not interpret it.
     console = Console(highlight=False, markup=False, emoji=False, width=PLAIN_WIDTH if plain else None)
@@ -125,7 +125,7 @@ def _safety(console: Console, results: Results, detailed: bool) -> None:
 def table(console: Console, title: str, content: tables.Table, chain: bool = False) -> None:
     """Print *content* as a table, or as a block of lines for each row if the console is narrow.
 
-    If `chain`, it is a waterfall: its table has no lines, and the last row is bold.
+    If `chain`, *content* is a waterfall: the table has no lines, and its last row is bold.
     """
     if console.width < NARROW:
         _blocks(console, title, content)
@@ -143,7 +143,7 @@ def table(console: Console, title: str, content: tables.Table, chain: bool = Fal
 
 
 def _blocks(console: Console, title: str, content: tables.Table) -> None:
-    """Print each row of a table as its first cell and, below it, a line of its figures and one for each other cell."""
+    """Print each row of a table as lines: its first cell, then all its figures, then each other cell."""
     console.print(one_line(title), style="italic")
     for first, *cells in content.rows:
         console.print(one_line(first), style="bold")

@@ -65,7 +65,7 @@ def directed(metric: Metric, ratio: float) -> str:
 
 
 def span(c: Change) -> str:
-    """Return the differences of an interval's ends from 1, in the form of the ratio's: "48% to 66%", "65 to 130"."""
+    """Return how far an interval's ends are from 1, as `change` does for the ratio: "48% to 66%", "65 to 130"."""
     ends = [max(end, 1 / end) for end in (c.low, c.high) if end]
     if max(c.ratio, 1 / c.ratio) > MOST_PERCENT:
         return " to ".join(map(times, sorted(ends)))
@@ -124,7 +124,7 @@ def resolution(scenario: AnalysedScenario) -> str:
 
 
 def conclusion(scenario: AnalysedScenario, group: Sequence[Comparison]) -> str:
-    """Return a sentence on one comparison in the main metric; `group` is this comparison in one case or in several."""
+    """Return a sentence on one comparison in one metric; `group` is the comparison in one case or in several cases."""
     c = group[0]
     a, b = c.numerator, c.denominator
     before = f"With {run_words.each_with(scenario, a.workers)}, " if a.workers == b.workers and a.workers else ""
@@ -146,7 +146,7 @@ def conclusion(scenario: AnalysedScenario, group: Sequence[Comparison]) -> str:
 
 
 def levels(scenario: AnalysedScenario) -> list[str]:
-    """Return a sentence for each case and each of its main metrics that is a ratio by itself, with every candidate."""
+    """Return a sentence on all candidates for each case and each of the TOLD first metrics that is itself a ratio."""
     found = []
     for case in dict.fromkeys(c.case for c in scenario.whole):
         for about in (METRICS[name] for name in scenario.metrics[:TOLD] if METRICS[name].ideal == "1"):
@@ -162,12 +162,12 @@ def levels(scenario: AnalysedScenario) -> list[str]:
 
 
 def answer(scenario: AnalysedScenario) -> list[str]:
-    """Return the sentences that answer the scenario's question: one, and one for each metric that it asks besides."""
+    """Return sentences that answer the scenario's question: on its main metric, and on others that it asks for."""
     return [*_main(scenario)[:1], *_besides(scenario)]
 
 
 def verdict(scenario: AnalysedScenario) -> list[str]:
-    """Return a scenario's conclusion: its answer, then a sentence for each target, or at most MOST_SENTENCES."""
+    """Return a scenario's conclusion: its answer, then sentences on its other comparisons (see `_compared`)."""
     first = _main(scenario)
     return [*first[:1], *_besides(scenario), *first[1:]]
 
@@ -182,7 +182,7 @@ def _besides(scenario: AnalysedScenario) -> list[str]:
 
 
 def _compared(scenario: AnalysedScenario, metric: str) -> list[str]:
-    """Return a sentence for each target in a metric, or, without targets, at most MOST_SENTENCES."""
+    """Return a sentence for each comparison in *metric* with a target; if none has one, at most MOST_SENTENCES."""
     groups: dict[tuple, list[Comparison]] = {}
     for c in scenario.principal(metric):
         who = ((each.config, each.variant, each.workers) for each in (c.numerator, c.denominator))
@@ -192,7 +192,7 @@ def _compared(scenario: AnalysedScenario, metric: str) -> list[str]:
 
 
 def _chosen(groups: list[list[Comparison]]) -> list[list[Comparison]]:
-    """Choose at most MOST_SENTENCES groups: two of the first kind, one of each other kind, then further ones."""
+    """Choose at most MOST_SENTENCES groups: two of the first kind (Pair.kind), one of each other kind, then others."""
     kinds: dict[str, list[list[Comparison]]] = {}
     for group in groups:
         kinds.setdefault(group[0].kind, []).append(group)
@@ -218,7 +218,7 @@ def _ends(run: Analysis, fall: Waterfall) -> tuple[str, str]:
 
 
 def sentence(run: Analysis, fall: Waterfall) -> str:
-    """Return a sentence with a waterfall's total effect, and the last step's effect if it only removes the GIL."""
+    """Return a sentence with a waterfall's total effect, and that of the last step if this only removes the GIL."""
     about, last = METRICS["throughput"], fall.steps[-1]
     who, against = _ends(run, fall)
     if fall.total.verdict == Verdict.OTHER_SAMPLES:
