@@ -32,7 +32,7 @@ FILES = (
 )
 """Every file of scenarios, in the order of ``bench --list`` and of reports. A new scenario is entered only here.
 
-A file has SCENARIO. The file of a group has SCENARIOS, NAME and DESCRIPTION instead.
+A file defines SCENARIO. The file of a group defines SCENARIOS, NAME and DESCRIPTION instead.
 """
 
 _MODULES = [importlib.import_module(f"{__name__}.{file}") for file in FILES]
@@ -48,7 +48,7 @@ DEFAULT = ("pillow", "text")
 
 
 def find(name: str) -> Scenario:
-    """Return the scenario with this name, also the two scenarios for a user-supplied dataset; raises KeyError.
+    """Return the scenario called *name*, which may be one of the two for a user-supplied dataset; raises KeyError.
 
     The name "module:NAME" stands for the object NAME of any module, such as one in evaluation/trust.
     """

@@ -1,8 +1,8 @@
-"""``num_workers="auto"``: how close it comes to the best number of threads, which a sweep finds in the same process.
+"""``num_workers="auto"`` compared with the best number of threads, which a sweep finds in the same process.
 
-"auto" finds the number while the loop runs. So a trial first times a loop with each fixed number from 1 to 64, then one
-epoch with "auto", then the fixed numbers again, in reverse order: a drift of the machine's speed cancels. The epoch
-with "auto" starts from nothing, and is timed once 50 batches and 5 s have passed.
+"auto" finds a number while the loop runs. So a trial first times a loop with each fixed number from 1 to 64, then one
+epoch with "auto", then the fixed numbers again, in reverse order, so that a drift of the machine's speed cancels. The
+epoch with "auto" knows nothing of the loops before it, and is timed once 50 batches and 5 s have passed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SETTLED_BATCHES, SETTLED_SECONDS = 50, 5.0
 WARM_SECONDS, TIMED_SECONDS = 0.3, 1.0
 AUTO_TIMES = 3
 ENOUGH = 0.95
-"""Share of the best number's throughput from which a number counts as good enough."""
+"""Fraction of the highest throughput with which a smaller number of threads counts as good enough."""
 ENDLESS = 1 << 40
 
 
@@ -48,7 +48,7 @@ class Arrays:
 
 
 class Remote:
-    """Dataset as if it were at another place: each sample comes *delay* seconds later. With *lock*, one at a time."""
+    """Dataset that imitates remote storage: each sample comes *delay* seconds later; with *lock*, one at a time."""
 
     def __init__(self, dataset: Any, delay: float, lock: bool = False) -> None:
         self._dataset, self.delay = dataset, delay  # another delay may be set at any time
@@ -80,7 +80,7 @@ def dataset(task: Task) -> Any:
 
 
 def run(batches: Iterator, pause: float, least: int, seconds: float) -> float:
-    """Run a loop for *seconds* s and *least* batches, with *pause* s for each batch. Return the batches a second."""
+    """Take *least* or more batches, for *seconds* s or longer, and sleep *pause* s after each; return the batches/s."""
     count, begin = 0, time.perf_counter()
     while True:
         next(batches)
@@ -101,14 +101,14 @@ def _loader(task: Task, samples: Any, number: int | str) -> Any:
 
 
 def fixed(task: Task, samples: Any, number: int, pause: float) -> float:
-    """Return the samples a second of a loop with *number* threads."""
+    """Return the samples/s of a loop over a loader with *number* threads. The loop sleeps *pause* s after a batch."""
     with contextlib.closing(iter(_loader(task, samples, number))) as batches:
         run(batches, pause, 1, WARM_SECONDS)
         return run(batches, pause, 2, TIMED_SECONDS) * task.batch_size
 
 
 def auto(task: Task, samples: Any, pause: float, then: float | None) -> tuple[float, Any]:
-    """Return the samples a second of a loop with "auto", and the loader's statistics. *then*: a delay set before."""
+    """Return the samples/s of a loop with "auto", and the loader's statistics. *then*: delay (s) from the middle on."""
     loader = _loader(task, samples, "auto")
     with contextlib.closing(iter(loader)) as batches:
         if then is not None:
@@ -121,9 +121,9 @@ def auto(task: Task, samples: Any, pause: float, then: float | None) -> tuple[fl
 
 
 def best(before: Sequence[float], after: Sequence[float]) -> tuple[float, int]:
-    """Return the best rate, and the place of the first number that is close to it. Both lists: a rate for each number.
+    """Return (rate of the best number of threads, position of the smallest number that is almost as fast).
 
-    The best number of one list is judged by its rate in the other: the largest of several noisy values is too large.
+    The best number of one list of rates is judged by its rate in the other: the largest of noisy values is too large.
     """
     judged = [
         values[max(range(len(others)), key=others.__getitem__)] for values, others in ((before, after), (after, before))
@@ -140,16 +140,16 @@ def _mean(one: float, other: float) -> float:
 def measure(task: Task) -> Turns:
     """Compare "auto" with fixed numbers of threads, in one turn.
 
-    Parameters of the case: "loop", the time of the loop's step over the time in which as many threads as CPUs load a
-    batch; "then", a delay that samples get in the middle (s), for which the fixed numbers are measured.
+    Parameters of the case: "loop", the time of a step divided by the time in which as many threads as CPUs load a
+    batch; "then", a delay (s) that samples get during the epoch with "auto", and from the start with fixed numbers.
 
     Returns the metrics:
 
-    - of_best: throughput with "auto", over that of the best fixed number;
-    - threads_of_fewest: threads with "auto", over the smallest fixed number within 5% of the best throughput;
+    - of_best: throughput with "auto", divided by that of the best fixed number;
+    - threads_of_fewest: threads with "auto", divided by the smallest fixed number within 5% of the best throughput;
     - throughput: with "auto" (samples/s).
 
-    Returns as distributions the throughput by fixed number, and the number of threads with "auto" over the time.
+    Returns as distributions the throughput of each fixed number, and the course of the number of threads with "auto".
     """
     yield
     samples, then, pause = task.dataset(), task.parameters.get("then"), 0.0

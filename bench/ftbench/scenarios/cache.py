@@ -40,7 +40,7 @@ CURVES = {
 
 
 class Shards:
-    """Source of samples from shards, repeated forever, at most RATE bytes a second. `_lock` guards `_next`."""
+    """Source that repeats the samples of shards forever, at most RATE bytes a second. `_lock` guards `_next`."""
 
     def __init__(self, paths: Sequence[str]):
         self._paths = paths

@@ -38,13 +38,13 @@ Spans = list[tuple[float, float]]
 
 @dataclass(frozen=True)
 class Kind:
-    """One operation, and the state that it reads or changes."""
+    """A kind of operation, with the state that the operation reads or changes."""
 
     title: str
     make: Callable[[], Any]
-    """Function that makes the state: called once for all threads, and in each process."""
+    """Function that makes the state: called once for all threads, or once in each process."""
     operation: str
-    """One operation on `shared`, the state: a statement of Python."""
+    """The operation: a statement of Python, in which `shared` is the state."""
     first: str = "pass"
     """Statement that runs once, before the operations."""
     weight: int = 1
@@ -156,8 +156,8 @@ def seconds(spans: Spans) -> float:
 def measure(task: Task) -> Turns:
     """Time one kind of operation (the case's parameter "kind") in one worker and in all, in neighbouring turns.
 
-    Returns the metrics operation_ns (in a worker while all work, median of the turns) and scaling (operations/s of all
-    workers over those of one), and the distributions `operation` and `operation-alone` (ns).
+    Returns the metrics operation_ns (with all workers at it, median of the turns) and scaling (operations/s of all
+    workers divided by those of one), and the distributions `operation` and `operation-alone` (ns).
     """
     kind = KINDS[task.parameters["kind"]]
     operations = max(1, task.batch_size * (task.batches // task.workers) // kind.weight // UNROLLED) * UNROLLED
@@ -188,7 +188,7 @@ CASES = tuple(Case(name, kind.title, {"kind": name}) for name, kind in KINDS.ite
 
 
 def comparisons(configs: tuple[str, ...]) -> tuple[Comparison, ...]:
-    """Return the comparisons of threads with processes (in one configuration), then with threads under the GIL."""
+    """Return comparisons of the last configuration's threads: with its processes, then with threads under the GIL."""
     main = configs[-1]
     threads = {config: Side(config, "bare-thread") for config in configs}
     contention = Comparison(threads[main], Side(main, "bare-process"), kind="method", every_count=True)

@@ -1,4 +1,4 @@
-"""The slowdown of a training loop while a loader loads: of a step in plain Python, and of a step in torch.
+"""The slowdown of a training loop while a loader loads: for steps in plain Python, and for steps in torch.
 
 To measure your own program, time its steps once with a loader and once without. Do not time ``next(iterator)``.
 """
@@ -65,18 +65,18 @@ class PythonStep:
 
 
 def measure(task: Task, more: float = 1.0) -> Turns:
-    """Compare the steps of a loop while the loader loads with steps while the loader is idle, in neighbouring turns.
+    """Compare a training loop's steps during loading with its steps while the loader is idle, in neighbouring turns.
 
-    First the loader runs alone, for `task.batches` batches, to find its full rate. Then each turn has the conditions
-    "idle", "half" and "full" (the part of that rate) of a step in Python, and "idle" and "full" of a torch step. At
+    First the loader runs alone, for `task.batches` batches, to find its full rate. Then each turn times steps in Python
+    while the loader is idle, at half its full rate and at its full rate; and steps in torch, idle and at full rate. At
     full rate the loop waits for late batches. At half, the loader waits for room in its queue. The time of a step
     excludes the wait for batches. If the case's "shared" is true, the loop and the workers share as many CPUs as there
     are workers. Steps during loading do *more* times the work, which is how evaluation/trust plants a difference.
 
     Returns the metrics slowdown_python, slowdown_half and slowdown_torch. Returns as distributions:
 
-    - `python` and `torch`: ms of a step of the idle turns;
-    - `rate-alone` and `rate`: batches/s, the latter during steps at the full rate.
+    - `python` and `torch`: ms of a step while the loader is idle;
+    - `rate-alone` and `rate`: batches/s of the loader alone, and during steps at the full rate.
     """
     cpus = sorted(os.sched_getaffinity(0))
     if task.parameters["shared"]:
@@ -128,7 +128,7 @@ class Loop:
         self._batches, self._period, self._queued = batches, period, queued
 
     def turn(self, step: Callable[[], object], rate: float, rates: list[float]) -> float:
-        """Run steps for TURN_SECONDS; return the mean seconds of a step. Append the batches per second to *rates*."""
+        """Run a turn at the part *rate* of the full rate; return a step's mean (s). Append the batches/s to *rates*."""
         if rate:
             # The turn starts with an empty queue, so that the workers have work from the start.
             for _ in range(self._queued):

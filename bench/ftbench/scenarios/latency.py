@@ -2,9 +2,9 @@
 
 A web server in its own process answers with this delay (ftbench.data.slow_server). Workers wait and do not compute, so
 there are many more workers than cores. There is a scenario for each client (ftbench.data.clients), since the client
-decides what threads share: fsspec has one thread for all requests of a process, which was busy 86% of the time on two
-cores without the GIL (1,100 samples/s, 64 worker threads, 5 ms delay); with requests each thread has a connection;
-obstore waits outside Python.
+decides what threads share. With requests, each thread has a connection. obstore waits outside Python. fsspec has one
+thread for all requests of a process. This thread was busy 86% of the time on two cores without the GIL (1,100
+samples/s, 64 worker threads, 5 ms delay).
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def _case(client: str, milliseconds: int) -> Case:
 
 
 def _delayed(side: Side) -> Comparison:
-    """Return the comparison of *side* with a delay and without: the answer to the scenario's question."""
+    """Return the comparison of *side* with a delay of 50 ms to *side* without a delay: the scenario's question."""
     a, b = (dataclasses.replace(side, case=f"{milliseconds}-ms") for milliseconds in (50, 0))
     return Comparison(a, b, None, "what is left of the delay", "delay", 0, first_only=True)
 

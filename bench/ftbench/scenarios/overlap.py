@@ -55,7 +55,7 @@ def measure(task: Task, more: float = 1.0) -> Turns:
     """Time ``for batch in loader: train(batch)``, loading alone and training alone, `task.batches` steps each.
 
     Training a batch takes "ratio" (a parameter of the case) times as long as loading it. Each measurement starts when
-    the first batch has come and no other is ready. Training beside loading does *more* times the work, which is how
+    the first batch has come and no other is ready. Training during loading does *more* times the work, which is how
     evaluation/trust plants a difference. Returns the metrics step_over_max (1 if loading and training overlap
     perfectly) and step_over_sum (1 if they do not), and the distributions `step`, `load` and `train` (mean times of a
     step in each turn, ms).
@@ -90,7 +90,7 @@ def measure(task: Task, more: float = 1.0) -> Turns:
 
 
 def note(device: str, workers: int, cpus: int) -> str:
-    """Return a note for reports: the training's device, and the number of workers if they share the CPUs with it."""
+    """Return a note for reports: the training's device, and the number of workers if these share its CPUs."""
     shared = f", and {workers} workers share {cpus} CPU{'s' if cpus != 1 else ''} with it"
     return where_trained(device) + (shared if device != "cuda" and workers >= cpus else "")
 

@@ -1,4 +1,4 @@
-"""The user's dataset (--dataset FILE.py:NAME), and a first trial, the look, which times samples to size the turns."""
+"""The user's dataset (--dataset FILE.py:NAME), and the look: a first trial, whose times decide the amount of work."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PATIENCE, PATIENCE_TIMES, LOOK_PATIENCE = 60.0, 3, 180.0
 
 
 def _named(name: str, what: str) -> Any:
-    """Return the object `name` (FILE.py:NAME) from ftrun.target.find or .load, as `what` says. Raises TrialError."""
+    """Return the result of ftrun.target.find or .load (`what`) for `name`, FILE.py:NAME; raises TrialError."""
     from ftrun import target
 
     try:
@@ -70,7 +70,7 @@ def measure(task: Task) -> Turns:
 
 
 def _unsendable(batch: Any) -> str:
-    """Return the error that pickling the batch raises, or "". torch's loader would wait forever for such a batch."""
+    """Return the error if the batch cannot be pickled, else "". torch's loader would wait forever for such a batch."""
     try:
         pickle.dumps(batch)
     except Exception as error:  # a user's class may raise anything
@@ -116,7 +116,7 @@ def look(task: Task) -> dict:
 
 
 def amount(seconds: float, batch_size: int | None) -> Amount:
-    """Return the amount of work for a turn, if loading a sample takes `seconds`."""
+    """Return the amount of work in a turn, if loading a sample takes `seconds`. Without `batch_size`, choose one."""
     # A power of two, so that two runs of one dataset seldom differ in it.
     size = batch_size or 2 ** round(math.log2(min(BATCH_SIZE, max(1, TURN_SECONDS / 3 / seconds))))
     return Amount(size, max(2, round(TURN_SECONDS / (size * seconds + BATCH_SECONDS))), turns=10)

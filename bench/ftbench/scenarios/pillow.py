@@ -44,7 +44,7 @@ class PillowDataset:
 
 
 class DecodedImages(PillowDataset):
-    """Dataset of images decoded by ftloader.decode, into the batch if possible: bit for bit those of PillowDataset."""
+    """Dataset like PillowDataset, bit for bit, but decoded by ftloader.decode, straight into the batch if possible."""
 
     def __init__(self, paths: list[str], backend: str = "auto"):
         from PIL import Image

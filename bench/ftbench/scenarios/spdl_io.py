@@ -1,4 +1,4 @@
-"""spdl with a decoder of its own: FFmpeg's, whose pixels differ from Pillow's. So it is a case beside Pillow's."""
+"""spdl with FFmpeg as the decoder. FFmpeg's pixels differ from Pillow's, so each decoder is a case of its own."""
 
 from __future__ import annotations
 
