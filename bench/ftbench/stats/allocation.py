@@ -1,7 +1,6 @@
-"""Choice of the number of turns in a process: the one that gives the narrowest confidence intervals in a given time.
+"""Choice of the number of turns in a trial: the one that gives a run of given length the narrowest intervals.
 
-More turns in a process are cheap. The variation between processes can only be measured by starting more processes, and
-each start takes time.
+More turns in a trial are cheap. But processes differ, which only more trials average out, and each start takes time.
 This is sampling at two levels (W. G. Cochran, "Sampling Techniques", 3rd edition 1977, section 10.6), with Student's t.
 """
 
@@ -25,12 +24,12 @@ class Costs:
     turn: float
 
     def trial(self, turns: int, at_once: int) -> float:
-        """Estimate the seconds that a trial adds to a run, if `at_once` trials import at the same time."""
+        """Estimate the seconds that a trial adds to a run, if `at_once` trials import libraries at the same time."""
         return self.imports / at_once + self.warm_up + turns * self.turn
 
 
 def turns(seconds: float, candidates: int, costs: Costs, at_once: int) -> int:
-    """Return the number of turns per process that gives the narrowest confidence intervals in a run of `seconds`."""
+    """Return the number of turns per trial that makes intervals narrowest when `candidates` share `seconds` s."""
     from scipy.special import stdtrit
 
     best, narrowest = FEWEST_TURNS, math.inf

@@ -12,24 +12,25 @@ from ftbench.stats.waterfall import apart, chain, waterfall
 
 @dataclass(kw_only=True)
 class AnalysedScenario(Scenario):
-    """A scenario's record with its comparisons."""
+    """A measured scenario, as in results.json, with the comparisons computed from its rounds."""
 
     comparisons: list[Comparison] = field(default_factory=list)
 
     @property
     def metric(self) -> Metric:
-        """The main metric of the scenario."""
+        """The main metric of the scenario: the first of its metrics."""
         return METRICS[self.metrics[0]]
 
     def compared(self, metric: str = "") -> list[Comparison]:
-        """Return the comparisons in a metric (default: the main one) of candidates that loaded the same samples."""
+        """Return the comparisons in *metric* (default: the main one) whose two candidates loaded the same samples."""
         wanted = metric or self.metrics[0]
         return [c for c in self.comparisons if c.metric == wanted and c.verdict != Verdict.OTHER_SAMPLES]
 
     def principal(self, metric: str = "") -> list[Comparison]:
-        """Return the main comparisons in a metric (default: the main one).
+        """Return the comparisons that matter most, in *metric* (default: the main one).
 
-        These are all with targets, and those with the most workers, except kinds that others imply.
+        These are all comparisons with a target, and of each kind (Pair.kind) those with the most workers. If there are
+        several kinds, "scaling" is left out, and if one kind is "headline", "method" too.
         """
         found = self.compared(metric)
         most = {c.kind: max(each.numerator.workers for each in found if each.kind == c.kind) for c in found}
@@ -40,7 +41,7 @@ class AnalysedScenario(Scenario):
 
 @dataclass
 class Analysis:
-    """A run's record, with the statistics of its rounds."""
+    """The results of a run, with the statistics computed from its rounds."""
 
     results: Results
     scenarios: list[AnalysedScenario]
@@ -58,7 +59,7 @@ class Analysis:
 
 
 def analyse(results: Results) -> Analysis:
-    """Return a run's record with its comparisons, verdicts and waterfalls."""
+    """Compute the comparisons, verdicts and waterfalls of a run; return them with the run's results."""
     scenarios = [AnalysedScenario(**vars(each), comparisons=compared(each)) for each in results.scenarios]
     judge(c for scenario in scenarios for c in scenario.comparisons)
     falls = []

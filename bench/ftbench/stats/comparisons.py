@@ -1,4 +1,4 @@
-"""Comparisons of candidates: their ratios, and verdicts that consider all comparisons of a run together."""
+"""Comparisons of candidates: ratios, and verdicts that allow for the number of comparisons in the run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MOST_MORE = 10
 # A run of more than a day is no useful advice, either.
 MOST_MINUTES = 24 * 60
 CPU = "cpu_per_1000"
-"""The metric that a waterfall has in addition to throughput."""
+"""CPU time per 1,000 samples: the metric that a waterfall has in addition to throughput."""
 
 
 @dataclass(kw_only=True)
@@ -25,7 +25,7 @@ class Comparison(Ratio):
     """The ratio of two candidates in one metric."""
 
     kind: str
-    """See ftbench.plan.candidates.Pair."""
+    """Kind of comparison, such as "headline": see ftbench.plan.candidates.Pair."""
     why: str
     numerator: Candidate
     denominator: Candidate
@@ -35,14 +35,14 @@ class Comparison(Ratio):
 
     @property
     def advantage(self) -> tuple[float, float | None, float | None]:
-        """(ratio, low, high), inverted if lower values are better, so a ratio above 1 favours the numerator."""
+        """(ratio, low, high), inverted if lower values are better: above 1, the numerator is the better candidate."""
         if METRICS[self.metric].best == "higher":
             return self.ratio, self.low, self.high
         return 1 / self.ratio, self.high and 1 / self.high, self.low and 1 / self.low
 
 
 def compared(scenario: Scenario) -> list[Comparison]:
-    """Return a scenario's comparisons, metric by metric, the most important first. `judge` sets the final verdicts."""
+    """Return a scenario's comparisons, those in its main metric first. Their verdicts are not final: see `judge`."""
     found = []
     first = scenario.metrics[0]
     for metric in scenario.metrics:
@@ -68,7 +68,7 @@ def compared(scenario: Scenario) -> list[Comparison]:
 
 
 def level(scenario: Scenario, key: str, metric: str) -> Ratio:
-    """Return a candidate's value of a metric that is a ratio, with its interval over the candidate's processes."""
+    """Return a candidate's mean of a metric that is itself a ratio, such as step_over_max, with its interval."""
     values = scenario.in_each_process(key, metric)
     return ratio(values, [1.0] * len(values))
 
@@ -95,7 +95,7 @@ def judge(comparisons: Iterable[Ratio]) -> None:
 def more_minutes(scenario: Scenario, c: Change) -> int | None:
     """Estimate the minutes of further rounds that would settle an undecided ratio.
 
-    Return None if the ratio is settled, and 0 if settling it would take too long. Of ten runs with the returned minutes
+    Return None for any other ratio, and 0 if settling it would take too long. Of ten runs with the returned minutes
     added, eight would show a difference as large as the one seen here.
     """
     if c.verdict != Verdict.NO_DIFFERENCE or c.low is None or c.high is None or c.resolution is None:

@@ -1,8 +1,8 @@
-"""Outliers among machines of one kind: the generalised extreme Studentised deviate test.
+"""Outliers among machines that should be alike: the generalised extreme Studentised deviate test.
 
 B. Rosner, "Percentage points for a generalized ESD many-outlier procedure", Technometrics 25, 1983. The value farthest
-from the mean is taken away, again and again, and the largest number of values is chosen whose last one is too far from
-those that are left. So two slow machines do not hide each other.
+from the mean is removed, again and again. Outliers are the removed values up to the last one that was too far from the
+mean of the values then left. So two slow machines do not hide each other.
 """
 
 import math
@@ -10,15 +10,15 @@ from collections.abc import Sequence
 from statistics import fmean, stdev
 
 FEWEST = 4
-"""With three machines, none is ever far enough from the mean of all three."""
+"""Fewest machines of which one can be an outlier: of three, none is ever far enough from their mean."""
 ROSNERS = 25
-"""With fewer values, his critical values find up to three times as many false outliers as they should."""
+"""With fewer values than this, Rosner's test finds up to three times as many false outliers as it should."""
 
 
 def outliers(values: Sequence[float], alpha: float) -> list[int]:
     """Return the positions of outliers, the farthest first; at most a quarter of the values.
 
-    Values are treated as normally distributed with equal variances. *alpha*: risk of an outlier where there is none.
+    Values are assumed to be normally distributed, with equal variances. *alpha*: risk of finding a false outlier.
     """
     if len(values) < FEWEST:
         return []
@@ -35,7 +35,7 @@ def outliers(values: Sequence[float], alpha: float) -> list[int]:
 
 
 def critical(n: int, alpha: float) -> float:
-    """Return the distance from the mean, in standard deviations, beyond which the farthest of *n* is an outlier."""
+    """Return the distance from the mean, in standard deviations, beyond which one of *n* values is an outlier."""
     from scipy.special import stdtrit
 
     t = float(stdtrit(n - 2, 1 - alpha / (2 * n)))

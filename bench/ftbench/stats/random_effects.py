@@ -1,11 +1,11 @@
-"""Random-effects mean of effects that were measured on several machines, and tests of whether they differ.
+"""Random-effects mean of an effect that several machines measured, and a test of whether such means differ.
 
-Each machine has an effect of its own, drawn around a common mean with the variance tau2, and is measured with a known
-error. tau2 is Paule and Mandel's (J. Res. NBS 87, 1982), which assumes no distribution. The interval of the mean is
+Each machine's true effect is drawn around a common mean with the variance tau2, and is measured with a known error.
+tau2 is Paule and Mandel's estimate (J. Res. NBS 87, 1982), which assumes no distribution. The interval of the mean is
 Student's t with Hartung and Knapp's variance (Stat. Med. 20, 2001). That variance is never taken smaller than the
 errors allow, since few machines may agree by chance (Röver, Knapp and Friede, BMC Med. Res. Methodol. 15, 2015). I2 is
 Higgins and Thompson's (Stat. Med. 21, 2002), and the test of equal means Welch's (Biometrika 38, 1951).
-statsmodels.stats.meta_analysis has the same estimates, and no wheel for free-threaded Python 3.13.
+statsmodels.stats.meta_analysis has the same estimates, but no wheel for free-threaded Python 3.13.
 """
 
 import math
@@ -29,9 +29,9 @@ class Mean(NamedTuple):
     """Part of the effects' variation that measurement errors do not explain, from 0 to 1."""
 
     def interval(self, new: bool = False) -> tuple[float, float]:
-        """Return the mean's confidence interval, or, if *new*, roughly the interval that holds one further effect.
+        """Return the mean's confidence interval, or, if *new*, an approximate prediction interval for a further effect.
 
-        A prediction interval from few effects that hardly differ is too narrow: it held 87% of further ones in a test.
+        From few effects that hardly differ, that interval is too narrow: in a test, it held 87% of further effects.
         """
         from scipy.special import stdtrit
 

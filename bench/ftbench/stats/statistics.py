@@ -1,12 +1,12 @@
 """Ratios with confidence intervals, and the conclusions from them. docs/method.md explains the method and its limits.
 
 Each round measures a candidate in a new process, in many short turns, which alternate with other candidates' turns. A
-process may influence all its turns, so the interval comes from the processes. Each process contributes one figure: the
+process may influence all its turns, so intervals are computed from processes. Each process contributes one figure: the
 mean logarithm of the faster half of its turns (ftbench.measure.epochs.typical). Two candidates are compared by the
 differences of their figures, round by round, with Student's t. This method treats a/b and b/a alike (Fleming and
 Wallace, "How not to lie with statistics", CACM 29, 1986), and ratios of a chain multiply exactly.
 
-Comparisons that a run is made for are judged one by one. All others are explored: their p-values are adjusted
+The comparisons that a run is made for are judged one by one. All others are explored: their p-values are adjusted
 together, over the whole run (Benjamini and Hochberg, JRSS B 57, 1995). Then at most one in twenty of the differences
 that they show is expected to be false.
 """
@@ -31,7 +31,7 @@ NEGLIGIBLE = 1.01
 
 
 Reached = Literal["met", "missed", "unclear"]
-"""Conclusion about a target."""
+"""Conclusion on whether a ratio meets its target."""
 
 
 @dataclass(kw_only=True)
@@ -39,7 +39,7 @@ class Ratio(Change):
     """A ratio over n rounds, with the p-values that its verdict depends on."""
 
     p: float | None
-    """The two-sided p-value of no difference; None for one round."""
+    """The two-sided p-value for "no difference"; None for one round."""
     q: float | None = None
     """The p-value adjusted for the run's comparisons (Benjamini and Hochberg)."""
     asked: bool = False
@@ -52,12 +52,12 @@ def logarithms(numerators: Sequence[float], denominators: Sequence[float]) -> li
 
 
 def exponential(logarithm: float, most: float = 700.0) -> float:
-    """Return exp(logarithm), or that of *most* or -*most* if the logarithm is farther from 0: none overflows."""
+    """Return exp(logarithm), first limiting the logarithm to between -*most* and *most*, so that nothing overflows."""
     return math.exp(max(-most, min(most, logarithm)))
 
 
 def ratio(numerators: Sequence[float], denominators: Sequence[float]) -> Ratio:
-    """Return the geometric mean of pairs' ratios, with its interval; raises ValueError for no pairs or values <= 0."""
+    """Return the geometric mean of the ratios, with its interval; raises ValueError for no values or values <= 0."""
     logs = logarithms(numerators, denominators)
     n, mean = len(logs), fmean(logs)
     low = high = p = seen = None

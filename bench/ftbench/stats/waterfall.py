@@ -24,11 +24,11 @@ WIDEST = 1.3
 ENDS = ("slowest_rank", "time_to_first_batch", "memory_mib", "pss_mib")
 
 Chain = list[tuple[str, Candidate]]
-"""Pairs (name, candidate): the start, then each change with the candidate that the change leads to."""
+"""List of (name, candidate): first the start, then each change with the candidate that the change leads to."""
 
 
 def chain(scenario: Scenario, case: str) -> tuple[Chain, list[str]]:
-    """Return (a case's chain with the most workers, names of missing configurations and loaders); ([], []) if none."""
+    """Return (a case's chain with the most workers, missing configurations and loaders); ([], []) without a chain."""
     there = {c.key: c for c in scenario.whole if c.case == case}
     most = max((c.workers for c in there.values() if c.variant in (TODAY, PROCESSES, THREADS)), default=0)
     configs = [config for config in CONFIGS if any(c.config == config for c in there.values())]
@@ -54,10 +54,10 @@ def chain(scenario: Scenario, case: str) -> tuple[Chain, list[str]]:
 
 
 def apart(scenario: Scenario, start: Candidate) -> set[tuple[str, str]]:
-    """Return the pairs of candidates that loaded different samples in the case of *start* and cannot be compared.
+    """Return the pairs of candidates that loaded different samples, in the case of *start*: they cannot be compared.
 
-    Both (a, b) and (b, a) are included, as keys. Empty if the samples of *start* differ from round to round: then no
-    candidate can be checked.
+    A pair is two keys; both (a, b) and (b, a) are included. If the samples of *start* differ from round to round, no
+    candidate can be checked, and the set is empty.
     """
     seen: dict[str, dict[str, set[int]]] = {c.key: {} for c in scenario.candidates if c.case == start.case}
     for one in scenario.rounds:
@@ -75,7 +75,7 @@ def apart(scenario: Scenario, start: Candidate) -> set[tuple[str, str]]:
 
 
 def waterfall(scenario: Scenario, comparisons: Iterable[Comparison], case: str) -> Waterfall | None:
-    """Return a case's total ratio, split into steps from candidate to candidate; None if no such chain was measured."""
+    """Return a case's waterfall: its total ratio, split into one ratio for each step; None if no chain was measured."""
     links, missing = chain(scenario, case)
     if not links:
         return None
@@ -117,7 +117,7 @@ def waterfall(scenario: Scenario, comparisons: Iterable[Comparison], case: str) 
 
 
 def _start_method(scenario: Scenario, start: Candidate) -> str:
-    """Return the method by which a candidate's processes were started; "" if its trials do not agree or say none."""
+    """Return the start method of a candidate's processes ("fork"); "" if its trials recorded different ones or none."""
     found = {
         trial.start_method or "" for each in scenario.rounds for trial in each.trials if trial.candidate == start.key
     }
@@ -129,10 +129,10 @@ def _change(c: Comparison) -> dict:
 
 
 def precise(scenario: Scenario, precision: float) -> bool:
-    """True if there are enough rounds, and all intervals that the scenario is about are narrow.
+    """True if a scenario has enough rounds, and all intervals that answer its question are narrow.
 
-    In a waterfall, the ends of an interval are within 1 + *precision* times its ratio. If the main metric is a ratio by
-    itself, no candidate's interval is wider than the factor WIDEST.
+    In a waterfall, intervals are narrow if they reach up and down by at most the factor 1 + *precision*. If the main
+    metric is a ratio by itself, the ends of each candidate's interval may differ by the factor WIDEST.
     """
     main = scenario.metrics[0]
     if METRICS[main].ideal == "1":
