@@ -1,1 +1,1 @@
-"""A trial: a process that measures one candidate, and the endpoints that start it."""
+"""Trials, processes that each measure one candidate, and the endpoints (interpreters or servers) that start them."""

@@ -5,10 +5,10 @@ The trial first imports the libraries that all trials need, at the same time as 
 turn, it writes {"waiting": true, "own_seconds": CPU time so far, children's included} and waits for a line on stdin.
 
 The request is Task.request of ftbench.plan.scenario, with the id of the process that started the trial as "parent". The
-result is that of `measure`, of several cases that of `side_by_side`.
+result is what `measure` returns, or, if the trial measures several cases, what `side_by_side` returns.
 
-``python -m ftbench.trial.child NAME`` is a rank of a trial (--ranks). It has the same dialogue with the trial's process
-(ftbench.trial.job), over the socket NAME.
+``python -m ftbench.trial.child NAME`` is one rank of a trial of several ranks (--ranks). It has the same dialogue with
+the process ftbench.trial.job, over the socket NAME.
 """
 
 import json
@@ -49,7 +49,7 @@ class ControllerPipe:
         return self._lines.readline()
 
     def fail(self, why: str) -> None:
-        """Report why this process fails."""
+        """Write *why*, the reason for which this process fails, to stderr."""
         print(why.rstrip("\n"), file=sys.stderr, flush=True)
 
 
@@ -67,9 +67,9 @@ def check_configuration(config: str) -> dict:
 
 
 def measure(task: Task) -> Turns:
-    """Measure the task. A generator: yields whenever other trials may have a turn.
+    """Measure the task. This generator yields whenever other trials may have a turn.
 
-    Its return value: the fields of ftbench.document.model.Trial and "note"; or {"unavailable": reason}.
+    It returns a dict with the fields of ftbench.document.model.Trial and "note"; or {"unavailable": reason}.
     """
     import torch
 

@@ -1,8 +1,8 @@
 """A trial of several ranks (--ranks): a torchrun job, whose ranks measure one candidate in the same turns.
 
-``python -m ftbench.trial.job N`` has the dialogue of ftbench.trial.child with the controller. The main thread is
-torchrun: it starts N ranks, which run ftbench.trial.child, and ends all of them if one fails. A second thread passes
-each of the controller's lines on to all ranks, and combines their answers. If this process ends, the kernel ends the
+``python -m ftbench.trial.job N`` has the dialogue of ftbench.trial.child with the controller. The main thread runs
+torchrun, which starts N ranks (ftbench.trial.child), and ends all of them if one fails. A second thread passes each
+line of the controller on to all ranks, and combines the ranks' answers. If this process ends, the kernel ends the
 ranks (ftrun.parent_death).
 """
 
@@ -35,9 +35,9 @@ TORCHRUN_SECONDS = 60.0
 def together(results: Sequence[dict]) -> dict:
     """Combine the results of all ranks, in the order of the ranks, into one result of a trial.
 
-    A turn's rate (samples/s) is the sum of the ranks' rates. The time of a turn is that of all samples at this rate.
-    Checksums are in the order of the batches: the first batch of each rank, the second of each rank, and so on. Of the
-    first batches and the rest, rank 0's are kept. Distributions are left out. Raises TrialError if there are no turns.
+    A turn's rate (samples/s) is the sum of the ranks' rates; its time is the time of all ranks' samples at this rate.
+    Checksums are in the order of the batches: the first batch of each rank, the second of each rank, and so on. Items
+    that cannot be combined are rank 0's, distributions are left out. Raises TrialError if there are no turns.
     """
     first, turns = results[0], len(results[0]["turn_seconds"])
     if not turns:
@@ -72,14 +72,14 @@ def together(results: Sequence[dict]) -> dict:
 
 
 class Rank(NamedTuple):
-    """A rank that has connected."""
+    """A connected rank: its number, and the id of its process."""
 
     number: int
     pid: int
 
 
 class Job:
-    """The ranks' connections, and the dialogues with them and the controller. Used by the second thread."""
+    """Connections of a trial to its ranks and to the controller. The main thread uses only `name`, `lost` and `end`."""
 
     def __init__(self, ranks: int, controller: ControllerPipe):
         self._ranks, self._controller = ranks, controller
@@ -88,10 +88,10 @@ class Job:
         self._listener = Listener(address(self.name), "AF_UNIX", backlog=ranks, authkey=key)
         self._connections: dict[Connection, Rank] = {}
         self.lost: int | None = None
-        """The first rank whose connection ended; read by the main thread to say which rank failed."""
+        """Number of the first rank whose connection ended; read by the main thread to say which rank failed."""
 
     def conduct(self) -> None:
-        """Conduct the trial to its end. Ends this process, with the reason on stderr, if the trial fails."""
+        """Pass lines between controller and ranks until the trial ends; end this process if the trial fails."""
         try:
             self._conduct()
         except TrialError as error:
@@ -100,7 +100,7 @@ class Job:
             self.end(traceback.format_exc())
 
     def end(self, why: str) -> NoReturn:
-        """End this process and its ranks, because the trial failed."""
+        """Write *why* the trial failed to stderr, and end this process and its ranks."""
         self._controller.fail(why)
         os._exit(1)
 
@@ -151,7 +151,7 @@ class Job:
         self.end(f"{quoted}trial: rank {rank.number} of {self._ranks}: {why}")
 
     def _lose(self, rank: Rank) -> NoReturn:
-        """End this process, unless the rank failed: then wait for the main thread, which will know how, to end it."""
+        """End this process: the rank's connection ended. If the rank failed, let the main thread report that first."""
         self.lost = rank.number
         try:
             ended = os.waitid(os.P_PID, rank.pid, os.WEXITED | os.WNOWAIT)

@@ -11,7 +11,7 @@ from ftrun.supervise import Child, Completed, TimedOut, Watch
 
 
 class TrialFailed(Exception):
-    """Raised if a trial fails. The first line of the message is the reason, further lines quote the trial's output."""
+    """Failure of a trial. The first line of the message is the reason; further lines quote the trial's output."""
 
     def __init__(self, message: str, hung: bool = False):
         super().__init__(message)
@@ -66,7 +66,7 @@ class Process:
         raise NotImplementedError
 
     def _ask(self, line: bytes, seconds: float | None = None) -> dict | None:
-        """Send a line to the process; return the next line that it writes (a dict), or None if it ends without one."""
+        """Send a line to the process; return its next line (a dict), or None if the process ends without one."""
         answer = self._child.ask(line, self._watch, self._patience if seconds is None else seconds)
         if answer is None:
             return None
@@ -83,9 +83,8 @@ class Process:
 class TrialProcess(Process):
     """The process of a trial: ftbench.trial.child, or ftbench.trial.job for several ranks.
 
-    The constructor raises OSError if the interpreter cannot be run.
-
-    Other load on the CPUs is recorded only while the trial measures, not while the trial waits.
+    The constructor raises OSError if the interpreter cannot be run. Load of other programs on the CPUs is recorded only
+    while the trial measures, not while the trial waits.
     """
 
     def __init__(self, python: str, request: dict, watch: Watch, packages: str | None = None):
@@ -103,7 +102,7 @@ class TrialProcess(Process):
         self._measures = False
 
     def _go_on(self) -> dict | None:
-        """Let the trial run a turn; return its result with the load on the CPUs, None if it waits for its next turn."""
+        """Let the trial run up to its next turn; return None, or at its end the result with other load on the CPUs."""
         before = counters()
         answer = self._ask(self._next)
         if answer is not None and "waiting" in answer:

@@ -1,8 +1,8 @@
 """The thread-safety suite (tests/stress) as part of a run: in every configuration, after all scenarios of the run.
 
-The suite is one process for each configuration, `python -m tests.stress`. It writes each scenario's result as a line of
-JSON as soon as the scenario has ended, so an interruption or a crash loses no finished result. The crash or hang of one
-scenario does not affect the others.
+The suite has scenarios of its own. It is one process for each configuration, `python -m tests.stress`. The result of a
+scenario is written as a line of JSON as soon as the scenario has ended, so an interruption or a crash loses no finished
+result. The crash or hang of one scenario does not affect the others.
 """
 
 import subprocess
@@ -53,7 +53,7 @@ class StressProcess(Process):
 
 
 def request(part: Stress, config: str) -> dict:
-    """Return the request for the suite in a configuration; its "patience" is the time limit of the whole suite (s)."""
+    """Return the request to run the suite in a configuration; its "patience" limits the time of the whole suite (s)."""
     patience = 60 * (part.minutes or 0) + PATIENCE
     return {"config": config, "minutes": part.minutes, "seed": part.seed, "patience": patience}
 
@@ -85,7 +85,7 @@ def take(part: Stress, config: str, lines: Iterator[dict]) -> Iterator[StressRes
 
 
 def _next(lines: Iterator[dict], left: list[str]) -> dict | None:
-    """Return the next line, None at the end. If the suite hangs, TrialFailed names the first scenario of `left`."""
+    """Return the next line, None at the end. If the suite hangs, raise TrialFailed for the first scenario of *left*."""
     try:
         return next(lines, None)
     except TrialFailed as error:
