@@ -1,4 +1,4 @@
-"""Reproducer of threading bugs: runs a script many times with and without the GIL, and reports where it fails.
+"""Reproducer of threading bugs: runs a script many times with and without the GIL, and reports in which cases it fails.
 
 The modules, in the order in which they handle a script:
 
@@ -8,9 +8,6 @@ The modules, in the order in which they handle a script:
                         -> run -> watch (one process tree under limits) -> runner (the script as __main__; exceptions)
                              <- classify <- outcome (ok, wrong result, exception, signal, hang, GIL enabled, limit)
               -> verdict (statistics of the outcomes) -> report (Markdown)
-
-Two terms: a run is *blocked* if the script ended before any threads could race, for example because a package is
-missing. A script runs behind *walls* if the script runs in a container without network and without privileges.
 
 Importing this package imports nothing else.
 """

@@ -1,4 +1,4 @@
-"""``python -m ftsafety.repro``."""
+"""Entry point of ``python -m ftsafety.repro``."""
 
 import sys
 

@@ -1,7 +1,7 @@
-"""The command line of repro: its options, and reading the script that it names.
+"""The command line of repro: its options, and the script that it asks to run.
 
-Imports nothing but the standard library and runs on Python 3.9: `./twins repro` checks its arguments with this module
-before it builds the twins, so that a typing error does not cost ten minutes.
+`./twins repro` checks its arguments with this module before it builds the twins, so that a typing error does not cost
+ten minutes. So the module runs on Python 3.9 and needs no installed package.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ _LIMITS = (
 
 
 def parser(prog: str = PROGRAM) -> argparse.ArgumentParser:
-    """Return the parser of the command line."""
+    """Return the parser of the command line. *prog*: the name of the command in help and messages."""
     result = argparse.ArgumentParser(
         prog=prog,
         description=DESCRIPTION,
@@ -135,10 +135,9 @@ def parser(prog: str = PROGRAM) -> argparse.ArgumentParser:
 
 
 def parse(arguments: list, prog: str = PROGRAM) -> argparse.Namespace:
-    """Return the options, and two more attributes: `loaded`, the Script; `walled`, True if the twins are containers.
+    """Return the options, and two more attributes: `loaded`, the Script; `walled`, True for twins in containers.
 
-    Raises UsageError if the script cannot be run or an option is wrong. Raises SystemExit as argparse does: for --help
-    (0) and wrong usage (2).
+    Raises UsageError if the script cannot be run or an option is wrong, and SystemExit as argparse does.
     """
     given = parser(prog).parse_args(arguments)
     if given.out is not None and given.out.is_dir():
@@ -191,7 +190,7 @@ def check(arguments: list, program: str) -> None:
 
 
 def options_of(given: argparse.Namespace, **changed: object) -> list:
-    """Return *given* as command-line options, without --out and hidden ones. *changed*: new values by option name."""
+    """Return the options *given* as arguments, without --out and options that --help hides. *changed*: new values."""
     result = []
     for action in parser()._actions:
         value = changed.get(action.dest, getattr(given, action.dest, None))

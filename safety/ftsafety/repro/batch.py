@@ -1,8 +1,8 @@
 """``python -m ftsafety.repro --batch``: some rounds of a campaign, run on a worker of a cluster.
 
 Standard input has one line of JSON, a request of ftsafety.repro.cluster. Standard output gets lines of JSON: first a
-description of this node, then each outcome, then the end. When standard input ends, the worker has gone, and so the
-batch ends.
+description of this node, then each outcome, then a message about the end. The end of standard input means that the
+worker has gone, so the batch ends too.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ MOST_BYTES = 32 * 1024 * 1024
 
 
 class Leash(Interruption):
-    """Interruption that the end of standard input causes too. Nothing may follow the request there."""
+    """Interruption by a signal or by the end of standard input. Nothing may follow the request on standard input."""
 
     def __enter__(self) -> Leash:
         super().__enter__()
@@ -60,7 +60,7 @@ class Leash(Interruption):
 
 
 def main(arguments: list[str]) -> int:
-    """Run the command; return its exit status."""
+    """Run the batch that the request on standard input describes; return the exit status."""
     parser = argparse.ArgumentParser(prog="repro --batch", allow_abbrev=False)
     parser.add_argument("--batch", action="store_true")
     parser.add_argument("--twin", action="append", type=endpoint, required=True)
@@ -86,14 +86,14 @@ def _line() -> bytes:
 
 
 class Batch:
-    """The rounds of one request. Owned by one thread."""
+    """Rounds of runs that one request asks for. Owned by one thread."""
 
     def __init__(self, request: dict, given, leash: Leash, stack: contextlib.ExitStack):
         self._request, self._given, self._leash, self._stack = request, given, leash, stack
         self._written = 0
 
     def run(self) -> int:
-        """Make the rounds; return the exit status. Raises TwinError or Interrupted."""
+        """Make the rounds and print the outcomes; return the exit status. Raises TwinError or Interrupted."""
         end = time.monotonic() + self._request["seconds"]
         source = source_hash()
         if source != self._request["source"]:

@@ -34,7 +34,7 @@ def settled(runs: Mapping[str, Runs]) -> dict[str, Runs]:
     """Return a copy of *runs* in which the outcomes of blocked runs have the kind BLOCKED.
 
     The runs of a configuration are blocked if all of them ended for the same reason before threads could race. There
-    are two exceptions. A missing file blocks only if all configurations lack the file: a thread may have deleted it.
+    are two special cases. A missing file blocks only if all configurations lack the file: a thread may have deleted it.
     A failure after which some runs continued does not block: it was in a helper thread, or in one of several tests.
     """
     blockers = {config: _common(each) for config, each in runs.items() if any(o.kind.judged for o in each.outcomes)}
@@ -57,7 +57,7 @@ def _common(runs: Runs) -> Blocker | None:
 
 
 def _survived(runs: Mapping[str, Runs]) -> set[Signature]:
-    """Return the signatures of failures that did not end the run: they occur in several combinations with others."""
+    """Return the signatures of failures after which runs went on: those in more than one combination of failures."""
     shown = {frozenset(o.signatures) for each in runs.values() for o in each.outcomes if o.kind.judged}
     counts = Counter(signature for signatures in shown for signature in signatures)
     return {signature for signature, number in counts.items() if number > 1}
@@ -108,14 +108,14 @@ def remedy(
     series: str = SERIES[0],
     options: Sequence[str] = (),
 ) -> str:
-    """Return a shell command that avoids *blocker*; "" if none is known. Text from the script is quoted for the shell.
+    """Return a shell command that avoids *blocker*; "" if none is known. Strings from the script are quoted.
 
     Args:
         command: the command that runs the script.
         running: the configurations that are not blocked.
         walled: True if containers run the script.
         series: the series of CPython of the twins, such as "3.13".
-        options: the options of *command*, but for ``-m``.
+        options: the options of *command*, except ``-m``.
     """
     cause, about = blocker[:2]
     other = next(each for each in reversed(SERIES) if each != series)

@@ -40,24 +40,24 @@ class Runs:
 
 
 def twin_of(config: str) -> str:
-    """Return the name of the twin that runs *config*. An interpreter given by --interpreter has the name *config*."""
+    """Return the name of the twin for the configuration *config*: *config* itself for one named by --interpreter."""
     return CONFIGURATIONS[config].twin if config in CONFIGURATIONS else config
 
 
 class Runner(Protocol):
-    """A twin, as far as a campaign uses it."""
+    """Protocol of the twins: methods that a campaign calls."""
 
     @property
     def config(self) -> str | None:
         """The only configuration that this twin can run; None if there are several."""
 
     def reproduce(self, request: Request) -> Outcome:
-        """Run a script once. Raises TwinError, Interrupted, or TimeoutError at the deadline of a Plan."""
+        """Run a script once. Raises TwinError, Interrupted, or TimeoutError at the end of the time for all runs."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The runs that a campaign is about to ask for, for runs that are made ahead."""
+    """Runs that a campaign will request, so that a cluster can make them before they are requested."""
 
     script: Script
     configs: tuple[str, ...]
@@ -65,7 +65,7 @@ class Plan:
     threads: int
     limits: Limits
     forced: set[str]
-    """The configurations in which PYTHON_GIL=0 holds the GIL off; grows during the campaign, its owner."""
+    """The configurations in which PYTHON_GIL=0 holds the GIL off. The campaign adds to this set."""
     deadline: float
     """time.monotonic() at which the campaign ends."""
 
@@ -95,7 +95,7 @@ class Campaign:
             twins: the twins that run the script, by name.
             deadline: time.monotonic() at which the rounds end.
             missing: by the name of a twin, the reason why this twin cannot run the script.
-            ahead: entered with the plan of the rounds while they are run.
+            ahead: given the plan, returns a context manager in which the rounds are made.
         """
         self.script, self.twins, self.limits = script, twins, limits
         self.missing = dict(missing or {})

@@ -67,7 +67,7 @@ GUARDS = ("gil", "version", "arguments", "tests")
 
 
 def printable(data: bytes, hidden: Sequence[str] = ()) -> str:
-    """Return *data* as text that is safe on a terminal. In paths, the folders *hidden* are cut off; ~ is the home."""
+    """Return *data* as a string that is safe on a terminal. Paths lose the folders *hidden*; ~ is the home folder."""
     text = data.decode(errors="backslashreplace").replace("\r\n", "\n")
     for folder in hidden:
         text = text.replace(f"{folder}{os.sep}", "")
@@ -81,10 +81,7 @@ def printable(data: bytes, hidden: Sequence[str] = ()) -> str:
 
 
 def classify(ended: Ended, hidden: Sequence[str] = (), script: Script | None = None) -> Outcome:
-    """Return the outcome of a process tree whose first process was ftsafety.repro.runner and ran *script*.
-
-    `hidden`: see `printable`.
-    """
+    """Return the outcome of the process tree in which ftsafety.repro.runner ran *script*. *hidden*: see `printable`."""
     messages = _messages(ended, hidden)
     begin = next((line for line in messages if line.get("begin")), None)
     end = next((line for line in messages if line.get("end")), None)
@@ -182,7 +179,7 @@ def _signatures(kind: Kind, detail: str, raised: list[dict], stacks: str, status
 
 
 def _frames(stacks: str, which: str = "") -> list[str]:
-    """Return the frames of the first thread whose heading starts with *which*, without those of the import system."""
+    """Return frames of the first thread in *stacks* whose heading starts with *which*, without the import system's."""
     thread = next((match[2] for match in THREAD.finditer(stacks) if match[1].startswith(which)), "")
     return [
         f"{os.path.basename(name)}:{line} in {function}"
@@ -209,7 +206,7 @@ def _blocker(kind: Kind, raised: list[dict], script: Script | None, stderr: str)
 
 
 def _with_names(source: bytes) -> bytes:
-    """Return *source* with ``open(NAME)`` replaced by ``open("file")``, if it sets ``NAME = "file"``, and only once."""
+    """Return *source* with ``open("file")`` in place of ``open(NAME)`` where ``NAME = "file"`` is set only once."""
     every = CONSTANT.findall(source)
     names = {name: value for name, value in every if len(re.findall(rb"\b%s\b\s*=[^=]" % name, source)) == 1}
 

@@ -44,7 +44,7 @@ NO_WALLS_THERE = (
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command; return its exit status (see --help)."""
+    """Run `repro` with the command-line *arguments*; return its exit status (see --help)."""
     any_locale()
     try:
         given = parse(sys.argv[1:] if arguments is None else arguments)
@@ -182,7 +182,7 @@ class Reproduction:
         self._twins = dict.fromkeys(self._descriptions, cluster)
 
     def _check_version(self) -> dict[str, str]:
-        """Return {interpreter: reason why it cannot run the script}; raises Refused if no version is right."""
+        """Return {twin: reason why it cannot run the script}; raises Refused if no version suits the script."""
         missing = {
             name: "no interpreter was given for it (--twin)" for name in ("ft", "gil") if name not in self._twins
         }
@@ -216,7 +216,7 @@ class Reproduction:
         return add(wanted, twins, installed, work.resolve(), cache, self._interruption, note)
 
     def _remedies(self, runs: dict[str, Runs]) -> list[tuple[str, str]]:
-        """Return a section of the report with remedies for blocked runs; [] if no run was blocked."""
+        """Return [(title, Markdown)], a report section with remedies for blocked runs; [] if no run was blocked."""
         why = stopped(runs)
         if not why:
             return []

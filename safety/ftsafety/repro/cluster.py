@@ -2,8 +2,8 @@
 
 A task of the cluster is a batch: some rounds, run one after the other by ``--batch`` on one worker. A batch ends at its
 number of rounds or after BATCH_SECONDS. Rounds that were not made go to later batches. Results are used in the order of
-the batches: the order of their arrival depends on how the runs ended. If a worker dies, Dask runs its batch again; only
-one result of a batch is used.
+the batches, not as they arrive: their arrival depends on how the runs ended. If a worker dies, Dask runs its batch
+again; only one result of a batch is used.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from ftsafety.repro.script import Script
 
 BATCH_SECONDS = 20.0
 MOST_ROUNDS = 500
-"""Rounds of a batch."""
+"""Largest number of rounds in a batch."""
 FEWEST_AHEAD, AHEAD = 8, 2
-"""Batches that are submitted before they are needed: at least, and for each thread of the cluster."""
+"""Number of batches submitted before they are needed: at least 8, and 2 for each thread of the cluster."""
 LONGEST_NAME = 100
 HEAD = {"source": str, "twins": {str: DESCRIPTION}, "added": {str: {str: str}}, "missing": {str: str}, "remarks": [str]}
 RUN = {"config": str, "outcome": outcome.FORM}
@@ -39,12 +39,12 @@ END = {"end": {str: str}}
 
 @dataclass
 class _Batch:
-    """A submitted batch. Once it has ended, `ended` or `lost` is set."""
+    """Batch that was submitted. At its end, `ended` (its last message) or `lost` (the reason) is set."""
 
     rounds: int
     forced: frozenset[str]
     begun: list[str] = field(default_factory=list)
-    """The nodes that have begun it, the last one included."""
+    """The nodes that have begun this batch, including the one that ended it."""
     lines: list[str] = field(default_factory=list)
     ended: dict | None = None
     lost: str | None = None
@@ -52,15 +52,15 @@ class _Batch:
 
 @dataclass
 class Node:
-    """A node of the cluster that has begun batches."""
+    """Node of the cluster that has begun at least one batch."""
 
     processor: str = ""
     restarts: int = 0
-    """Batches that it began, and that were run again because its worker had died."""
+    """Number of batches that this node began, and that were run again because the worker had died."""
 
 
 class Cluster:
-    """The twins of a cluster's workers. Owned by one thread, which must call `close`."""
+    """Client of the twins on a cluster's workers. Owned by one thread, which must call `close`."""
 
     config = None
 
@@ -72,7 +72,7 @@ class Cluster:
         self._twins: tuple[str, ...] = ()
         self._requires: tuple[str, ...] = ()
         self._head: dict | None = None
-        """What the first batch has said about its node. The other nodes have to be equal."""
+        """The description of the node of the first batch. All other nodes have to be equal."""
         self._first = ""
         self._plan: Plan | None = None
         self._left = self._submitted = self._next = 0
@@ -86,10 +86,10 @@ class Cluster:
         self._link.close()
 
     def describe(self, twins: Iterable[str], requirements: tuple[str, ...], until: float) -> dict[str, dict]:
-        """Return the description of each of these twins, as it is on the first node that answers.
+        """Return the description of each of *twins* on the first node that answers.
 
-        The packages *requirements* are added there, and for every batch. Raises TwinError, Interrupted, or TimeoutError
-        at time.monotonic() *until*.
+        The packages *requirements* are installed there, and for every batch. Raises TwinError, Interrupted, or
+        TimeoutError at time.monotonic() *until*.
         """
         self._twins, self._requires, self._head = tuple(twins), requirements, None
         plan = Plan(Script("nothing.py", b""), (), 1, 1, Limits(), set(), until)
@@ -99,13 +99,13 @@ class Cluster:
         return self._head["twins"]
 
     def packages(self) -> Packages:
-        """Return the packages that the workers add for the script, as `describe` has found them."""
+        """Return the packages that the workers install for the script. Call `describe` first."""
         assert self._head is not None
         return Packages(self._head["added"], self._head["missing"], self._head["remarks"])
 
     @contextlib.contextmanager
     def ahead(self, plan: Plan) -> Iterator[None]:
-        """Context manager: have the runs of a plan made, for `reproduce`; at its end, cancel those left."""
+        """Context manager: let `reproduce` submit the runs of *plan* in batches; at the end, cancel unused batches."""
         self._plan, self._left = plan, plan.repeat
         self._ready = {config: deque() for config in plan.configs}
         self._failed = None
@@ -119,7 +119,7 @@ class Cluster:
             self._batches.clear()
 
     def reproduce(self, request: Request) -> Outcome:
-        """Return the outcome of the next run. Raises TwinError, Interrupted, or TimeoutError at the plan's deadline."""
+        """Return the next outcome in the request's configuration. Raises TwinError, Interrupted or TimeoutError."""
         ready = self._ready[request.config]
         while True:
             while not ready:
@@ -175,7 +175,7 @@ class Cluster:
         self._next += 1
 
     def _note(self, message: dict) -> None:
-        """Note what happened to a batch. Messages about batches that were cancelled are skipped."""
+        """Record what *message* says about a batch. Messages about batches that were cancelled are skipped."""
         self.threads = message.get("threads") or self.threads
         number = next((message[name] for name in ("begun", "of", "ended", "lost") if name in message), None)
         batch = self._batches.get(number) if isinstance(number, int) else None
@@ -191,7 +191,7 @@ class Cluster:
             batch.lost = one_line(message["why"])
 
     def _use(self, batch: _Batch) -> None:
-        """Check the result of a batch and use it; raises TwinError."""
+        """Check the result of a batch and add its outcomes to `_ready`; raises TwinError."""
         if batch.ended is None:
             nodes = ", ".join(batch.begun)
             raise TwinError(f"{batch.lost}{f' (begun on {nodes})' if nodes else ''}")
@@ -212,7 +212,7 @@ class Cluster:
             raise TwinError(f"{node}: a batch made no runs")
 
     def _check(self, node: str, head: dict, error: str) -> None:
-        """Raise TwinError if a node cannot run batches, or if it differs from the first node."""
+        """Raise TwinError if *node* cannot run batches or differs from the first node. *head*: *node*'s description."""
         if "source" not in head:
             raise TwinError(f"{node}: {error or 'a batch wrote nothing'}")
         if head["source"] != self._source:
@@ -229,7 +229,7 @@ class Cluster:
                 raise TwinError(f"{node} is not equal to {self._first}, in the twin {name}: {one_line(which)}")
 
     def _hand_out(self, node: str, batch: _Batch, lines: list[dict]) -> int:
-        """Add a batch's outcomes to those that are ready; return the number of whole rounds. Raises TwinError."""
+        """Add the outcomes in *lines* to `_ready`; return the number of complete rounds. Raises TwinError."""
         made: Counter[str] = Counter()
         forced = set(batch.forced)
         for line in lines:
@@ -255,7 +255,7 @@ def _name(node: object) -> str:
 
 
 def _decoded(line: object) -> dict:
-    """Return the JSON object in a line of a batch; {} if there is none."""
+    """Return the JSON object in a line that a batch printed; {} if there is none."""
     with contextlib.suppress(ValueError):
         if isinstance(line, str) and isinstance(found := decode(line), dict):
             return found

@@ -34,7 +34,7 @@ def _prefix() -> str:
 
 
 def program() -> str:
-    """Return the start of a shell command for `./twins`: a relative path if it is below the current directory."""
+    """Return the start of a shell command that calls `./twins`: by a relative path if that needs no ".."."""
     if not (ROOT / "twins").exists():
         return "./twins"
     path = os.path.relpath(ROOT / "twins")
@@ -55,7 +55,7 @@ def repro(given: argparse.Namespace, script: Script, options: list[str]) -> str:
 
 
 def all_runs(given: argparse.Namespace, script: Script) -> str:
-    """Return the command that repeats all runs."""
+    """Return the shell command that repeats all runs."""
     return repro(given, script, options_of(given))
 
 
@@ -108,7 +108,7 @@ def one_run(
 
 
 def _what(script: Script, file: str) -> str | None:
-    """Return the command that starts the script *file* without `repro`; None unless it is a file of plain Python."""
+    """Return the command that starts the script *file* without `repro`; None if the script is no plain Python file."""
     arguments = [shlex.quote(each) for each in script.arguments]
     if not script.path or script.left_out or _packed(script):
         return None
@@ -123,7 +123,7 @@ def _packed(script: Script) -> bool:
 
 
 def _folder(given: argparse.Namespace, script: Script) -> str:
-    """Return the folder in which plain Python has to start; "" for the current one."""
+    """Return the folder in which to start the script without `repro`; "" for the current folder."""
     if script.how == MODULE:
         return given.script or ""
     return os.path.dirname(script.path) if given.beside else ""

@@ -1,4 +1,4 @@
-"""Exceptions of a script: text, place, and the cause if it is not a race (a missing package, a guard, ...).
+"""Exceptions of a script: text, place, and the cause if it is no race (a missing package or argument, ...).
 
 ftsafety.repro.runner loads this file alone, with any Python.
 """
@@ -25,7 +25,7 @@ def ours(filename: str) -> bool:
 
 
 def own(filename, folder: str) -> bool:
-    """True if a file is in the script's folder."""
+    """True if the file *filename* is in *folder*, the script's folder."""
     return isinstance(filename, str) and filename.startswith(folder + os.sep)
 
 
@@ -107,7 +107,7 @@ def _before_threads(error, folder: str) -> tuple:
 
 
 def guard_of(path: str, line: int, error) -> tuple:
-    """Return (cause, source of the guard's test) if *error* came from a guard at *line*, else two empty strings.
+    """Return (cause, source of the test) if a guard at *line* of the file *path* raised *error*, else ("", "").
 
     A guard is a statement that ends the script on purpose, for example if the GIL is on or arguments are missing.
     """

@@ -75,7 +75,7 @@ class Files:
         return UsageError(f"the files have more than {self._most // KIB // KIB} MiB; name those that the script needs")
 
     def add_path(self, path: str) -> None:
-        """Add the file or folder at *path* under its own name. Hidden folders and LEFT_OUT are skipped."""
+        """Add the file or folder at *path* under its own name. Hidden folders and those in LEFT_OUT are skipped."""
         where = Path(path)
         if not where.is_dir() or where.is_symlink():
             self.add(where.name, self.read(path))

@@ -1,4 +1,4 @@
-"""The connection to a Dask cluster: a child process in the Python that has Dask's client (native/cluster)."""
+"""The connection to a Dask cluster, through a child process whose Python has Dask's client (native/cluster)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class NoCluster(TwinError):
 
 @dataclass(frozen=True)
 class Where:
-    """Where the runs are made: the cluster, and how its workers start a batch."""
+    """Place of the runs: a cluster, and the way in which its workers start a batch."""
 
     address: str
     """The address of the scheduler, or the path of its scheduler file."""
@@ -41,7 +41,7 @@ class Where:
 
     @property
     def command(self) -> list[str]:
-        """The command that a worker runs in `folder`."""
+        """The command that a worker runs in `folder` to make a batch."""
         if not self.walls:
             return [os.path.join(self.folder, "twins"), "repro", "--batch"]
         # The containers of a project serve one client at a time.
@@ -52,7 +52,7 @@ class Link:
     """Connection to a cluster. Owned by one thread, which must call `close`."""
 
     def __init__(self, where: Where, interruption: Interruption):
-        """Connect; raises NoCluster or Interrupted."""
+        """Connect to the cluster *where*; raises NoCluster or Interrupted."""
         self.where, self._interruption = where, interruption
         self._watch = {interruption.fileno(): interruption.wanted}
         with contextlib.ExitStack() as stack:
@@ -82,7 +82,7 @@ class Link:
             self._resources = stack.pop_all()
 
     def _end(self, ours: socket.socket) -> None:
-        """Close the socket and wait for the child's end, by which all batches are cancelled."""
+        """Close the socket *ours*, so that the child cancels all batches and ends; wait for its end."""
         ours.close()
         try:
             self._process.wait(CLOSE_SECONDS)
@@ -91,7 +91,7 @@ class Link:
             self._process.wait()
 
     def send(self, message: dict) -> None:
-        """Send a message; raises TwinError."""
+        """Send a message; raises TwinError if the child process has ended."""
         try:
             self._channel.send(message)
         except Disconnected as error:

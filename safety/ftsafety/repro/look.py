@@ -1,4 +1,4 @@
-"""Remarks on runs that did not fail: different output, uncaught exceptions, differences in time and memory."""
+"""Remarks on runs, apart from failures: different output, uncaught exceptions, differences in time and memory."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def observations(runs: Mapping[str, Runs]) -> list[str]:
 
 
 def median(runs: Runs, what: str) -> float | None:
-    """Return the median of *what*, "seconds" or peak "memory" in bytes, of successful runs; None if none succeeded."""
+    """Return the median of *what* ("seconds", or peak "memory" in bytes) of successful runs; None without such runs."""
     values = [getattr(outcome, what) for outcome in _sound(runs)]
     return statistics.median(values) if values else None
 
@@ -35,7 +35,7 @@ def _sound(runs: Runs) -> list[Outcome]:
 
 
 def _noticed(runs: Mapping[str, Runs]) -> Iterator[str]:
-    """Yield each text in the outcomes' `noticed`, with the number of runs in which it occurs, by configuration."""
+    """Yield each exception that did not count as a failure, with the number of runs that had it, by configuration."""
     found: dict[str, Counter[str]] = {}
     for config, each in runs.items():
         for outcome in each.outcomes:
@@ -80,7 +80,7 @@ def _line(lines: Lines, others: Lines) -> str:
 
 
 def _differences(runs: Mapping[str, Runs]) -> Iterator[str]:
-    """Yield a sentence for each median time or memory that differs from that with the GIL by a factor above RATIO."""
+    """Yield a sentence for each median time or memory that is over RATIO times larger or smaller than with the GIL."""
     for name, what, least, shown in (
         ("time", "seconds", LEAST_SECONDS, in_seconds),
         ("memory", "memory", LEAST_BYTES, in_mib),
@@ -99,10 +99,10 @@ def _differences(runs: Mapping[str, Runs]) -> Iterator[str]:
 
 
 def in_seconds(value: float) -> str:
-    """Return seconds with the unit: "1.25 s"."""
+    """Return a number of seconds with the unit: "1.25 s"."""
     return f"{value:.2f} s"
 
 
 def in_mib(value: float) -> str:
-    """Return bytes as MiB, with the unit: "128 MiB"."""
+    """Return a number of bytes in MiB, with the unit: "128 MiB"."""
     return f"{value / MIB:.0f} MiB"

@@ -11,7 +11,7 @@ FEWEST_RUNS, MOST_RUNS = 5, 60
 
 
 def runs_needed(failures: int, runs: int) -> int:
-    """Return the number of runs that, with 95% probability, show a failure if it has the rate *failures* / *runs*."""
+    """Return the number of runs, 5 to 60, that show a failure with 95% probability if *failures* of *runs* fail."""
     share = failures / runs
     if share >= 1:
         return FEWEST_RUNS

@@ -10,7 +10,7 @@ from ftrun.protocol import conforms
 
 
 class Kind(enum.StrEnum):
-    """Kind of outcome of a run. The values are shown in reports."""
+    """Kinds of outcomes: the ways in which a run can end. Reports show the values."""
 
     OK = "ok"
     WRONG = "wrong result"
@@ -48,7 +48,7 @@ class Signature(NamedTuple):
 
 
 class Blocker(NamedTuple):
-    """Reason why a run may have been blocked (ftsafety.repro.blocked): the cause, and what is missing or wrong."""
+    """Reason why a run may have been blocked (ftsafety.repro.blocked): its cause, and the missing or wrong thing."""
 
     cause: str
     about: str

@@ -43,7 +43,7 @@ def add(
 
     Args:
         installed: by twin, the versions of the packages that the twin has already, by normalised name.
-        work: the folder for the packages to install.
+        work: the folder into which the packages are installed.
         cache: the folder for uv and its cache; *work* by default.
         note: called with a line of progress.
     """
@@ -89,7 +89,7 @@ def add(
 
 
 def _words(name: str, wanted: Sequence[str], why: str, cache: Path, interruption: Interruption) -> str:
-    """Return the resolver's error *why*, shortened to the missing wheel if a package has no wheel for twin *name*."""
+    """Return why packages cannot be installed for the twin *name*: the missing wheel, or else the error *why*."""
     match = NO_WHEEL.search(why)
     if match is None:
         return why

@@ -84,7 +84,7 @@ def measured(runs: Mapping[str, Runs]) -> str:
 
 
 def first_failure(config: str, number: int, outcome: Outcome) -> str:
-    """Return the section on the first failure: its stacks, stderr and stdout."""
+    """Return the report's section on the first failure: its stacks, stderr and stdout."""
     where = f" on {one_line(outcome.node)}" if outcome.node else ""
     parts = [f"## First failure: `{config}`, run {number}{where}: {outcome.kind}", one_line(outcome.detail)]
     if outcome.stacks.strip():
@@ -121,7 +121,7 @@ def nodes(runs: Mapping[str, Runs], about: Mapping[str, Node]) -> str:
 
 
 def chosen_failure(runs: Mapping[str, Runs], finding: Finding | None = None) -> tuple[str, int, Outcome] | None:
-    """Return the first failure as (configuration, number of the run, counted from 1, outcome), or None.
+    """Return the failure to show, as (configuration, number of the run from 1, outcome), or None if no run failed.
 
     Failures without the GIL are preferred. If *finding* has a signature, only failures with this signature count.
     """
@@ -139,11 +139,7 @@ _distributions = functools.cache(importlib.metadata.packages_distributions)
 def packages_that_ran(
     descriptions: Mapping[str, dict], runs: Mapping[str, Runs], added: Mapping[str, Mapping[str, str]]
 ) -> dict[str, dict[str, str]]:
-    """Return, by twin, the versions of the packages that the script imported.
-
-    Args:
-        added: by twin, versions of the packages that were installed for the script.
-    """
+    """Return, by twin, versions of the packages that the script imported, and of those installed for it (*added*)."""
     owners = _distributions()  # both twins have the packages of this process
     # Modules of all configurations, since a run that crashed reports none.
     modules = {module for each in runs.values() for outcome in each.outcomes for module in outcome.modules}
@@ -171,7 +167,7 @@ def environment(
     walls: bool,
     added: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
 ) -> str:
-    """Return a Markdown list: interpreters, imported packages, machine, and containers, if *walls* is true."""
+    """Return a Markdown list: interpreters, imported packages, machine. *walls*: True if containers ran the script."""
     lines = [f"- {twin}: {one_line(interpreter(found))}" for twin, found in descriptions.items()]
     found = next(iter(descriptions.values()))
     ran = packages_that_ran(descriptions, runs, added)
@@ -209,7 +205,7 @@ def render(
     more: Sequence[str] = (),
     added: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
 ) -> str:
-    """Return the whole report.
+    """Return the whole report, as Markdown.
 
     Args:
         command: shell command that repeats all runs.

@@ -17,8 +17,8 @@ class Limits:
     ftsafety.repro.watch measures the whole process tree. Of the kernel's limits for single processes, only
     RLIMIT_FSIZE is used:
 
-    - RLIMIT_DATA and RLIMIT_AS count addresses. A free-threaded build reserves far more of them than it uses, 64 MiB
-      or more for each thread, so a script would fail in that build only.
+    - RLIMIT_DATA and RLIMIT_AS count addresses. A free-threaded build reserves far more of them than it uses: 64 MiB
+      or more for each thread. So a script would fail in that build only.
     - RLIMIT_NPROC counts all processes of the user, and does not bind root.
     """
 

@@ -35,7 +35,7 @@ DELETE = 'kill -9 -1; chmod -R u+rwX "$@"; find "$@" -mindepth 1 -delete; ipcrm 
 def environment(
     request: Request, scratch: Path, overlay: str | None = None, base: Mapping[str, str] = os.environ
 ) -> dict[str, str]:
-    """Return the environment variables of a run. *overlay* (see `run`) goes onto PYTHONPATH; *base*: the parent's."""
+    """Return a run's environment variables, some from *base*. The folder *overlay* (see `run`) goes onto PYTHONPATH."""
     kept = {name: value for name, value in base.items() if name in PASSED_ON or name.startswith(PASSED_ON_PREFIXES)}
     variables = child_environment(None, kept)
     # In ft, PYTHON_GIL is left alone at first, so that an import that turns the GIL on is seen.

@@ -47,7 +47,7 @@ class Script:
 
     @property
     def argument(self) -> str:
-        """`path`, or `name` if `path` is empty, quoted for a shell by `shell_path`."""
+        """The script as an argument in a shell command: `path`, or `name` for a script from standard input."""
         return shell_path(self.path or self.name)
 
     def as_json(self) -> dict:
@@ -78,7 +78,7 @@ class Script:
 
 
 def relative(name: str) -> str:
-    """Return *name*, normalised. ValueError if *name* is too long, or no relative path that stays within a folder."""
+    """Return the relative path *name*, normalised. ValueError if the path is too long or leads out of its folder."""
     if len(name) > LONGEST_PATH:
         raise ValueError(f"{name[:100]!r}... is too long for a path")
     path = PurePosixPath(name)
@@ -90,7 +90,7 @@ def relative(name: str) -> str:
 
 
 def shell_path(path: str) -> str:
-    """Return *path* quoted for a shell, with ~ for the home, and so that it cannot be read as an option."""
+    """Return *path* quoted for a shell, with ~ for the home folder. A path like "-x" is not mistaken for an option."""
     home = os.path.join(os.path.expanduser("~"), "")
     if path.startswith(home) and len(home) > 2:  # a report is for others, whom the home does not concern
         return "~/" + shlex.quote(path[len(home) :])

@@ -50,7 +50,7 @@ class ScriptServer(server.Server):
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command; return its exit status."""
+    """Run the server until its client has gone; return the exit status."""
     own = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     own.add_argument("--user", type=int)
     given, rest = own.parse_known_args(arguments)

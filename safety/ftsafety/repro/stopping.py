@@ -45,7 +45,7 @@ class EarlyStop:
         return INTERIM if self.reason else SIGNIFICANT - INTERIM * len(self._looks)
 
     def __call__(self, runs: Mapping[str, Runs]) -> bool:
-        """Decide after a round: True if no further rounds are needed."""
+        """Return True if no further rounds are needed. Must be called after each round."""
         self._round += 1
         if not self._every_run and self._round < self._repeat:
             self.reason = self._reason({config: each for config, each in runs.items() if each.outcomes})

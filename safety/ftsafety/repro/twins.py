@@ -1,4 +1,4 @@
-"""Interpreters that run the script: the twins (see ftrun.twin), here or in containers, and those of --interpreter."""
+"""Interpreters that run the script: the twins (see ftrun.twin), here or in containers, or named by --interpreter."""
 
 from __future__ import annotations
 

@@ -46,10 +46,10 @@ _SOUGHT = (Pattern.WITHOUT_GIL, Pattern.FREE_THREADED)
 
 @dataclass(frozen=True)
 class Finding:
-    """Counts of one group of failures in each configuration: of all failures, or of those with one signature."""
+    """Counts, by configuration, of one group of failures: all failures, or those with the same signature."""
 
     signature: Signature | None
-    """None if the group has all failures. If the signature has no place, the group has its failures at any place."""
+    """None for the group of all failures. A signature without a place stands for its failures at any place."""
     seen: Mapping[str, tuple[int, int]]
     """By configuration: (runs with this failure, runs that could show it). A crash hides milder failures."""
     pattern: Pattern = Pattern.OTHER
@@ -102,13 +102,13 @@ def p_value(a: tuple[int, int], b: tuple[int, int]) -> float:
 
 
 def total(seen: Mapping[str, tuple[int, int]], configs: Iterable[str]) -> tuple[int, int]:
-    """Return the sums over *configs* of (failures, runs that count) from *seen*."""
+    """Return the sums of failures and of runs over *configs*. *seen*: (failures, runs) by configuration."""
     chosen = [seen[config] for config in configs]
     return sum(number for number, _ in chosen), sum(of for _, of in chosen)
 
 
 def judge(every: Mapping[str, Runs], level: float = SIGNIFICANT) -> Verdict:
-    """Return the verdict on the runs. Runs of interpreters of --interpreter are ignored.
+    """Return the verdict on the runs. Interpreters that --interpreter names are ignored.
 
     Args:
         every: the runs by configuration, from `ftsafety.repro.blocked.settled`.
@@ -150,12 +150,12 @@ def signatures_of(outcome: Outcome) -> tuple[Signature, ...]:
 
 
 def groups_of(outcome: Outcome) -> set[Signature]:
-    """Return the groups of a failed run: each signature, and a copy of it without the place. Empty for other runs."""
+    """Return the groups that a failed run belongs to: its signatures, with and without place. Empty for other runs."""
     return {part for each in signatures_of(outcome) for part in (each, each._replace(place=""))}
 
 
 def _groups(runs: Mapping[str, Runs], judged: Iterable[str]) -> Iterator[tuple[Signature | None, _Group]]:
-    """Yield (signature, runs) for all failures (None), for each signature, and for each signature with its place."""
+    """Yield (signature, numbers of runs) of groups: all failures (None), signatures without place, then with place."""
     groups: dict[Signature | None, _Group] = {None: {}}
     counts: Counter[Signature] = Counter()
     for config in judged:

@@ -91,14 +91,14 @@ def remarks(verdict: Verdict, runs: Mapping[str, Runs]) -> Iterator[str]:
 
 
 def others(runs: Mapping[str, Runs]) -> Iterator[str]:
-    """Yield a sentence on each interpreter of --interpreter. The verdict leaves these interpreters out."""
+    """Yield a sentence on each interpreter that --interpreter names. The verdict leaves these interpreters out."""
     for config, each in runs.items():
         if config not in CONFIGURATIONS and each.outcomes:
             yield f"{config}: {each.failures} of {each.counted} runs failed."
 
 
 def unpatched(descriptions: Mapping[str, dict], source: str) -> Iterator[str]:
-    """Yield a sentence if the interpreters have fixes that the official release lacks. *source*: the script's text."""
+    """Yield a sentence if the interpreters have fixes that official releases lack. *source*: the script's source."""
     fixes = max(each["interpreter"]["upstream_fixes"] for each in descriptions.values())
     version = next(iter(descriptions.values()))["interpreter"]["version"]
     if fixes:

@@ -1,4 +1,4 @@
-"""Supervision of one process tree: the tree is killed if it exceeds a limit or is no longer wanted.
+"""Supervision of one process tree: the tree is killed if it exceeds a limit or the run is stopped.
 
 The script may be hostile. So most of its output is dropped, and all of its descendants are found and killed.
 """
@@ -125,7 +125,7 @@ def _limiter(child: Child, scratch: Path, limits: Limits, result: Ended) -> Call
 
 
 def _size(directory: Path, enough: int) -> int:
-    """Return the bytes that a folder takes on disk; any number over `enough` if larger, or over MOST_FILES files."""
+    """Return the bytes that a folder takes on disk; some number above *enough* if larger, or over MOST_FILES files."""
     total = files = 0
     waiting = [str(directory)]
     while waiting and total <= enough:
