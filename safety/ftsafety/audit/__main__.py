@@ -1,4 +1,4 @@
-"""``python -m ftsafety.audit``."""
+"""Entry point of ``python -m ftsafety.audit``."""
 
 import sys
 

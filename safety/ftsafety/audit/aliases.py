@@ -15,7 +15,7 @@ from ftsafety.audit.samples import Loads
 
 
 def from_samples(loads: Loads, keys: list, load: Callable[[Any], Any]) -> list[Finding]:
-    """Return a list with one finding if two loads of the same sample share writable memory; else []."""
+    """Load each of *keys* up to three times; return [finding] if samples of one key share writable memory, else []."""
     found: dict[Any, str] = {}
     for key in keys:
         first, second = load(key), load(key)
@@ -31,9 +31,9 @@ def from_samples(loads: Loads, keys: list, load: Callable[[Any], Any]) -> list[F
 
 
 def shared_part(one: Any, other: Any, place: str = "") -> str | None:
-    """Return the first part of *one* that shares writable memory with *other*, None if no part does.
+    """Return the first part of the sample *one* that shares writable memory with the sample *other*, or None.
 
-    The part is described in words, such as "sample[1], a Tensor". *place*: the path of *one* inside its sample.
+    The part is described in words: "sample[1], a Tensor". *place*: the path to *one*, if *one* is itself a part.
     """
     if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
         strided = one.layout is other.layout is torch.strided

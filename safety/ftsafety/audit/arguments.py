@@ -1,7 +1,7 @@
 """The command line of an audit.
 
-Imports nothing but the standard library and runs on Python 3.9: `./twins audit` checks its arguments with this module
-before it builds anything.
+`./twins audit` checks its arguments with this module before it builds the twins. So the module runs on Python 3.9 and
+needs no installed package.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _SECONDS = number("a number of seconds, more than 0", 1e-9, 1e7)
 
 
 def parser(program: str = PROGRAM) -> argparse.ArgumentParser:
-    """Return the parser of the command line."""
+    """Return the parser of the audit's command line. *program*: the command's name in help and messages."""
     result = argparse.ArgumentParser(
         prog=program,
         description=DESCRIPTION,
@@ -72,7 +72,7 @@ def parser(program: str = PROGRAM) -> argparse.ArgumentParser:
 
 
 def check(arguments: list[str] | None, program: str = PROGRAM) -> argparse.Namespace:
-    """Return the options of a command line; raises SystemExit for --help and wrong usage, as argparse does."""
+    """Parse the command line *arguments*; return the options. Raises SystemExit for --help and for wrong usage."""
     return parser(program).parse_args(arguments)
 
 

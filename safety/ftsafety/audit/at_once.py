@@ -1,4 +1,4 @@
-"""Search for failures that need all threads at the same time, and the second look, which confirms the failures."""
+"""Search for failures that occur only while all threads load, and the second look, which confirms the failures."""
 
 import threading
 import time
@@ -17,7 +17,7 @@ from ftsafety.audit.serial import AuditError, Serial
 
 
 class AtOnce:
-    """Finder of failures that occur only when all threads load at the same time. Used by one thread."""
+    """Finder of failures that occur only when all threads load at the same time. Owned by one thread."""
 
     def __init__(
         self, serial: Serial, codes: set[types.CodeType], seconds: float, seed: int, say: Callable[[str], None]

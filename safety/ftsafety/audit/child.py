@@ -1,7 +1,7 @@
 """The process in which an audit runs: python -m ftsafety.audit.child PIPE STACKS OPTIONS.
 
-PIPE and STACKS are file descriptors to write to. The process writes lines of JSON into PIPE: at each step
-{"progress": ..., "threads": true if several threads run}, and at the end {"report": ...} or {"error": ...,
+PIPE and STACKS are file descriptors to write to; OPTIONS is a JSON object. The process writes lines of JSON into PIPE:
+at each step {"progress": ..., "threads": true if several threads run}, and at the end {"report": ...} or {"error": ...,
 "status": ...}. At a crash or at SIGUSR1, the stacks of all threads are written into STACKS.
 """
 
@@ -21,7 +21,7 @@ from ftsafety.audit.run import AuditError, audit
 
 
 def main() -> None:
-    """Run the audit, then end the process by os._exit: stuck threads would keep it alive."""
+    """Run the audit, then end the process by os._exit: threads that hang would keep the process alive."""
     pipe, stacks, options = map(json.loads, sys.argv[1:])
     wanted = options["target"]
     faulthandler.enable(file=stacks, all_threads=True)

@@ -28,7 +28,7 @@ _STARTING = "starting"
 
 
 class _Process:
-    """Child process that runs the audit, and its messages. Messages are checked: the dataset can write to the pipe."""
+    """Child process that runs the audit. Its messages are checked, since the dataset can write to the same pipe."""
 
     def __init__(self) -> None:
         self.answer: dict[str, Any] | None = None
@@ -41,7 +41,7 @@ class _Process:
         self._rest = b""
 
     def take(self, data: bytes) -> None:
-        """Handle messages from the pipe. *data*: the bytes that were read, empty at the end of the pipe."""
+        """Handle the messages in *data*, bytes from the child's pipe. Empty *data* means that the pipe was closed."""
         self.closed = not data or len(self._rest) > LONGEST_LINE
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
@@ -57,7 +57,7 @@ class _Process:
                     self.answer = message
 
     def run(self, options: Any, deadline: float, interruption: Interruption) -> None:
-        """Run the process to its end, or until *deadline* (time.monotonic)."""
+        """Run the audit with *options*, until *deadline* (time.monotonic()) at the latest. A signal raises Stopped."""
         watch = {interruption.fileno(): interruption.wanted}
         program = [*command(sys.executable, "ftsafety.audit.child")]
         child = Child(

@@ -35,13 +35,13 @@ class Frozen:
 
     @property
     def opaque(self) -> bool:
-        """True if some part could not be copied: only its type is known."""
+        """True if any part of the value could not be copied, so that only the type of this part is known."""
         return self.form == ("opaque",) or any(part.opaque for part in self.parts)
 
 
 @dataclasses.dataclass(frozen=True)
 class Raised(Frozen):
-    """Copy of an exception: loading a sample raised it, or Python only printed it (in ``__del__``, a thread, ...)."""
+    """Copy of an exception that loading a sample raised, or that Python only printed (in ``__del__``, threads, ...)."""
 
     ignored: str = ""
     """The place of the exception if Python ignored it; an empty string if loading a sample raised it."""
@@ -55,10 +55,7 @@ class _UnreadableImageError(Exception):
 
 
 def freeze(value: Any) -> Frozen:
-    """Return a deep copy of *value*. If a part cannot be copied, only its type is recorded (see `Frozen.opaque`).
-
-    If an image cannot be decoded, raises the error of its decoder.
-    """
+    """Return a deep copy of *value*; of parts that cannot be copied, only the type. Raises image decoders' errors."""
     try:
         return _freeze(value, 0)
     except _UnreadableImageError as unreadable:
@@ -137,7 +134,7 @@ def difference(here: Frozen, reference: Frozen, path: str = "the sample") -> str
 
 
 def structure(value: Frozen) -> Frozen:
-    """Return *value* with types, shapes and keys, but no data: to compare samples that differ from load to load."""
+    """Return *value* without data, only types, shapes and keys: to compare samples whose data differ at each load."""
     if isinstance(value, Raised):
         return value
     form = () if value.form == ("pickled",) else value.form

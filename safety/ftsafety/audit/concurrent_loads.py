@@ -1,7 +1,7 @@
 """Bursts: many threads load samples at the same time, to provoke races.
 
 A burst consists of rounds. In each round, all threads wait at a barrier, then each thread loads one sample. The class
-`Way` holds the settings of a burst. If the GIL is on, the interpreter switches threads every few microseconds.
+`Way` holds the settings of a burst. Bursts also shorten the switch interval, which matters if the GIL is on.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ _SWITCH_INTERVAL = 1e-6
 
 
 class Way(NamedTuple):
-    """Settings of a burst."""
+    """Settings of a burst: the same sample in all threads or not, a reset dataset or not, pauses or not."""
 
     same: bool
     """True if all threads load the same sample in a round, False if each thread loads a different one."""
@@ -58,7 +58,7 @@ WAYS = (
 
 @dataclass
 class Mismatch:
-    """Failure in a burst: a sample that differs from the reference (Serial), or an exception that Python ignored."""
+    """Failure in a burst: a sample that differs from the reference, or an exception that Python ignored."""
 
     key: Any
     """The key of the sample (see `samples.Loads`); None for an exception that Python ignored."""
@@ -68,7 +68,7 @@ class Mismatch:
 
     @property
     def group(self) -> tuple:
-        """Group of the failure: for an exception its type and line; one common group for all other differences."""
+        """The group that the failure belongs to: exceptions by type and line; all other differences form one group."""
         got = self.got
         return ("exception", got.kind, got.ignored or got.line) if isinstance(got, Raised) else ("differs",)
 
@@ -84,16 +84,16 @@ class Burst:
 
 
 class Burster:
-    """Runner of bursts over the same samples; driven by one thread."""
+    """Runner of bursts, all of which load the same samples. Owned by one thread."""
 
     def __init__(self, serial: Serial, codes: set[types.CodeType], ignored: list[Raised]) -> None:
-        """*ignored*: the list to which `ftsafety.audit.ignored.collecting` adds exceptions while the bursts run."""
+        """Prepare bursts. *codes*: the dataset's functions. *ignored*: the list that ``ignored.collecting`` fills."""
         self._serial, self._codes, self._threads, self._ignored = serial, codes, serial.loads.threads, ignored
         # Where threads take turns, each waits for all others.
         self._patience = max(serial.patience, 4 * serial.slowest * self._threads, 8 * serial.seconds_to_reset)
 
     def burst(self, way: Way, seed: int, deadline: float) -> Burst:
-        """Run one burst and return its result. After *deadline* (time.monotonic), no round starts except the first.
+        """Run one burst; return its result. Rounds after the first start only before *deadline* (time.monotonic()).
 
         Raises Stuck if threads hang. These threads stay alive.
         """

@@ -5,7 +5,7 @@ generator is recognised under any name, also after ``from random import random``
 which is active in one thread, sees each call and its arguments (``torch_operations``). A ``TorchDispatchMode`` would
 see TorchScript's calls too, but fails in torch 2.10 if two threads first use it at the same time.
 
-Only calls in chosen threads are recorded. Draws by these kinds of code are not detected:
+Only calls in threads that are inside ``recording`` are recorded. Draws by these kinds of code are not detected:
 
 - C code that calls a C function, as in ``sorted(names, key=random.random)``;
 - TorchScript;
@@ -41,7 +41,7 @@ class Draw(NamedTuple):
 
 
 _this_thread = threading.local()
-"""Its attribute ``found`` is the set of the current thread's draws. Each thread has its own, so there is no lock."""
+"""Its attribute ``found`` is the set of the current thread's draws. No threads share a set, so there is no lock."""
 
 
 @contextlib.contextmanager
@@ -86,7 +86,7 @@ _CALL_LATER: Final = frozenset(map(id, (map, iter, itertools.starmap)))
 
 
 def _generator_of(function: Any, argument: Any) -> str | None:
-    """Return the name of the global generator that the call *function*(*argument*, ...) draws from; None if none."""
+    """Return the name of the global generator from which the call *function*(*argument*, ...) draws, or None."""
     # Attributes are read of known types only: the __getattr__ of a user's type may do anything.
     kind = type(function)
     if kind is types.BuiltinMethodType or kind is types.MethodType:
@@ -105,7 +105,7 @@ def _generator_of(function: Any, argument: Any) -> str | None:
 
 
 def _on_call(code: types.CodeType, offset: int, function: Any, argument: Any) -> None:
-    """Record the call if it is a draw. Callback of ``sys.monitoring``, which reports no events while it runs."""
+    """Record the call if it is a draw. Callback of ``sys.monitoring``, which reports no events during callbacks."""
     found = getattr(_this_thread, "found", None)
     if found is None:
         return
@@ -132,11 +132,10 @@ class _TorchDraws(TorchFunctionMode):
 
 
 def find_call_site(frame: types.FrameType) -> tuple[Line, str | None]:
-    """Return the line of user code that led to the draw in *frame*, and the library function which this line called.
+    """Return the line of user code that led to the draw in *frame*, and the library function that this line called.
 
-    Searches from the draw outwards for the first line outside of installed packages. If the search meets a frame of
-    ftloader first, returns the first line outside of random, NumPy and torch instead. The function is None if the line
-    draws directly.
+    If ftloader called an installed package, without user code in between, the line is in that package. The function is
+    None if the line calls the generator itself.
     """
     called = None
     outside: types.FrameType | None = None  # the first frame outside of random, NumPy and torch

@@ -13,7 +13,7 @@ from ftsafety.audit.reachable import attributes_of, is_a
 
 
 class OpenFile(NamedTuple):
-    """An open file, or memory map, that has a position."""
+    """Identity and name of an open file or memory map."""
 
     identity: tuple
     name: str
@@ -25,7 +25,7 @@ def has_position(value: Any) -> bool:
 
 
 def positions(objects: list[Any]) -> dict[OpenFile, int]:
-    """Return the position of each file object in *objects*, and of each regular file that this process can read."""
+    """Return the position of each file object in *objects*, and of each regular file that is open for reading."""
     found = {}
     for value in objects:
         # Closed, not seekable, or a text file in the middle of an iteration: its descriptor has the position then.

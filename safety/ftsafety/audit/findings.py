@@ -17,7 +17,7 @@ from ftsafety.audit.serial import Serial
 
 
 def from_observation(first: Observed, second: Observed, nodes: list[Node]) -> list[Finding]:
-    """Return findings for writes, draws and moved file positions seen in both observations, and for library limits."""
+    """Return findings for writes, draws and moved file positions in both observations, and for limits of libraries."""
     writes, draws = sorted(first.writes & second.writes), sorted(first.draws & second.draws)
     return [*map(_write, writes), *_moves(first, second), *map(_draw, draws), *_limits(second, nodes)]
 
@@ -34,10 +34,7 @@ def _write(write: Write) -> Finding:
 
 
 def softened(found: list[Finding], harmless: dict[Write, str]) -> list[Finding]:
-    """Return *found*, with each finding of a harmless write replaced by a note.
-
-    *harmless* gives the kind of note for each harmless write.
-    """
+    """Return *found*, with notes in place of findings of harmless writes. *harmless*: the kind of note, by write."""
     notes = {_write(write): kinds.make(kind, write.line, target=write.target) for write, kind in harmless.items()}
     return [notes.get(finding, finding) for finding in found]
 
@@ -83,7 +80,7 @@ def _limits(seen: Observed, nodes: list[Node]) -> Iterator[Finding]:
 
 
 def from_serial(serial: Serial) -> list[Finding]:
-    """Return findings for samples that vary or are overwritten in one thread, and for images decoded on first use."""
+    """Return findings for samples that vary or are overwritten with one thread too, and for images decoded on use."""
     loads, unequal, images = serial.loads, serial.unequal, serial.decoded_late
     found, where = [], definition(loads.dataset)
     if unequal:
@@ -97,9 +94,9 @@ def from_serial(serial: Serial) -> list[Finding]:
 
 
 def from_arrays(dataset: Any, paths: set[str], codes: set, written: list[Finding], second: Observed) -> list[Finding]:
-    """Return a finding for each overwritten array in *paths*.
+    """Return a finding for each of the overwritten arrays *paths* ("dataset.buffer", ...).
 
-    Left out are arrays that a finding in *written* or a line under a lock mentions by name.
+    Arrays are left out if their name occurs in a finding in *written*, or in a line that wrote under a lock.
     """
     level, lock = None, ""
     if second.has_locks:  # a library may write under it, which cannot be seen
@@ -121,9 +118,9 @@ def from_threads(
     rounds: tuple[list[Burst], list[Burst]],
     suspects: list[Finding],
 ) -> Finding:
-    """Return the finding for one kind of failure under threads: *failures* seen at first, *again* in the second look.
+    """Return the finding for failures of one kind. *failures* were seen first, *again* in the second look.
 
-    *rounds*: the bursts of the first and of the second look. *suspects*: findings that may name the cause.
+    *rounds*: the bursts before and during the second look. *suspects*: findings that may name the cause.
     """
     first = failures[0]
     before, after = (sum(burst.rounds for burst in bursts) for bursts in rounds)

@@ -75,7 +75,7 @@ def third_party_extensions() -> list[str]:
 
 
 def findings(turned_on: list[tuple[str, str]]) -> list[Finding]:
-    """Return findings for modules that turn the GIL on, confirmed in a fresh interpreter."""
+    """Return findings for modules that turn the GIL on in a fresh interpreter too. *turned_on*: see `noticing`."""
     if this_twin() != "ft" or not gil_enabled() or forced():
         return []
     confirmed = [each for each in turned_on if turns_on([each[0]])]

@@ -15,7 +15,7 @@ from ftsafety.audit.samples import raised
 
 @contextlib.contextmanager
 def collecting() -> Iterator[list[Raised]]:
-    """Context manager: collect ignored exceptions of all threads. Of each type and place, only the first is printed.
+    """Context manager: collect ignored exceptions of all threads. Only the first of each type and place is printed.
 
     Replaces sys.unraisablehook and threading.excepthook. At the end, the previous hooks are restored, except where the
     block has set another hook: that hook stays.
@@ -51,7 +51,7 @@ def collecting() -> Iterator[list[Raised]]:
 
 
 def _described(args: Any) -> Raised:
-    """Return a copy of the exception that a hook got as *args*. The copy's `line` is the innermost in user code."""
+    """Return a copy of the exception in *args*, a hook's argument; `line` of the copy is the innermost in user code."""
     error = args.exc_value if args.exc_value is not None else args.exc_type()
     where = traceback.extract_tb(args.exc_traceback)
     place = f"{where[-1].filename}:{where[-1].lineno}" if where else "a function without lines"

@@ -253,7 +253,7 @@ _KINDS = {
 
 
 def make(kind: str, where: Any, level: Level | None = None, **values: Any) -> Finding:
-    """Return a finding of *kind* at the line *where*. If given, *level* replaces the level of the kind."""
+    """Return a finding of *kind* at *where*. *level* replaces the kind's level, *values* the {names} in its texts."""
     words = _KINDS[kind]
     title, what, remedy, seen = (text.format(**values) for text in words[1:])
     return Finding(kind.partition(" ")[0], level or words.level, title, str(where), what, remedy, seen)

@@ -15,7 +15,7 @@ _EVENTS = sys.monitoring.events
 
 @contextlib.contextmanager
 def monitoring(callbacks: dict[int, Callable]) -> Iterator[int]:
-    """Context manager: register *callbacks*, by event, for a free tool id. RuntimeError if no id is free."""
+    """Context manager: register *callbacks*, by event, and yield their tool id. RuntimeError if no tool id is free."""
     tool = next((number for number in reversed(range(6)) if sys.monitoring.get_tool(number) is None), None)
     if tool is None:
         raise RuntimeError("the audit needs one of sys.monitoring's tool ids, but all are in use: stop a profiler")
@@ -33,7 +33,7 @@ def monitoring(callbacks: dict[int, Callable]) -> Iterator[int]:
 
 @contextlib.contextmanager
 def events_in(tool: int, codes: set[types.CodeType], events: int) -> Iterator[None]:
-    """Context manager: switch on *events* (bits of sys.monitoring.events) in the functions *codes*, for the id *tool*.
+    """Context manager: switch on *events* (bits of sys.monitoring.events) in the functions *codes*, for tool id *tool*.
 
     No thread may run these functions while the ``with`` block is entered or left.
     """
@@ -48,7 +48,7 @@ def events_in(tool: int, codes: set[types.CodeType], events: int) -> Iterator[No
 
 @contextlib.contextmanager
 def discovering(files: set[str]) -> Iterator[set[types.CodeType]]:
-    """Context manager: collect the functions of user code and of *files* that run inside the ``with`` block.
+    """Context manager: collect the functions that run inside the ``with`` block and are in user code or in *files*.
 
     Functions of the libraries in LIMITS are left out, since the libraries may have locks of their own.
     """

@@ -1,4 +1,4 @@
-"""Observation of the dataset's lines: which lines write to shared objects, move file positions or call libraries.
+"""Observation of the dataset's code: the lines that write to shared objects, move file positions or call libraries.
 
 One thread loads samples, then another thread loads the same samples. So an object that both threads write is shared,
 and a lock that is held belongs to the thread that is loading.
@@ -87,7 +87,7 @@ class Observed:
 
 
 class _Turn:
-    """Record of one thread's writes and file position moves. Other threads read the record after that thread ended."""
+    """Record of one thread's writes and moves of file positions. Other threads read it after this thread's end."""
 
     def __init__(self) -> None:
         self.touched: dict[int, Any] = {}  # keeps the objects alive, so that ids stay unique
@@ -101,7 +101,7 @@ class _Turn:
 
 
 class Observer:
-    """Observer of a dataset while two threads load it in turns. Used for one observation, by one thread."""
+    """Observer of a dataset from which two threads load in turns. Makes one observation. Owned by one thread."""
 
     def __init__(
         self, dataset: Any, load: Callable[[Any, int], Any], codes: set[types.CodeType], nodes: list[Node]
@@ -244,7 +244,7 @@ class Observer:
         turn.records.append((id(receiver), Write(line, target, kind, per_thread), guarded))
 
     def _settle(self, turn: _Turn, frame: types.FrameType) -> None:
-        """Record in *turn* which objects the dataset's last call took out of a shared container or put back."""
+        """Record in *turn* which objects the dataset's previous call took out of a shared container or put into it."""
         if turn.before is None:
             return
         (container, before), turn.before = turn.before, None
@@ -268,7 +268,7 @@ class Observer:
                             turn.lent[value.fileno() if file_positions.has_position(value) else id(value)] = value
 
     def _look_at_files(self, line: Line, guarded: bool, direct: bool = False) -> None:
-        """Find the file positions that the last recorded line moved, and record them; then remember *line* as last."""
+        """Record file positions that moved since this method's previous call, as moved by the *line* of that call."""
         if self._last is None:
             return
         where, under_lock, before, by_line = self._last
@@ -283,7 +283,7 @@ class Observer:
         self._last = (line, guarded, after, direct)
 
     def _guarded(self, frame: types.FrameType | None) -> bool:
-        """True if this thread holds a lock of the dataset, or one in a variable of the dataset's running functions."""
+        """True if this thread holds a lock of the dataset, or a lock in a variable of its running functions."""
         if any(id(lock) not in self._held_before and is_held(lock) for lock in self._locks):
             return True
         while frame is not None and frame.f_code in self._codes:
@@ -311,7 +311,7 @@ class Observer:
 
 
 def _entries(container: Any) -> dict[int, Any] | None:
-    """Return {id: entry} of a list, deque or queue; {} for other containers; None if too many, or any plain value."""
+    """Return {id: entry} of a list, deque or queue, {} of other objects; None for over 200 entries, or plain values."""
     entries = attributes_of(container).get("queue", container)
     if not is_a(entries, (list, collections.deque)):
         return {}
@@ -321,12 +321,12 @@ def _entries(container: Any) -> dict[int, Any] | None:
 
 
 def _is_value(entry: Any) -> bool:
-    """True if *entry* is a plain value: a number, a string, or a tuple of these. No thread can own such a value."""
+    """True if *entry* is a number, a string or a tuple of these: an object that unrelated code may use as well."""
     return all(map(_is_value, entry)) if is_a(entry, tuple) else is_a(entry, ATOMS)
 
 
 def _method(function: Any, argument: Any) -> tuple[Any, str]:
-    """Return (object, method name) if *function* is a method, else (None, "")."""
+    """Return (object, method name) if *function*(*argument*, ...) is the call of a method, else (None, "")."""
     while type(function) is functools.partial:
         function = function.func
     if isinstance(function, (types.BuiltinMethodType, types.MethodType)):
@@ -368,7 +368,7 @@ def _is_this_thread(key: Any, text: str) -> bool:
 
 
 def definition(dataset: Any) -> Line:
-    """Return the line where ``__getitem__`` or ``__iter__`` starts, for findings that have no line of their own."""
+    """Return the line where *dataset* defines ``__getitem__`` or ``__iter__``, for findings that name no other line."""
     iterable = is_a(dataset, torch.utils.data.IterableDataset)
     torchs = sys.modules["torch.utils.data.dataset"].__file__
     for name in ("__iter__",) if iterable else ("__getitems__", "__getitem__"):

@@ -160,7 +160,7 @@ def _some(values: Any) -> list:
 
 
 def variables_of(classes: Iterable[type]) -> list[dict]:
-    """Return the global and class variables of the user modules that define *classes* or their base classes."""
+    """Return the global and class variables of the modules of user code that define *classes* or their base classes."""
     with contextlib.suppress(Exception):  # a metaclass may raise anything
         names = {kind.__module__ for cls in classes for kind in cls.__mro__ if is_user_code(_file_of(kind))}
         found = [dict(vars(sys.modules[name])) for name in sorted(names)]
@@ -174,7 +174,7 @@ def _file_of(cls: type) -> str:
 
 
 def watched_files(nodes: list[Node]) -> set[str]:
-    """Return the source files of the classes and functions in *nodes*, also files of installed packages."""
+    """Return the source files of the classes and functions in *nodes*, without those of the standard library."""
     skipped = tuple(os.path.join(os.path.dirname(str(module.__file__)), "") for module in (np, torch, threading))
     installed = sysconfig.get_path("purelib")
     files = set()
@@ -253,7 +253,7 @@ def _is_users(value: Any) -> bool:
 
 
 def _base(value: Any) -> Any:
-    """Return the built-in type of the container *value*, whose methods run no user code, unlike those of a subclass."""
+    """Return the standard type, such as dict, that a container's type is or extends. Its methods run no user code."""
     return next(kind for kind in (collections.OrderedDict, *_CONTAINERS) if is_a(value, kind))
 
 

@@ -36,7 +36,7 @@ FORM = {
 
 
 class Line(NamedTuple):
-    """A line of code."""
+    """Line of code, by file and number."""
 
     filename: str
     number: int
@@ -47,7 +47,7 @@ class Line(NamedTuple):
 
 @dataclass(frozen=True)
 class Finding:
-    """Fault or remark, with its evidence. Failures under threads are included only if they occurred again."""
+    """Fault or remark, with the evidence. A failure under threads is a finding only if the second look confirmed it."""
 
     kind: str
     """The kind of fault, as a constant for programs: "results-differ", "unguarded-write", ..."""
@@ -63,7 +63,7 @@ class Finding:
 
 @dataclass
 class Report:
-    """Outcome of an audit; ``print(report)`` shows all of it."""
+    """Result of an audit; ``print(report)`` shows all of it."""
 
     dataset: str
     environment: str

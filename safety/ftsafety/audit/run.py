@@ -126,7 +126,7 @@ def _observe(
 
 
 def _of_one_thread(serial: Serial, say: Callable[[str], None]) -> list[Finding]:
-    """Return the findings for faults that show without concurrency; load in one thread at a time."""
+    """Load in one thread at a time; return the findings for faults that need no concurrency."""
     found = findings.from_serial(serial)
     found += serial.alone(serial.aliases)
     keys = [key for key in serial.loads.keys if key not in serial.unequal]
@@ -136,7 +136,7 @@ def _of_one_thread(serial: Serial, say: Callable[[str], None]) -> list[Finding]:
 
 
 def _describe(loads: Loads) -> str:
-    """Return the dataset's class and size."""
+    """Return the dataset's class and number of samples, in words."""
     kind = type(loads.dataset)
     try:
         size = f", {len(loads.dataset)} samples"

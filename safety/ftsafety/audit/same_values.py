@@ -50,7 +50,7 @@ _INSTRUCTION = sys.monitoring.events.INSTRUCTION
 
 
 def harmless(serial: Serial, codes: set[types.CodeType], first: Observed, second: Observed) -> dict[Write, str]:
-    """Return the harmless writes among those that both observations saw, each with the kind of note that reports it."""
+    """Return {harmless write: kind of the note that reports this write}, for writes that both observations saw."""
     writes, several = first.writes & second.writes, with_several_names(serial.loads.dataset)
     uses = {name: ways for name, ways in _uses(codes).items() if name not in several}
     lends_values = first.lends_values or second.lends_values
@@ -141,7 +141,7 @@ class _Passes:
 
 
 def _value(owner: Any, store: Store, key: Any) -> Any:
-    """Return the value that *store* wrote; UNKNOWN if reading could run user code, or for a possible flag (a bool)."""
+    """Return the value that *store* wrote into *owner*; UNKNOWN if it may be a flag or reading may run user code."""
     if store.key is None:
         value = (owner if store.is_global else attributes_of(owner)).get(store.target.rpartition(".")[2], UNKNOWN)
         return UNKNOWN if is_a(value, _FLAGS) else value
@@ -186,7 +186,7 @@ def _name(node: ast.AST) -> str:
 
 
 def _uses(codes: set[types.CodeType]) -> dict[str, list[tuple[ast.AST, str]]]:
-    """Return, by attribute (".name") or variable, all uses in *codes* as (function, use), in the order of the lines.
+    """Return how the functions *codes* use each attribute (".name") and variable: {name: [(function, use), ...]}.
 
     A use is the name of the called method, "[]", "in", or "" for any other use. ``__init__`` is left out.
     """
@@ -218,9 +218,9 @@ def _uses_in(function: ast.AST) -> list[tuple[str, str]]:
 
 
 def _is_atomic(write: Write, uses: dict[str, list[tuple[ast.AST, str]]], lends_values: bool) -> bool:
-    """True if *write* calls a method of a container that is only ever added to, or that serves as a pool.
+    """True if *write* is a method call on a container to which code only adds entries, or which is a pool.
 
-    From a pool, one function takes entries and puts them back. No pool if an entry is also used later (*lends_values*).
+    A pool: one function takes entries out and puts them back, and samples do not depend on entries (*lends_values*).
     """
     method = write.target.rpartition(".")[2].rstrip("()")
     names = re.findall(rf"(\.\w+)\.{method}\(", linecache.getline(*write.line))

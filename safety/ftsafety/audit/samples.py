@@ -68,10 +68,7 @@ class IndexedLoads(Loads):
 
 
 class IterableLoads(Loads):
-    """The first samples of each worker's share of an iterable-style dataset; the keys are worker ids.
-
-    Each worker iterates its own copy of the dataset, as in the loader.
-    """
+    """First samples that each worker loads from its own copy of an iterable-style dataset; the keys are worker ids."""
 
     unit, units = "worker", "workers"
 
@@ -153,7 +150,7 @@ def raised(error: BaseException, stack: Iterable[traceback.FrameSummary] = ()) -
 
 
 def thread(name: str, target: Callable[..., None], *args: Any) -> threading.Thread:
-    """Return a daemon thread with the calling thread's torch modes and context variables, like a loader's worker."""
+    """Return a new daemon thread with the caller's torch modes and context variables, like a worker of the loader."""
     adopt_modes, context = consumer_modes(), own_context()
 
     def run() -> None:

@@ -58,10 +58,7 @@ class Serial:
         self._loaded = 0
 
     def reset(self) -> bool:
-        """Restore the dataset's attributes and containers; with a factory, also make a new dataset to load from.
-
-        Returns False if the factory fails.
-        """
+        """Restore the dataset; with a factory, also make a new dataset to load from. Returns False if that fails."""
         self.snapshot.restore()
         if self._fresh:
             try:
@@ -81,11 +78,11 @@ class Serial:
 
     @property
     def seconds_to_reset(self) -> float:
-        """Expected seconds of `reset`: the time that making the first dataset took; 0 if `reset` makes no dataset."""
+        """Expected seconds of `reset`: as many as making the first dataset took; 0 if `reset` makes no dataset."""
         return self._fresh.seconds if self._fresh else 0.0
 
     def try_fresh(self) -> None:
-        """Check that the factory is fast and gives a dataset with equal samples; else write why into `only_first`."""
+        """Check that the factory is fast and makes datasets with equal samples; else set `only_first` to the reason."""
         if self._fresh is None:
             self.only_first = (
                 "the dataset was given as an object, which was loaded before threads loaded it. Give a function that "

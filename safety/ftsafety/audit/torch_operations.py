@@ -1,8 +1,8 @@
 """Detection of calls of torch functions that draw from a default generator.
 
-A call draws if it changes the state of a default generator. Another thread may change that state at the same time, so
-states are compared only before and after operations that torch tags as random (``nondeterministic_seeded``,
-aten/src/ATen/native/tags.yaml), and all Python functions of torch, which have no tags.
+A call draws if it changes the state of a default generator. Another thread may change that state at the same time. So
+states are compared only around two kinds of calls: operations that torch tags as random (``nondeterministic_seeded``,
+aten/src/ATen/native/tags.yaml), and Python functions of torch, which have no tags.
 """
 
 import functools
@@ -16,10 +16,7 @@ _TAG: Final = torch.Tag.nondeterministic_seeded
 
 
 def call(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, bool]:
-    """Return (result of ``function(*args, **kwargs)``, True if the call drew from a default generator).
-
-    *function* is the torch function that ``__torch_function__`` receives.
-    """
+    """Call the torch function *function*; return (its result, True if the call drew from a default generator)."""
     if not may_draw(function, args, kwargs):
         return function(*args, **kwargs), False
     before = _states()
@@ -28,7 +25,7 @@ def call(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple
 
 
 def may_draw(function: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> bool:
-    """True if the call may draw from a default generator. A call that gets only other generators cannot."""
+    """True if the call may draw from a default generator. A call that is given only other generators cannot."""
     if not isinstance(function, Hashable) or not _is_random(function):
         return False
     given = [value for value in (*args, *(kwargs or {}).values()) if isinstance(value, torch.Generator)]

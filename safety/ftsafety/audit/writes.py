@@ -51,7 +51,7 @@ def _evaluate(code: types.CodeType | None, frame: types.FrameType) -> Any:
 
 
 def stores_in(code: types.CodeType) -> dict[int, Store]:
-    """Return the stores in *code*, by instruction offset. If the source cannot be read: only the stores to globals."""
+    """Return the writing instructions of *code*, by offset. Without its source, only those that write globals."""
     # Instructions are matched to nodes of the tree by the position where the target ends, in UTF-8 bytes.
     ends = {(node.end_lineno, node.end_col_offset): store for node, store in _targets(code.co_filename)}
     found = {}
@@ -90,7 +90,7 @@ def _targets(filename: str) -> list[tuple[ast.expr, Store]]:
 
 
 class _Visitor(ast.NodeVisitor):
-    """Visitor that collects the targets of writes. `_tests`: the source of the conditions that may guard a node."""
+    """Visitor that collects the targets of writes. `_tests`: the conditions that may guard the current node."""
 
     def __init__(self) -> None:
         self.found: list[tuple[ast.expr, Store]] = []
