@@ -1,7 +1,11 @@
 """`./twins`: builds the twins on this machine, without Docker, and runs commands in them.
 
-The twins are two builds of CPython with the same packages, one free-threaded (ft) and one with the GIL (gil). This
-package runs on Python 3.9 with the standard library alone, since all other packages are installed by its builds.
+This package runs on Python 3.9 or later with the standard library alone: its builds install all else. The terms:
+
+- twin: a CPython, free-threaded (ft) or with the GIL (gil), in an environment; both twins have the same packages
+- environment: a virtual environment; environment *variables* are always called that
+- optimised build: with profile-guided optimisation (PGO); plain build: without
+- series: CPython's version without its last number, such as "3.13"
 """
 
 

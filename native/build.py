@@ -38,7 +38,7 @@ NEEDED_GB = {"cuda": 5.0, "environment": 3.0, "interpreter": 1.0}
 
 @dataclass(frozen=True)
 class Twin:
-    """One twin whose build is finished: its environment's directory, and the Python in it."""
+    """A twin that is built: its environment's directory, the Python in it, the version, `pgo` (True if optimised)."""
 
     name: str
     directory: Path
@@ -48,11 +48,11 @@ class Twin:
 
     @property
     def label(self) -> str:
-        """Return the version and the kind of build, as shown to users."""
+        """Return a name for users, such as "CPython 3.13.9"; if the build is plain, the name says so."""
         return f"CPython {self.version}" + ("" if self.pgo else ", plain build (no PGO)")
 
     def environment(self) -> dict[str, str]:
-        """Return the environment variables for a command that runs in this twin."""
+        """Return this process's environment variables, changed for a command that runs in this twin."""
         variables = dict(os.environ)
         variables["VIRTUAL_ENV"] = str(self.directory)
         variables["PATH"] = f"{self.directory / 'bin'}{os.pathsep}{variables.get('PATH', os.defpath)}"
@@ -66,9 +66,9 @@ class Twin:
 
 
 def series() -> str:
-    """Return the series of CPython, such as "3.13".
+    """Return the series of CPython for the twins. Raises TwinsError if the twins do not exist for that series.
 
-    It is that of the variable PYTHON_SERIES, else of FT_PYTHON or GIL_PYTHON, else of the file docker/python-series.
+    The variable PYTHON_SERIES decides, else the interpreter in FT_PYTHON or GIL_PYTHON, else docker/python-series.
     """
     named, own = os.environ.get("PYTHON_SERIES"), interpreters.brought_series()
     if own not in (*interpreters.SERIES, "3.15"):
@@ -85,7 +85,7 @@ def series() -> str:
 
 
 def suite() -> str:
-    """Return the Debian suite whose CPython source is built: PYTHON_SUITE, else the default for the series."""
+    """Return the Debian suite, such as "sid", whose CPython is built: PYTHON_SUITE, or a default for the series."""
     named = os.environ.get("PYTHON_SUITE")
     if named:
         if not re.fullmatch(r"[a-z][a-z0-9-]*", named):
@@ -103,7 +103,7 @@ def _hash(text: bytes) -> str:
 
 
 class Plan:
-    """Paths of both twins' directories in the cache: for optimised builds if `pgo` is true, else for plain builds."""
+    """Paths of all parts of both twins in the cache: of optimised builds if `pgo` is true, else of plain builds."""
 
     def __init__(self, pgo: bool) -> None:
         self.pgo = pgo
@@ -125,9 +125,9 @@ class Plan:
             self._compiler = stamps[-1].parent.name.split("-")[-2] if stamps else "gcc"
 
     def interpreter(self, twin: str) -> Path:
-        """Return the directory of `twin`'s interpreter.
+        """Return the directory for `twin`'s interpreter, which may not be built yet.
 
-        Until the source is fetched, the returned path has "unknown" in place of the version, and does not exist.
+        Until the source is fetched, the path has "unknown" in place of CPython's version.
         """
         source = cache.finished(self.source) or {"version": "unknown", "patches": "unknown"}
         quality = "pgo" if self.pgo else "plain"
@@ -136,7 +136,7 @@ class Plan:
         return self.root / "interpreters" / name
 
     def environment(self, twin: str) -> Path:
-        """Return the directory of `twin`'s environment; it is named after the interpreter and the locked packages."""
+        """Return the directory for `twin`'s environment, named after interpreter and a hash of requirements.lock."""
         own = self.own[twin]
         if own:
             return self.root / "environments" / f"own-{own['version']}-{twin}-{own['identity']}-{self.packages}"
@@ -151,7 +151,7 @@ class Plan:
         return Twin(name, directory, directory / "bin" / "python", record["version"], record["pgo"])
 
     def optimised_before(self, names: Collection[str]) -> bool:
-        """True if each twin in `names` has an optimised interpreter of this series and compiler in the cache."""
+        """True if the cache has, for each twin in `names`, an optimised interpreter of this series and C compiler."""
         there = (self.root / "interpreters").glob(f"cpython-{series()}.*-pgo-{self._compiler}-*")
         built = [each.name for each in there if cache.finished(each) is not None]
         return all(any(f"-{name}-" in one for one in built) for name in names)
@@ -169,11 +169,11 @@ def _say(text: str) -> None:
 def twins(
     names: Collection[str] = TWINS, quality: str = "any", say: Callable[[str], None] = _say, agreed: bool = False
 ) -> dict[str, Twin]:
-    """Return the twins called `names`, by name, after building those that are missing.
+    """Return the twins called `names`, by name, after building those that are missing. `say` gets messages for users.
 
     Args:
-        quality: "pgo" for optimised builds, "plain" for plain ones. "any" uses finished builds of either kind; if there
-            are none, it builds optimised twins if `Plan.optimised_before` is true, else plain twins.
+        quality: "pgo" for optimised builds, "plain" for plain ones. "any" takes twins that are built, of either kind.
+            If there are none, it builds optimised twins if optimised interpreters are in the cache, else plain twins.
         agreed: True if missing system packages may be installed without asking.
     """
     machine.check_platform()
@@ -195,7 +195,7 @@ def twins(
 
 
 def finished() -> dict[str, Twin]:
-    """Return both twins by name, optimised if there are such; raises TwinsError if they are not built."""
+    """Return both twins by name: optimised ones, else plain ones. Raises TwinsError if neither pair is built."""
     for pgo in (True, False):
         if ready := Plan(pgo).twins(TWINS):
             return ready
@@ -215,7 +215,7 @@ def _interrupt(signal_number, frame) -> None:
 
 
 class _Builder:
-    """Builder of a plan's missing directories. One thread owns the builder; the steps run in a pool of threads."""
+    """Builder of those directories of a plan that are missing. The build's steps run in a pool of threads."""
 
     def __init__(self, plan: Plan, names: Collection[str], lock: int) -> None:
         self._plan = plan
@@ -229,7 +229,7 @@ class _Builder:
             self._env.pop(name, None)
 
     def build(self, agreed: bool) -> None:
-        """Build everything that is missing. `agreed`: missing system packages may be installed without asking."""
+        """Build all that is missing. If `agreed` is true, install missing system packages without asking."""
         plan = self._plan
         built = [name for name in self._names if not plan.own[name]]
         fetch = bool(built) and cache.finished(plan.source) is None

@@ -1,4 +1,4 @@
-"""The cache that holds the native twins: its location, its lock and its finished parts.
+"""The directory in which `./twins` keeps its builds (the cache): its location, its lock and its finished parts.
 
 Each part (source, interpreter, CUDA libraries, environment) is a directory. A part is finished when it holds
 `finished.json`, which is written last, in one step. A directory without that file was left by an interrupted or
@@ -30,7 +30,7 @@ def root() -> Path:
 
 
 def finished(directory: Path) -> dict | None:
-    """Return the record that `finish` wrote into `directory`, or None if the directory is missing or unfinished."""
+    """Return the dictionary that `finish` wrote into `directory`, or None if that is missing or unfinished."""
     try:
         return json.loads((directory / STAMP).read_text())
     except (FileNotFoundError, NotADirectoryError):
@@ -38,7 +38,7 @@ def finished(directory: Path) -> dict | None:
 
 
 def start(directory: Path) -> None:
-    """Create `directory`. If it exists, from an earlier build, delete it first."""
+    """Create the directory of a part, empty. If an earlier build left it there, delete it first."""
     if directory.exists():
         # The stamp is deleted first, so that an interrupted removal leaves nothing that looks finished.
         (directory / STAMP).unlink(missing_ok=True)
@@ -47,7 +47,7 @@ def start(directory: Path) -> None:
 
 
 def finish(directory: Path, record: dict) -> None:
-    """Mark `directory` as finished: write `record` to `finished.json` in it."""
+    """Mark `directory` as finished, by writing `record` to the file `finished.json` in it."""
     draft = directory / (STAMP + ".draft")
     with open(draft, "w") as file:
         json.dump(record, file, indent=1)
@@ -58,10 +58,10 @@ def finish(directory: Path, record: dict) -> None:
 
 @contextmanager
 def locked(say) -> Iterator[int]:
-    """Context manager: hold the cache's lock. If another build holds it, call `say` with a message and wait.
+    """Context manager: hold the cache's lock. If another build holds the lock, call `say` with a message and wait.
 
     Yields the lock's file descriptor, which build processes inherit. So build processes that outlive a killed `./twins`
-    still hold the lock, and no other build writes to their directories.
+    still hold the lock, and no other build writes to their directories. Raises TwinsError if the cache is not writable.
     """
     directory = root()
     try:

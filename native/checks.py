@@ -14,7 +14,7 @@ PRE_COMMIT = "pre-commit==4.7.0"
 
 
 def command(twin: Twin) -> list[str]:
-    """Return the command that runs all hooks over all files.
+    """Return the command that runs all hooks over all files of the checkout.
 
     If pre-commit is missing, installs it first, with the Python of `twin`. Raises TwinsError if that fails.
     """
@@ -40,7 +40,7 @@ def _install(twin: Twin, directory: Path) -> None:
 
 
 def variables() -> dict[str, str]:
-    """Return the hooks' environment: without PYTHON* variables, and with PRE_COMMIT_HOME in the twins' cache."""
+    """Return the hooks' environment variables: this process's without PYTHON*, and PRE_COMMIT_HOME in the cache."""
     own = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     return {**own, "PRE_COMMIT_HOME": str(cache.root() / "tools" / "pre-commit")}
 

@@ -143,7 +143,7 @@ def _info(options, _) -> int:
 
 
 def _describe(ready: dict[str, Twin], as_json: bool) -> int:
-    """Print the descriptions of all twins, which describe themselves at the same time; return the first bad status."""
+    """Run ftrun.info in all twins at the same time and print the output; return 0 or a failed twin's exit status."""
     answers, code, streams = {}, 0, {}
     variables = {"COLUMNS": str(shutil.get_terminal_size().columns)} if sys.stdout.isatty() else {}
     with contextlib.ExitStack() as stack:
@@ -189,7 +189,7 @@ def _exec(options, rest) -> int:
 
 
 def _check(verb: str, arguments: list[str]) -> None:
-    """Check a verb's arguments before anything is built. Exit with a message for --help or wrong arguments."""
+    """Check a verb's arguments before anything is built. If they are wrong or have --help, print a message and exit."""
     sys.path += SOURCES
     # Imported only here, because importing takes time and most verbs do without.
     importlib.import_module(ARGUMENTS[verb]).check(arguments, f"./twins {verb}")
@@ -225,7 +225,7 @@ def _repro(_, rest) -> int:
 
 
 def _python_with_dask() -> str:
-    """Return the path of this Python, which needs the cluster's version of Dask; raises TwinsError if it has none."""
+    """Return the path of the Python that runs this program. Raises TwinsError if Dask is not installed in it."""
     if importlib.util.find_spec("distributed") is None:
         raise TwinsError(
             f"--dask needs Dask in the Python that runs ./twins, at the cluster's version: {sys.executable} -m pip "
@@ -236,7 +236,7 @@ def _python_with_dask() -> str:
 
 
 def _twin_options(ready: dict[str, Twin]) -> list[str]:
-    """Return the option `--twin NAME=PATH` of ftbench and ftsafety.repro, once for each twin in `ready`."""
+    """Return the arguments `--twin NAME=PATH` for ftbench or ftsafety.repro, two strings for each twin in `ready`."""
     return [part for name, twin in ready.items() for part in ("--twin", f"{name}={twin.python}")]
 
 

@@ -31,7 +31,7 @@ print(json.dumps({
 
 @functools.cache
 def _facts(executable: str) -> dict:
-    """Return what an interpreter says about itself. Raises OSError, subprocess.SubprocessError or ValueError."""
+    """Run an interpreter; return its version and build. Raises OSError, SubprocessError or ValueError if that fails."""
     # -I -S: environment variables and site-packages must not change the answer.
     answer = subprocess.run(
         [executable, "-I", "-S", "-c", _ASK], capture_output=True, text=True, timeout=30, check=True
@@ -43,7 +43,7 @@ def _facts(executable: str) -> dict:
 
 
 def brought_series() -> str | None:
-    """Return the CPython series of the first interpreter that FT_PYTHON or GIL_PYTHON names; None if none tells it."""
+    """Return the series of the interpreter in FT_PYTHON, or else in GIL_PYTHON; None if neither is set and runs."""
     for variable in VARIABLE.values():
         executable = shutil.which(os.environ.get(variable) or "")
         if executable:
@@ -58,9 +58,7 @@ def brought(twin: str, series: str) -> dict | None:
     """Return facts about the interpreter that FT_PYTHON or GIL_PYTHON names for `twin`; None if the variable is unset.
 
     The keys are `executable`, `version`, `pgo` (True if optimised) and `identity` (a short hash of path and build).
-
-    Raises:
-        TwinsError: the program cannot be run, or is no CPython of `series` in the build that `twin` needs.
+    Raises TwinsError if the program does not run, is no CPython of `series`, or is not the build that `twin` needs.
     """
     variable = VARIABLE[twin]
     named = os.environ.get(variable)

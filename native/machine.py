@@ -44,7 +44,7 @@ def check_space(directory: Path, needed_gb: float) -> None:
 
 
 def missing_packages(wanted: list[str]) -> list[str]:
-    """Return the Debian packages of `wanted` that are not installed."""
+    """Return those Debian packages in `wanted` that are not installed."""
     answer = subprocess.run(
         ["dpkg-query", "--show", "--showformat", "${Package} ${db:Status-Status}\n", *wanted],
         stdout=subprocess.PIPE,
@@ -57,12 +57,10 @@ def missing_packages(wanted: list[str]) -> list[str]:
 
 
 def install_command(wanted: list[str], agreed: bool) -> list[str] | None:
-    """Return the command that installs the missing packages of `wanted`, or None if none is missing.
+    """Return the command that installs those Debian packages in `wanted` that are missing, or None if none is.
 
     Asks the user first, unless `agreed` is true or the variable CI is set. If no user can answer, assumes consent.
-
-    Raises:
-        TwinsError: apt is missing. Or packages are missing, and the user refused or is not root.
+    Raises TwinsError if apt is missing; or if packages are missing, and the user refuses or is not root.
     """
     if not (shutil.which("apt-get") and shutil.which("dpkg-query")):
         raise TwinsError(

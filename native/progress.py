@@ -28,7 +28,7 @@ def clock(seconds: float) -> str:
 
 
 class Progress:
-    """Display of the build steps, and owner of the steps' processes. Several threads may run steps concurrently.
+    """Runner of a build's steps as processes, and display of their progress. Several threads may call `run` at once.
 
     One lock guards all state: the running steps, their processes, and whether `stop` was called.
     """
@@ -62,8 +62,7 @@ class Progress:
     def run(self, step: str, command: Sequence, lock_descriptor: int, env: dict | None = None) -> None:
         """Run `command` to its end, as the build step called `step`; write its output to that step's log file.
 
-        Raises:
-            TwinsError: the command failed (the message has the log's last lines), or `stop` was called.
+        Raises TwinsError if the command fails (the message has the log's last lines), or if `stop` was called.
         """
         log = self._log(step)
         with self._lock:

@@ -56,7 +56,7 @@ class TestRun:
         return self.process.pid
 
     def finish(self, selection: bool) -> bool:
-        """Wait for the command; print its output. Return True if it passed or, with `selection`, ran no test."""
+        """Wait for the command's end; print its output; return True if it passed. `run` explains `selection`."""
         assert self.process
         code = self.process.wait()
         passed = code == 0 or (code == NOTHING_SELECTED and selection)
@@ -70,14 +70,14 @@ class TestRun:
 def _pytest(
     title: str, twin: Twin, folders: list[str], arguments: list[str], variables: dict[str, str] | None = None
 ) -> TestRun:
-    """Return a run of pytest with the Python of `twin`, on the tests in these `folders` of tests/."""
+    """Return a run of pytest, by the Python of `twin`, on the tests in `folders` (folders and files of tests/)."""
     paths = [str(CHECKOUT / "tests" / folder) for folder in folders]
     command = [str(twin.python), "-m", "pytest", *paths, *arguments]
     return TestRun(title, command, {**twin.environment(), **(variables or {})})
 
 
 def all_runs(ready: dict[str, Twin], arguments: list[str]) -> list[TestRun]:
-    """Return the runs of `./twins test`, the longest first. With `arguments` for pytest, pre-commit is left out."""
+    """Return the runs of `./twins test`, the longest first. If there are `arguments` for pytest, omit pre-commit."""
     first = next(iter(ready.values()))
     runs = []
     if not arguments:
@@ -124,7 +124,7 @@ def quick_runs(twin: Twin, arguments: list[str]) -> list[TestRun]:
 
 @contextlib.contextmanager
 def _ctrl_c_afterwards():
-    """Context manager: if the user presses Ctrl-C during the block, handle that after the block."""
+    """Context manager: if the user presses Ctrl-C during the block, call the signal's handler after the block."""
     if not callable(signal.getsignal(signal.SIGINT)):  # ignored, as in the background of a script
         yield
         return
@@ -141,8 +141,7 @@ def _ctrl_c_afterwards():
 def run(runs: list[TestRun], selection: bool) -> int:
     """Run the commands `runs`, several at a time; return the exit status: 0 if all passed, else 1.
 
-    Args:
-        selection: True if the user gave arguments for pytest. A run then also passes if pytest selects no test for it.
+    `selection` is true if the user gave arguments for pytest. A run then also passes if pytest finds no test for it.
     """
     waiting, running, failed = deque(runs), dict[int, TestRun](), list[str]()
     try:

@@ -1,18 +1,19 @@
-"""The client of a Dask cluster for `./twins repro --dask`: a program that the controller starts as its child.
+"""Client of a Dask cluster for `./twins repro --dask`: a program that ftsafety.repro.link, its parent, starts.
 
     PYTHON native/cluster/dask_bridge.py          (standard input is a socket)
 
-A client must have the Python and the Dask of its cluster, which the twins do not have. So this file runs in the Python
-that runs `./twins`, on the standard library and `distributed` alone. It decides nothing. ftsafety.repro.cluster, its
-parent, sends lines of JSON, and gets others back:
+A client needs its cluster's versions of Python and Dask, which the twins do not have. So this file runs in the Python
+that runs `./twins`, with the standard library and `distributed` alone. The parent decides what to do. It sends lines of
+JSON and gets others back. A batch is a process on one worker that runs the user's script several times:
 
-    {"address", "command", "folder"}   connect; the answer is {"threads"}, or {"error"} if that cannot be
-    {"run", "request"}                 submit a batch; later {"begun", "node"} for each worker that begins it, then
-                                       {"ended", "node", "lines", "error", "threads"} or {"lost", "why", "threads"}
-    {"cancel": true}                   forget all batches; their processes are ended
+    {"address", "command", "folder"}   connect; the answer is {"threads"}, or {"error"} if that fails
+    {"run", "request"}                 submit a batch; later {"begun", "node"} for each worker that begins it; then
+                                       {"of", "line"} for each line of the output, and {"ended", "node",
+                                       "error", "threads"}; or {"lost", "why", "threads"} in place of these
+    {"cancel": true}                   cancel all batches: end their processes and send no more about them
 
-At the end of its input it cancels everything and exits. One thread, an asyncio loop, owns all of its state. `work` and
-`Batches` are of the module __main__, and so cloudpickle sends the workers their code and not just their names.
+At the end of standard input, the program cancels all batches and exits. One thread runs an asyncio loop and owns all
+state. `work` and `Batches` are in the module __main__: so cloudpickle sends workers their code, not just their names.
 """
 
 from __future__ import annotations
@@ -39,9 +40,9 @@ RETRIES = 2  # of a batch whose process was killed; for workers that die there i
 
 
 class Batches(WorkerPlugin):
-    """The processes of batches on one worker. A batch that nothing wants any more, or whose worker closes, is ended.
+    """Plugin of a Dask worker: runs batches, and ends them when they are cancelled or the worker closes.
 
-    Tasks run in threads of the worker, and `transition` is called in its event loop: `_lock` guards the state.
+    Batches run in threads of the worker, and `transition` is called in its event loop: `_lock` guards the state.
     """
 
     def __init__(self, name: str, command: list[str], folder: str):
@@ -74,9 +75,9 @@ class Batches(WorkerPlugin):
                 os.killpg(process.pid, signal.SIGTERM)
 
     def run(self, key: str, request: bytes) -> tuple[list[str], str]:
-        """Run a batch to its end; return the lines that it wrote, and the reason why it could not be run, or "".
+        """Run a batch, the Dask task `key`; return the lines that it wrote to stdout, and an error message or "".
 
-        Raises RuntimeError if the batch was killed.
+        Raises RuntimeError if its process was killed (SIGKILL) and the batch is not cancelled: Dask then tries again.
         """
         with tempfile.TemporaryFile() as errors:
             with self._lock:
@@ -120,7 +121,7 @@ class Batches(WorkerPlugin):
 
 
 def work(plugin: str, request: str) -> tuple[str, list[str], str]:
-    """Run a batch on a worker; return the node's name, the lines that the batch wrote, and an error or ""."""
+    """Run a batch on the worker that calls this; return (host name, lines that the batch wrote, error or "")."""
     worker, node = get_worker(), socket.gethostname()
     key = worker.get_current_task()
     worker.log_event(plugin, {"key": key, "node": node})
@@ -141,17 +142,17 @@ class Bridge:
         self._futures: dict[int, Future] = {}
 
     async def open(self) -> None:
-        """Register what the workers need, also those that join later."""
+        """Register the plugin with all workers, present and future. Send the parent the cluster's number of threads."""
         self._client.subscribe_topic(self._name, self._begun)
         await self._client.register_plugin(self._plugin, name=self._name)
         self.send({"threads": await self._threads()})
 
     def send(self, message: dict) -> None:
-        """Send a message to the parent."""
+        """Send a message to the parent as a line of JSON."""
         self._writer.write(json.dumps(message).encode() + b"\n")
 
     async def _threads(self) -> int:
-        """Return the number of threads of all workers there are now."""
+        """Return the sum of the threads of the cluster's present workers."""
         return sum((await self._client.nthreads()).values())
 
     def _begun(self, event) -> None:
@@ -159,7 +160,7 @@ class Bridge:
         self.send({"begun": int(message["key"].rpartition("-")[2]), "node": str(message["node"])})
 
     def submit(self, number: int, request: dict) -> None:
-        """Submit a batch."""
+        """Submit `request` to the cluster as batch `number`. Messages to the parent report on it later."""
         text = json.dumps(request) + "\n"
         key = f"{self._name}-{number}"
         self._futures[number] = self._client.submit(work, self._name, text, key=key, retries=RETRIES, pure=False)
@@ -180,7 +181,7 @@ class Bridge:
         del self._waiting[number], self._futures[number]
 
     async def cancel(self) -> None:
-        """Forget all batches."""
+        """Cancel all batches on the cluster. The parent gets no results of them."""
         for task in self._waiting.values():
             task.cancel()
         futures = list(self._futures.values())
@@ -190,7 +191,7 @@ class Bridge:
             await self._client.cancel(futures, force=True)
 
     async def close(self) -> None:
-        """End all batches, and leave nothing of ours on the workers."""
+        """Cancel all batches and remove the plugin from the workers. Errors are ignored."""
         with contextlib.suppress(Exception):
             await self.cancel()
             await self._client.unregister_worker_plugin(self._name)
@@ -204,9 +205,9 @@ def _words(failure: Exception) -> str:
 
 
 async def unequal(client: Client) -> str:
-    """Return in words how the versions of the scheduler and workers differ from those here; "" if they do not.
+    """Return an error message if the scheduler or a worker has another version of Python or Dask than here, else "".
 
-    A function is sent to the workers as the bytecode of this Python.
+    Python's version matters because functions are sent to the workers as bytecode.
     """
     found = await client.get_versions()
     here = _versions(found["client"])
@@ -230,7 +231,7 @@ def _versions(found: dict) -> tuple[str, str]:
 
 
 async def serve() -> None:
-    """Serve the parent until it closes the socket."""
+    """Connect to the cluster, and do what the parent's messages say until the parent closes the socket."""
     reader, writer = await asyncio.open_connection(sock=socket.socket(fileno=os.dup(0)), limit=LONGEST_LINE)
     hello = json.loads(await reader.readline())
     # The file that a scheduler writes with --scheduler-file, or its address.
