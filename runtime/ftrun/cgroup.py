@@ -23,7 +23,7 @@ def read(path: Path) -> str | None:
 
 
 def _groups(controller: str, proc: Path) -> Iterator[tuple[Path, bool]]:
-    """Yield (directory, True if cgroup version 2) for this process's group under *controller* and for its ancestors."""
+    """Yield (directory, True if cgroup version 2) of this process's group for *controller*, then of its ancestors."""
     mounts: list[tuple[str, Path, bool]] = []
     for line in (read(proc / "self/mountinfo") or "").splitlines():
         left, _, right = line.partition(" - ")
@@ -106,7 +106,7 @@ def memory_left(proc: Path = Path("/proc")) -> tuple[int | None, int | None]:
 
 
 def kills(proc: Path = Path("/proc")) -> int:
-    """Return the sum of the kernel's counters of out-of-memory kills: of this group, its ancestors and the machine."""
+    """Return a number that grows with every out-of-memory kill in this process's group or on the machine."""
     files = [group / ("memory.events" if is_v2 else "memory.oom_control") for group, is_v2 in _groups("memory", proc)]
     text = "\n".join(read(path) or "" for path in [*files, proc / "vmstat"])
     return sum(map(int, re.findall(r"^oom_kill (\d+)$", text, re.MULTILINE)))

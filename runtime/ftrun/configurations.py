@@ -14,13 +14,13 @@ from ftrun.project import SOURCE_PATHS
 
 @dataclass(frozen=True)
 class Configuration:
-    """A way to run Python: one of the builds, with its GIL on or off. Most fields are names for use in reports."""
+    """One of the three ways to run Python: a twin with its GIL on or off. Most fields are names for use in reports."""
 
     name: str
     twin: str
     """The twin whose Python runs this configuration: "ft" or "gil"."""
     python_gil: str | None
-    """The value of PYTHON_GIL. None for the GIL build, which does not know the variable."""
+    """The value of the variable PYTHON_GIL. None for the GIL build, for which it stays unset."""
     title: str
     """The name in tables and headings."""
     short: str
@@ -78,7 +78,10 @@ def command(python: str | Path, module: str) -> list[str]:
 def child_environment(
     config: str | None = None, base: Mapping[str, str] = os.environ, paths: Iterable[str] = ()
 ) -> dict[str, str]:
-    """Return `base` with `paths` added to PYTHONPATH, and PYTHON_GIL as `config` needs it; None removes PYTHON_GIL."""
+    """Return environment variables for a child process: `base`, with the project and `paths` in PYTHONPATH.
+
+    PYTHON_GIL is set as the configuration `config` needs it. If `config` is None, PYTHON_GIL is left out.
+    """
     environment = {name: value for name, value in base.items() if name != "PYTHON_GIL"}
     forced = None if config is None else CONFIGURATIONS[config].python_gil
     if forced is not None:

@@ -63,7 +63,7 @@ def packages() -> dict[str, str]:
 
 
 def cpu() -> dict:
-    """Describe the processor and the share of it that this process may use."""
+    """Describe the processor, and the number of CPUs that this process may use."""
     text = cgroup.read(Path("/proc/cpuinfo")) or ""
     names = re.search(r"^(?:model name|Model|Processor)\s*:\s*(.+)$", text, re.MULTILINE)
     return {
@@ -77,7 +77,7 @@ def cpu() -> dict:
 
 
 def memory() -> dict:
-    """Return bytes: total memory, the container's limit, memory free now, and the size and free space of /dev/shm."""
+    """Return, in bytes, total memory, the container's limit, memory free now, and size and free space of /dev/shm."""
     import psutil
 
     machine = psutil.virtual_memory()
@@ -140,7 +140,7 @@ def gpu() -> dict:
 
 
 def revision(root: Path = ROOT) -> dict:
-    """Return the sources' commit ("unknown" if not found), and its origin: git, an image's file REVISION, or None."""
+    """Return the source's commit or "unknown", and where it was found: git, an image's file REVISION, or None."""
 
     def git(*arguments: str) -> str | None:
         try:
@@ -173,7 +173,7 @@ def source_hash(folders: Sequence[Path] | None = None) -> str:
 
 
 def describe() -> dict:
-    """Return all facts about this interpreter and this machine, by topic, in values that fit JSON."""
+    """Return the facts about this interpreter and this machine, by topic, as a dictionary that fits JSON."""
     return {
         "interpreter": interpreter(),
         "packages": packages(),

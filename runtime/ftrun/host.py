@@ -21,12 +21,12 @@ def command(default: str) -> str:
 
 
 def folders() -> dict[str, str]:
-    """Return the host's names of the folders for code and data: {"CODE": ..., "DATA": ...}, if mounted."""
+    """Return the host's paths of the folders mounted for code and data: {"CODE": ..., "DATA": ...}; {} if none is."""
     return {name: os.environ[f"FT_{name}"] for name in ("CODE", "DATA") if os.environ.get(f"FT_{name}")}
 
 
 def path(inside: str) -> str:
-    """Return the host's name of a path; outside of containers and mounted folders, the path itself."""
+    """Return the path on the host of a container's path; outside of containers and mounted folders, the same path."""
     for folder, variable in _MOUNTED.items():
         if variable in os.environ and f"{inside}/".startswith(f"{folder}/"):
             return os.path.normpath(os.path.join(os.environ[variable] or ".", inside[len(folder) :].lstrip("/")))
@@ -34,7 +34,7 @@ def path(inside: str) -> str:
 
 
 def inside(typed: str) -> Path:
-    """Return where this process finds a results path that was typed on the host: what `path` prints, read back."""
+    """Return the path in the container of a results path that was *typed* on the host. The inverse of `path`."""
     if (where := os.environ.get("FT_RESULTS")) is None:
         return Path(typed)
     folder, plain = os.path.normpath(where or "."), os.path.normpath(typed)
@@ -47,23 +47,23 @@ def quoted(word: str) -> str:
 
 
 def assignments(given: Mapping[str, str]) -> str:
-    """Return the start of a Compose command that mounts *given* folders: "CODE=/me DATA=./photos "; "" if none."""
+    """Return the start of a Compose command that mounts the folders *given*: "CODE=/me DATA=./photos "; "" if none."""
     # Compose treats a name without a slash as a volume.
     paths = {name: where if where.startswith("~/") else os.path.join(".", where) for name, where in given.items()}
     return "".join(f"{name}={quoted(where)} " for name, where in sorted(paths.items()))
 
 
 def report(results: str) -> str:
-    """Return the command that makes the report of the file *results* again, where this process runs."""
+    """Return the command that makes a report again from the file *results*, a path as this process sees it."""
     # A container sees only its own path.
     return f"{command('./twins bench')} report {quoted(results)}"
 
 
 def audit(target: str, mounted: Mapping[str, str] | None = None) -> str:
-    """Return the command that audits the dataset *target*, as FILE.py:NAME.
+    """Return the command that audits the dataset *target* (FILE.py:NAME).
 
     Args:
-        mounted: the folders of a run in containers (see `folders`). Default: those of this process, if it is in one.
+        mounted: the host's folders for the container's code and data. Default: those of this process's container.
     """
     if mounted is None and "FT_CODE" not in os.environ:
         return f"./twins audit {shlex.quote(target)}"

@@ -37,7 +37,7 @@ class LockError(Exception):
 
 @dataclass
 class Verdict:
-    """Result of importing one distribution: its errors, its warnings, and the state of the GIL afterwards."""
+    """Result of importing one package: its errors, its warnings, and the state of the GIL afterwards."""
 
     name: str
     installed: str
@@ -58,7 +58,7 @@ class Verdict:
 
 
 def read_lock(path: Path) -> dict[str, str]:
-    """Return the versions that a lock file pins, by normalised name. Lines whose markers are false here are left out.
+    """Return the versions that a lock file pins, by normalised name. Omit lines whose marker excludes this Python.
 
     Raises LockError, which names the line, if a line is not ``name==version [; marker]``.
     """
@@ -84,7 +84,7 @@ def read_lock(path: Path) -> dict[str, str]:
 
 
 def modules_of(distribution: importlib.metadata.Distribution) -> tuple[list[str], list[str]]:
-    """Return two lists of dotted names: a distribution's top-level packages and modules; its extension modules."""
+    """Return two lists of an installed package's modules, by dotted name: top-level ones, and extension modules."""
     # The interpreter's own tag and the stable ABI; a plain .so is a library, not a module.
     endings = (f".{sysconfig.get_config_var('SOABI')}.so", ".abi3.so")
     top, extensions = set(), set()
@@ -106,9 +106,9 @@ def modules_of(distribution: importlib.metadata.Distribution) -> tuple[list[str]
 
 
 def judge(names: Iterable[str]) -> Iterator[Verdict]:
-    """Import the named distributions in child processes; yield a verdict for each distribution.
+    """Import the installed packages called *names* in child processes; yield a verdict for each package.
 
-    Raises importlib.metadata.PackageNotFoundError if a distribution is not installed.
+    Raises importlib.metadata.PackageNotFoundError if a package is not installed.
     """
     distributions = [(name, importlib.metadata.distribution(name)) for name in names]
     return judge_modules([(name, each.version, *modules_of(each)) for name, each in distributions])
@@ -117,9 +117,9 @@ def judge(names: Iterable[str]) -> Iterator[Verdict]:
 def judge_modules(
     waiting: list[tuple[str, str, list[str], list[str]]], timeout: float | None = None, folders: Iterable[str] = ()
 ) -> Iterator[Verdict]:
-    """Import the modules of distributions in child processes; yield a verdict for each distribution.
+    """Import the modules of packages in child processes; yield a verdict for each package.
 
-    `waiting`: (name, version, modules, extension modules) for each distribution. `folders` are added to PYTHONPATH.
+    `waiting`: (name, version, modules, extension modules) of each package. `folders` are added to PYTHONPATH.
     Raises subprocess.TimeoutExpired if all children together take longer than *timeout* seconds.
     """
     deadline = None if timeout is None else time.monotonic() + timeout
@@ -161,7 +161,7 @@ def judge_modules(
 
 
 def _import_one(name: str) -> tuple[str | None, list[str]]:
-    """Import a module; return its error or None, and the lines that Python or C code wrote to stderr."""
+    """Import a module; return (error or None, lines that the import wrote to stderr, from Python or from C)."""
     # In memory, since there may be no writable folder here.
     with open(os.memfd_create("stderr"), "w+b") as captured:
         sys.stderr.flush()
@@ -181,7 +181,7 @@ def _import_one(name: str) -> tuple[str | None, list[str]]:
 
 
 def _importing_line() -> str:
-    """Return "MODULE, line NUMBER: TEXT" for the import statement that caused the present warning; "" if unknown."""
+    """Return "MODULE, line NUMBER: CODE" for the import that caused the warning being shown; "" if not found."""
     frame = sys._getframe(1)
     while frame.f_back is not None:
         module = frame.f_globals.get("__name__", "")
@@ -193,7 +193,7 @@ def _importing_line() -> str:
 
 
 def _child() -> None:
-    """Import the distributions that stdin lists (JSON); after each, write its verdict to stdout as a line of JSON."""
+    """Import the packages that stdin lists (JSON); after each, write its verdict to stdout as a line of JSON."""
     # Modules may print. Their output goes to stderr, and only the answers go to the real stdout.
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)

@@ -62,7 +62,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 class Shown:
-    """Output of a description on stdout, line by line."""
+    """Printer of the facts about an environment, line by line, as they become known."""
 
     def __init__(self) -> None:
         from rich.console import Console
@@ -71,7 +71,7 @@ class Shown:
         self._free_threaded = self._headed = False
 
     def facts(self, info: dict) -> None:
-        """Print what `collect` knows at once: interpreter, processor, memory, system, GPU, revision."""
+        """Print the facts that `collect` finds first: interpreter, processor, memory, system, GPU, revision."""
         python, cpu, memory, os_ = info["interpreter"], info["cpu"], info["memory"], info["os"]
         gpu, revision, gib = info["gpu"], info["revision"], 1024**3
         self._free_threaded = python["free_threaded"]
@@ -93,7 +93,7 @@ class Shown:
         self._line("revision", revision["commit"] + (" + changes" if revision["dirty"] else ""))
 
     def package(self, package: dict) -> None:
-        """Print the verdict on one package."""
+        """Print a locked package's row: its version and what importing it did to the GIL."""
         if not self._headed:
             self._headed = True
             self._print("Locked packages", "italic")
@@ -106,7 +106,7 @@ class Shown:
         self._print(row, "red" if wrong else "")
 
     def end(self, info: dict) -> None:
-        """Print what was known last: what torch sees, and remarks."""
+        """Print the facts that `collect` finds last: the GPUs that torch sees, and remarks."""
         cuda = "cannot be imported"
         if (torch := info["gpu"]["torch"]) is not None:
             cuda = f"built for CUDA {torch['built_for']}, sees {', '.join(torch['devices']) or 'no GPU'}"
@@ -123,9 +123,9 @@ class Shown:
 
 
 def collect(lock: Path | None, shown: Shown | None = None) -> dict:
-    """Return facts about this environment and the problems found; raises imports.LockError if `lock` is unusable.
+    """Return facts about this environment and a list of problems; raises imports.LockError if `lock` is unusable.
 
-    Each fact is also given to `shown` as soon as it is known: importing all packages takes up to a minute.
+    `shown` prints each fact as soon as it is known, since importing all packages takes up to a minute.
     """
     cuda = subprocess.Popen(
         [sys.executable, "-P", "-c", TORCH_CUDA], text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
@@ -183,7 +183,7 @@ def check_twin(info: dict, expect: str | None) -> list[str]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command; return its exit status."""
+    """Run the command line `arguments` (default: this process's); return the exit status."""
     options = parser().parse_args(arguments)
     any_locale()
     if options.expect and not options.verify:

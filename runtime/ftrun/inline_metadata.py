@@ -1,4 +1,4 @@
-"""Requirements that a Python file names in its comments (https://peps.python.org/pep-0723/)."""
+"""Requirements that a Python file names in its comments: inline metadata (https://peps.python.org/pep-0723/)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class MetadataError(Exception):
 
 
 def dependencies(text: str) -> tuple[str, ...]:
-    """Return the requirements in the inline metadata; raises MetadataError if it is malformed."""
+    """Return the requirements in the inline metadata of a script's source; raises MetadataError if malformed."""
     found = _read(text).get("dependencies", [])
     if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
         raise MetadataError("the inline metadata: dependencies must be a list of strings")
@@ -25,7 +25,7 @@ def dependencies(text: str) -> tuple[str, ...]:
 
 
 def requires_python(text: str) -> str:
-    """Return the versions of Python that a script's inline metadata allows, "" if all; raises MetadataError."""
+    """Return the Python versions that inline metadata allows, such as ">=3.13"; "" for all. Raises MetadataError."""
     found = _read(text).get("requires-python", "")
     if not isinstance(found, str):
         raise MetadataError("the inline metadata: requires-python must be a string")

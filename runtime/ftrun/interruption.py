@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and the end of the terminal (SIGHUP), handled only where stopping is safe.
+"""Handling of Ctrl-C, SIGTERM and the end of the terminal (SIGHUP) at points where stopping is safe.
 
 An exception from a signal handler can come between starting a child and recording that it runs. So the handler only
 records the signal and makes `fileno()` readable. Code that waits for `fileno()`, or calls `check()` in a loop, decides
@@ -15,7 +15,7 @@ from types import FrameType
 
 
 class Interrupted(Exception):
-    """A signal asked this process to stop."""
+    """Exception: a signal asked this process to stop."""
 
     def __init__(self, signum: int):
         super().__init__(signal.Signals(signum).name)
@@ -28,7 +28,7 @@ class Interrupted(Exception):
 
 
 class Interruption:
-    """Context manager, for the main thread: handles SIGINT, SIGTERM and, unless the process ignores it, SIGHUP."""
+    """Context manager for the main thread: records SIGINT, SIGTERM and, unless the process ignores that, SIGHUP."""
 
     SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -59,7 +59,7 @@ class Interruption:
         return self._reader
 
     def wait(self, seconds: float) -> None:
-        """Wait for `seconds`; raises Interrupted as soon as a signal has arrived."""
+        """Wait for `seconds`; raises Interrupted as soon as a signal arrives."""
         select.select([self._reader], [], [], seconds)
         self.check()
 
@@ -69,7 +69,7 @@ class Interruption:
             raise Interrupted(self.signum)
 
     def checked(self, progress: Callable[[int, int], None]) -> Callable[[int, int], None]:
-        """Return a function that calls `progress(done, total)`, but raises Interrupted if a signal has arrived."""
+        """Return a function that calls `progress(done, total)`, or raises Interrupted once a signal has arrived."""
 
         def update(done: int, total: int) -> None:
             self.check()
@@ -78,5 +78,5 @@ class Interruption:
         return update
 
     def wanted(self) -> bool:
-        """True if a signal has arrived. Used as a callback in `ftrun.loop.Watch`, where True means to stop."""
+        """True if a signal has arrived. Used as a callback of a watch, which then stops the waiting function."""
         return bool(self.signum)

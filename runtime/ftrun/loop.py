@@ -14,11 +14,11 @@ LOOK_SECONDS = 0.25
 
 
 class Stopped(Exception):
-    """The callback of a watched file descriptor returned True, which asks to stop."""
+    """Exception: a callback of a watch returned True."""
 
 
 class Loop:
-    """Context manager: a selector with a handler for each descriptor. Owned by one thread."""
+    """Context manager: an event loop that calls a file descriptor's handler when it is ready. Owned by one thread."""
 
     def __init__(self, watch: Watch):
         self._selector = selectors.DefaultSelector()
@@ -36,14 +36,13 @@ class Loop:
         self._selector.register(fd, events, handler)
 
     def remove(self, fd: int) -> None:
-        """Stop handling events of the descriptor."""
+        """Remove the handler of the file descriptor `fd`."""
         self._selector.unregister(fd)
 
     def run(self, done: Callable[[], bool], until: float | None = None, look: Callable[[], None] | None = None) -> bool:
-        """Handle events until `done()` is true, then return True. Return False if time.monotonic() reaches `until`.
+        """Call handlers until `done()` is true, then return True. Return False once time.monotonic() reaches `until`.
 
-        `look` is called after each wait, at least every LOOK_SECONDS. Raises Stopped if a callback of a `Watch` returns
-        True.
+        `look` is called at least every LOOK_SECONDS. Raises Stopped if a callback of the watch returns True.
         """
         while not done():
             # Checked while events arrive too: a writer that never pauses must not exceed the time limit.

@@ -39,7 +39,7 @@ def whole(least: int, most: int) -> Callable[[str], int]:
 
 
 def configurations(text: str) -> tuple[str, ...]:
-    """Return the configurations named in a comma-separated list, in the order of CONFIGURATIONS."""
+    """Return the names in a comma-separated list of configurations, in the order of CONFIGURATIONS."""
     names = text.split(",")
     if unknown := [name for name in names if name not in CONFIGURATIONS]:
         raise argparse.ArgumentTypeError(
@@ -49,7 +49,7 @@ def configurations(text: str) -> tuple[str, ...]:
 
 
 def endpoint(text: str) -> tuple[str, str]:
-    """Parse ft=ENDPOINT or gil=ENDPOINT; return (twin, endpoint)."""
+    """Parse ft=ENDPOINT or gil=ENDPOINT (a Python, or a server's unix:PATH); return (twin, endpoint)."""
     name, _, where = text.partition("=")
     if name not in ("ft", "gil") or not where:
         raise argparse.ArgumentTypeError(f"{text!r} is not ft=ENDPOINT or gil=ENDPOINT")

@@ -44,15 +44,14 @@ def install(
     build: Iterable[str] = (),
     never: Iterable[str] = (),
 ) -> list[str]:
-    """Install `requirements` and the packages that they need into a new `folder`; return the NAME==VERSION of each.
+    """Install into a new `folder` what `requirements` need and the twin lacks; return the NAME==VERSION installed.
 
-    Packages that the twin already has are not installed. Raises Interrupted. Raises OverlayError if a requirement is
-    malformed or no wheel fits the twin's interpreter `python`.
+    Raises Interrupted, or OverlayError if a requirement is malformed or no wheel fits the twin's Python, `python`.
 
     Args:
         installed: versions of the twin's own packages by normalised name. They are used where `requirements` allow it.
         cache: the folder for uv's cache, and for the pinned uv if PATH has no uv.
-        constraints: versions (NAME==VERSION) that must be used, such as those that another twin got.
+        constraints: versions (NAME==VERSION) that must be used, such as those that the other twin got.
         build: distributions that may be built from source.
         never: distributions to leave out even if a package requires them.
     """
@@ -156,10 +155,7 @@ def absent(requirement: str, installed: Mapping[str, str]) -> bool:
 
 
 def _checked(requirement: str) -> str:
-    """Return `requirement` in a normal form, which uv cannot mistake for an option.
-
-    Raises OverlayError if `requirement` is malformed or names a URL.
-    """
+    """Return `requirement` in a form that uv cannot take as an option; raises OverlayError if malformed or a URL."""
     from packaging.requirements import InvalidRequirement, Requirement
 
     try:

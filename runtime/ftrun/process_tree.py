@@ -37,7 +37,7 @@ def children(pid: int) -> list[int]:
 
 
 def below(pid: int, without: frozenset[int] = frozenset(), most: int = 1 << 30) -> list[int]:
-    """Return ids of `pid`'s descendants, parents first. Leave out `without` and their descendants; stop at `most`."""
+    """Return ids of `pid`'s descendants, parents first, but not `without` and theirs. Stop once `most` are found."""
     found: list[int] = []
     seen = set(without)
     waiting = [pid]
@@ -60,7 +60,7 @@ def resident(pid: int) -> int:
 
 
 def memory(pids: Iterable[int], enough: int) -> int:
-    """Return the processes' total memory in bytes: their RSS, or the PSS of several whose RSS exceeds `enough`."""
+    """Return the total memory of processes in bytes: RSS, or PSS if several processes exceed `enough` in total."""
     pids = list(pids)
     total = sum(map(resident, pids))
     # The proportional size (PSS) counts a page that N forked processes share once. It takes longer to find.
@@ -78,8 +78,8 @@ def _proportional(pid: int) -> int:
 def end_all(without: frozenset[int], leader: int) -> int:
     """Kill and reap this process's descendants; return the number that survive SIGKILL.
 
-    The processes `without` and their descendants are spared. The child `leader` is killed but not reaped, so that its
-    creator can read its exit status.
+    The processes `without` and their descendants are spared. The child `leader` is killed but not reaped, so that the
+    code that started it can read its exit status.
     """
     here = os.getpid()
     deadline = time.monotonic() + PATIENCE_SECONDS

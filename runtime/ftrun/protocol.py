@@ -1,4 +1,4 @@
-"""The server's protocol: one JSON object a line over a Unix stream socket.
+"""Protocol between a twin's server and its client: one JSON object a line over a Unix stream socket.
 
 Client to server, one request at a time: {"op": "describe"}; {"op": "start", "request": {...}}, which starts a process
 of the benchmark; {"op": "go on", "process": number}, which lets that process run until its next answer; {"op": "end",

@@ -1,4 +1,4 @@
-"""A server that offers this interpreter to a client in another container, over a Unix socket.
+"""A server that runs processes with this interpreter for a client in another container, over a Unix socket.
 
 A server is one process with one thread, and serves one client at a time. An event loop in this thread waits for
 clients, their processes and signals, so no state is shared between threads.
@@ -27,9 +27,9 @@ class ServerError(Exception):
 
 @contextlib.contextmanager
 def listening(path: Path, anyone: bool = False) -> Iterator[socket.socket]:
-    """Context manager: yield a socket that listens at `path`; remove it at the end. `anyone`: every user may connect.
+    """Context manager: yield a socket that listens at `path`; remove it at the end.
 
-    A socket that a killed server left at `path` is replaced. Raises ServerError if the socket cannot be created.
+    If `anyone` is true, every user may connect. Replaces a socket that a killed server left. Raises ServerError.
     """
     with socket.socket(socket.AF_UNIX) as probe, contextlib.suppress(OSError):
         probe.connect(str(path))
@@ -68,7 +68,7 @@ class Server:
         raise NotImplementedError
 
     def _client_gone(self) -> None:
-        """Called when the client has gone. Subclasses end the processes that still run for this client."""
+        """End the processes that still run for the client, which has gone. Subclasses implement this."""
 
     def _refuse(self) -> bool:
         """Tell a second client that the server is busy. Return False, so that the first client's request goes on."""
@@ -108,7 +108,7 @@ def run(
     arguments: list[str] | None = None,
     anyone: bool = False,
 ) -> int:
-    """Read a server module's command line (`--socket`, `--idle`) and serve one client; return the exit status."""
+    """Read the command line (`--socket`, `--idle`) and serve one client with a `server`; return the exit status."""
     parser = argparse.ArgumentParser(
         prog=f"python -m {module}", description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )

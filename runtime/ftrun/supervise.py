@@ -1,8 +1,8 @@
 """Child processes with time limits: run a child to its end, or exchange lines with it.
 
 A child gets its own session and process group. The group is killed when the child ends, fails, takes too long or is no
-longer needed, so that processes that the child started (torch's workers) end too. With ``tree``, descendants that left
-the group are also killed. Ftbench's trials, the audit and the scripts of repro run this way.
+longer needed, so that processes that the child started (torch's workers) end too. With the argument ``tree``,
+descendants that left the group are also killed. Ftbench's trials, the audit and repro's scripts are such children.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Stream:
     total: int = 0
 
     def add(self, data: bytes) -> None:
-        """Pass `data`, which was read from the pipe, to the function `take` if that is set. Else keep the data."""
+        """Pass `data`, which was read from the pipe, to the function `take`. If that is None, keep the data."""
         self.total += len(data)
         if self.take is not None:
             self.take(data)
@@ -101,7 +101,7 @@ def supervise(
     """Run a command to its end, with the input `stdin`. If `take` is given, stdout is passed to it and not kept.
 
     Raises OSError if the command cannot be started. Kills the child and raises Stopped if a callback of `watch` returns
-    True, TimedOut after `timeout` seconds, or the error of `take`.
+    True, TimedOut after `timeout` seconds, or the error that `take` raises.
     """
     with contextlib.closing(Child(arguments, environment)) as child:
         child.stdout.take = take
@@ -109,7 +109,7 @@ def supervise(
 
 
 class Child:
-    """A child process. One thread owns the object and must call `close`. Output is read only inside waiting methods."""
+    """A child process, owned by one thread, which must call `close`. Output is read only while a method waits."""
 
     def __init__(
         self,
@@ -128,7 +128,7 @@ class Child:
             keep: number of bytes to keep at each end of the child's output streams (`Stream.keep`).
             tree: also kill descendants outside of the child's process group. This process must then have a single
                 thread, and no grandchildren from other children.
-            options: further arguments for subprocess.Popen: stdin, stdout, stderr (by default pipes), cwd, user, ...
+            options: other arguments of subprocess.Popen, such as cwd, user and stdin, stdout, stderr (default: pipes).
         """
         self.started = time.monotonic()
         self.ended_at: float | None = None
@@ -210,7 +210,7 @@ class Child:
         done: Callable[[], bool] = lambda: False,
         look: Callable[[], None] | None = None,
     ) -> bool:
-        """Read the child's output until `done()` or the child's end, and return True; return False after `seconds`.
+        """Read the child's output until `done()` is true or the child ends. Return True then, False after `seconds`.
 
         When the child ends, processes that it left behind are killed and the rest of its output is read. `look` is
         called a few times a second, and may raise to end the wait. Raises Stopped, after killing the child.
@@ -235,7 +235,7 @@ class Child:
         return True
 
     def read_stacks(self, number: int, stacks: Stream, watch: Watch, look: Callable[[], None] | None = None) -> bool:
-        """Send signal `number`, which makes the child dump its stacks, and read `stacks`. True if the child ended."""
+        """Make the child dump its stacks by signal `number`, and read them into `stacks`. True if the child ended."""
         self.signal(number)
         until = time.monotonic() + DUMP_MOST_SECONDS
         pause, before = DUMP_SECONDS, stacks.total

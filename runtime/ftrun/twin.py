@@ -1,7 +1,7 @@
 """Access to a twin: an interpreter on this machine, or a server in another container.
 
-A twin is owned by one thread. If a signal arrives while a method waits, the method kills the processes that the twin
-has started, and raises Interrupted.
+A twin object is owned by one thread. If a signal arrives while a method waits, the method kills the processes that
+the twin has started, and raises Interrupted.
 """
 
 from __future__ import annotations
@@ -56,13 +56,13 @@ class LocalTwin:
             )
 
     def describe(self) -> dict:
-        """Return the twin's environment (ftrun.environment.describe); raises TwinError."""
+        """Return the result of `ftrun.environment.describe` in this twin; raises TwinError."""
         line = command(self.name, "ftrun.environment")
         not_one = "is not a Python that can be a twin (3.13 or newer with the packages of the lock):"
         return self._described(line, DESCRIPTION, DESCRIBE_SECONDS, not_one)
 
     def _described(self, line: list[str], form: object, seconds: float, not_one: str) -> dict:
-        """Return the JSON object that the command *line* prints. Raises TwinError, with *not_one* for a wrong form."""
+        """Run the command *line*; return the JSON object that it prints. Raises TwinError if it does not fit *form*."""
         try:
             done = supervise(line, b"", child_environment(), self._watch, seconds)
         except Stopped:
@@ -140,11 +140,11 @@ class RemoteTwin:
         return answer
 
     def describe(self) -> dict:
-        """Return the twin's environment (ftrun.environment.describe); raises TwinError."""
+        """Return the result of `ftrun.environment.describe` on the server; raises TwinError."""
         return self.ask({"op": "describe"}, DESCRIBE_SECONDS, DESCRIPTION)
 
     def ask(self, request: dict, timeout: float, form: object) -> dict:
-        """Send a request and return its result; raises Interrupted, or TwinError if no result of this `form` comes.
+        """Send a request and return its result. Raises Interrupted, or TwinError if the result does not fit `form`.
 
         `form` is a schema for `ftrun.protocol.conforms`.
         """
@@ -155,6 +155,6 @@ class RemoteTwin:
         return answer["result"]
 
     def close(self) -> None:
-        """Close the connection."""
+        """Close the connection to the server, which then kills the processes that it runs for this client."""
         self.closed = True
         self._channel.close()

@@ -1,4 +1,4 @@
-"""Extension modules of a wheel on a server. Only the wheel's ZIP directory and these modules are fetched.
+"""Download of the extension modules in a wheel on a server. Only these and the wheel's ZIP directory are fetched.
 
 If the server ignores range requests, the whole wheel is fetched into a temporary file.
 """
@@ -49,7 +49,7 @@ def received(answer: requests.Response, most: int, decoded: bool = False) -> byt
 
 
 class _Failed(Exception):
-    """A request failed: its cause says why. No OSError, which zipfile takes for a damaged archive."""
+    """A request failed; ``__cause__`` says why. No OSError: zipfile would report that as a damaged archive."""
 
 
 class _Ranges(io.RawIOBase):
@@ -106,7 +106,7 @@ class _Ranges(io.RawIOBase):
 
 
 class _Reader(io.BufferedReader):
-    """A wheel's file; `read` refuses more than *most* bytes, since zipfile reads a whole ZIP directory in one call."""
+    """A wheel's file; `read` raises BadArchive for over `most` bytes: zipfile reads a ZIP directory in one call."""
 
     most = _MOST_IN_DIRECTORY
 
@@ -177,12 +177,12 @@ def _modules(archive: zipfile.ZipFile, ranges: _Ranges | None, abi: str) -> Iter
 
 
 def _end(member: zipfile.ZipInfo) -> int:
-    """Return an offset after the member's end: the length of its header's last field is not in the directory."""
+    """Return an offset at or after the member's end, which the ZIP directory does not tell exactly."""
     return member.header_offset + member.compress_size + len(member.filename) + 1024
 
 
 def _members(archive: zipfile.ZipFile, abi: str) -> list[zipfile.ZipInfo]:
-    """Return the members that may be extension modules for *abi*, by their places in the file."""
+    """Return the members that may be extension modules for *abi*, in the order of their offsets in the file."""
     members = archive.infolist()
     if len(members) > _MOST_MEMBERS:
         raise BadArchive(f"{len(members)} files")

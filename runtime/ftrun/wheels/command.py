@@ -1,4 +1,4 @@
-"""`./twins info --requirements`: finds out from wheels if requirements turn the GIL on; prints a table or JSON."""
+"""`./twins info --requirements`: finds out, from their wheels, which packages turn the GIL on; prints the answers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _THIS_SERIES = f"{sys.version_info.major}.{sys.version_info.minor}t"
 
 
 def run(arguments: list[str], as_json: bool, import_too: bool, cache: Path | None) -> int:
-    """Judge the requirements that *arguments* name, and print the answers.
+    """Find out which of the packages that *arguments* name turn the GIL on, and print the answers.
 
     Return the exit status: 1 if a package turns the GIL on, else 2 if one could not be judged, else 0.
 
@@ -83,7 +83,7 @@ def run(arguments: list[str], as_json: bool, import_too: bool, cache: Path | Non
 def _import_all(
     requirements: Iterable[Requirement], reports: list[Report], cache: Path, interruption: Interruption
 ) -> tuple[dict[str, list[Verdict]], dict[str, str]]:
-    """Import packages that can be installed here; return (verdicts, errors), by requirement. Raise ``Interrupted``."""
+    """Install and import the requirements; return (verdicts, errors), each by requirement. Raises ``Interrupted``."""
     verdicts: dict[str, list[Verdict]] = {}
     failed: dict[str, str] = {}
     for requirement, report in zip(requirements, reports, strict=True):
@@ -135,7 +135,7 @@ def judged(
 
 
 def _progress(text: str) -> None:
-    """Show *text* in place of the last progress line, if stderr is a terminal. An empty text removes the line."""
+    """Show *text* in place of the last progress line, if stderr is a terminal. An empty string removes the line."""
     if sys.stderr.isatty():
         print(f"\r\x1b[K{one_line(text)[:70]}", end="", file=sys.stderr, flush=True)
 

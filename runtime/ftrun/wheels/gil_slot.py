@@ -43,7 +43,7 @@ class NotReadable(Exception):
 
 
 def read(data: bytes) -> Gil:
-    """Return the declaration of the extension module whose file holds *data*. Raise ``NotReadable`` for other files."""
+    """Return an extension module's declaration about the GIL; *data* is its file's content. Raises ``NotReadable``."""
     try:
         library = _Library(data)
         return _declared(library)
@@ -75,7 +75,7 @@ def _declared(library: _Library) -> Gil:
 
 
 def _slots(library: _Library, address: int) -> dict[int, int]:
-    """Return the values of a module's slots by kind; an empty dict if no array of slots starts at *address*."""
+    """Return a module's slots, {kind: value}; an empty dict if no array of slots starts at *address*."""
     slots: dict[int, int] = {}
     for place in range(address, address + 16 * _MOST_SLOTS, 16):
         pair = library.words(place, 2)

@@ -21,10 +21,9 @@ _SECONDS = 120.0  # for the imports of one package
 
 
 def imported(requirement: Requirement, cache: Path, interruption: Interruption) -> Iterator[Verdict]:
-    """Import a required package and the further packages that it needs and this twin lacks; yield a verdict for each.
+    """Import a required package and the packages that it needs and this twin lacks; yield a verdict for each.
 
-    *cache* is the folder for uv and its cache. Raises ``ftrun.overlay.OverlayError`` if the packages cannot be
-    installed, and ``Interrupted``.
+    *cache* is the folder for uv and its cache. Raises ``Interrupted``, or ``OverlayError`` if installing fails.
     """
     with tempfile.TemporaryDirectory(prefix="ft-imports-") as work:
         folder = Path(work) / "packages"

@@ -43,17 +43,14 @@ class File:
     requires_python: str
     yanked: bool
     hashes: frozenset[str] = frozenset()
-    """Hashes that the index tells, such as ``sha256:00ff``."""
+    """Hashes of the file that the index gives, such as ``sha256:00ff``."""
 
 
 _trusted = functools.cache(ssl.create_default_context)  # it takes half a second
 
 
 class _Adapter(HTTPAdapter):
-    """Adapter that tries a failed connection three times more.
-
-    It also trusts the certificates of the system and of SSL_CERT_FILE, as pip and uv do.
-    """
+    """Adapter that retries failed connections three times, and also trusts certificates of system and SSL_CERT_FILE."""
 
     def __init__(self) -> None:
         super().__init__(max_retries=Retry(3, backoff_factor=0.5, status=0, redirect=False, raise_on_status=False))
@@ -66,7 +63,7 @@ class _Adapter(HTTPAdapter):
 
 
 class Index:
-    """The package index that UV_DEFAULT_INDEX or PIP_INDEX_URL names, else PyPI. Not for several threads."""
+    """The package index that UV_DEFAULT_INDEX or PIP_INDEX_URL names, else PyPI. Owned by one thread."""
 
     def __init__(self) -> None:
         named = os.environ.get("UV_DEFAULT_INDEX") or os.environ.get("PIP_INDEX_URL") or DEFAULT
@@ -84,10 +81,7 @@ class Index:
         return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
 
     def files(self, project: str) -> list[File]:
-        """Return the wheels and source distributions of *project* (a normalised name). Other files are left out.
-
-        Raises ``IndexFailed``.
-        """
+        """Return the wheels and source distributions of *project* (a normalised name); raises ``IndexFailed``."""
         url = f"{self.url}/{project}/"
         try:
             with self.session.get(url, headers={"Accept": _ACCEPT}, stream=True, timeout=TIMEOUT) as answer:
@@ -150,7 +144,7 @@ def _links(page: bytes) -> list[tuple]:
 
 
 def _parsed(name: str) -> tuple[Version, frozenset[Tag]] | None:
-    """Return the version and tags in a file name; no tags for a source distribution. None for any other file."""
+    """Return the version and tags in a wheel's name, the version and no tags for a source archive, else None."""
     # A name of compressed tags stands for all their combinations.
     if len(name) > _LONGEST_NAME or math.prod(part.count(".") + 1 for part in name.split("-")[-3:]) > _MOST_TAGS:
         return None

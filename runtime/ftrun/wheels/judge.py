@@ -67,7 +67,7 @@ def judge(
 ) -> Report:
     """Return a report on a requirement's wheels, for each free-threaded CPython of *series*, such as ``3.13t``.
 
-    *hashes*: those of the files that a lock allows, such as ``sha256:00ff``; none if any file will do.
+    *hashes*: hashes of the files that a lock file allows, such as ``sha256:00ff``; empty if any file will do.
     """
     if requirement.url:
         return Report(str(requirement), {}, "names an address; only packages of an index can be judged")
@@ -116,7 +116,7 @@ def _finding(
 
 
 def _better(files: list[File], series: str, wheels: _Wheels) -> str:
-    """Return the newest final version whose wheel leaves the GIL off; "" if none of the _MOST_WHEELS newest does."""
+    """Return the newest final release whose wheel leaves the GIL off; "" if none of the _MOST_WHEELS newest does."""
     versions = sorted(
         {file.version for file in files if not file.yanked and not file.version.is_prerelease}, reverse=True
     )
@@ -155,7 +155,7 @@ def _tags(series: str) -> dict[Tag, int]:
 
 
 class _Wheels:
-    """Reader of the wheels of one project. It fetches a wheel only once for each series."""
+    """Reader of the wheels of one project, which fetches each wheel only once for each series."""
 
     def __init__(self, session: requests.Session) -> None:
         self._session = session

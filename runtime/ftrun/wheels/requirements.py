@@ -23,8 +23,8 @@ class BadRequirements(Exception):
 def read(arguments: list[str]) -> dict[Requirement, frozenset[str]]:
     """Return the requirements that *arguments* name. An argument is a file, or a requirement such as ``numpy>=2``.
 
-    Each has the hashes of the files that a lock allows, such as ``sha256:00ff``; none if any file will do. A folder
-    stands for its pyproject.toml. Raises ``BadRequirements``.
+    The values are hashes of the files that a lock file allows, such as ``sha256:00ff``; empty if any file will do.
+    A folder stands for its pyproject.toml. Raises ``BadRequirements``.
     """
     found: dict[str, tuple[Requirement, frozenset[str]]] = {}
     seen: set[Path] = set()
@@ -45,7 +45,7 @@ def read(arguments: list[str]) -> dict[Requirement, frozenset[str]]:
 
 
 def _of_file(path: Path, within: tuple[Path, ...], seen: set[Path]) -> Iterator[tuple[str, str, str]]:
-    """Yield (place, text, options) of each requirement in a file.
+    """Yield each requirement in a file: (its place in the file, for error messages; the requirement; its options).
 
     *within* are the files that include this one; *seen* are the files that have been read.
     """
