@@ -93,7 +93,7 @@ def can_ask() -> bool:
 
 
 def _agrees(missing: list[str]) -> bool:
-    """Ask whether to install `missing`. If no user can answer, return True; if stderr is no terminal, return False."""
+    """Ask whether to install `missing`. Unasked: True if no user can answer, else False if stderr is no terminal."""
     print(f"The build needs these system packages: {' '.join(missing)}", file=sys.stderr)
     if not can_ask():
         print("They are installed now: there is no terminal to ask at.", file=sys.stderr)

@@ -71,7 +71,7 @@ class Shown:
         self._free_threaded = self._headed = False
 
     def facts(self, info: dict) -> None:
-        """Print the facts that `collect` finds first: interpreter, processor, memory, system, GPU, revision."""
+        """Print the quickly known facts of `collect`: interpreter, processor, memory, system, GPU, revision."""
         python, cpu, memory, os_ = info["interpreter"], info["cpu"], info["memory"], info["os"]
         gpu, revision, gib = info["gpu"], info["revision"], 1024**3
         self._free_threaded = python["free_threaded"]

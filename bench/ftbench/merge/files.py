@@ -1,4 +1,4 @@
-"""The files of a merge, and its answer on the terminal."""
+"""Writes the files of a merged report, and prints its sentences on the terminal."""
 
 import base64
 import json

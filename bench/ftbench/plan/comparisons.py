@@ -76,7 +76,7 @@ class ComparisonPlan:
     """Criteria for dropping candidates, the strongest first. Without CASE, all cases are dropped together."""
 
     def of(self, configs: Iterable[str]) -> tuple[Comparison, ...]:
-        """Return the comparisons that need only `configs`. If there are none, return single sides, to measure only."""
+        """Return the comparisons that `configs` suffice for. If there are none, return single sides, not compared."""
         configs = tuple(config for config in CONFIGS if config in set(configs))
         listed = self.comparisons(configs) if callable(self.comparisons) else self.comparisons
         possible = tuple(c for c in listed if {side.config for side in c.sides} <= set(configs))

@@ -65,13 +65,14 @@ class PythonStep:
 
 
 def measure(task: Task, more: float = 1.0) -> Turns:
-    """Compare a training loop's steps during loading with its steps while the loader is idle, in neighbouring turns.
+    """Compare a training loop's steps during loading with its steps while the loader is idle, within each turn.
 
-    First the loader runs alone, for `task.batches` batches, to find its full rate. Then each turn times steps in Python
-    while the loader is idle, at half its full rate and at its full rate; and steps in torch, idle and at full rate. At
-    full rate the loop waits for late batches. At half, the loader waits for room in its queue. The time of a step
-    excludes the wait for batches. If the case's "shared" is true, the loop and the workers share as many CPUs as there
-    are workers. Steps during loading do *more* times the work, which is how evaluation/trust plants a difference.
+    First the loader runs alone, for `task.batches` batches, to find its full rate. Each turn then times all of these:
+    steps in Python while the loader is idle, at half its full rate and at its full rate; steps in torch, idle and at
+    full rate. At full rate the loop waits for late batches. At half, the loader waits for room in its queue. The time
+    of a step excludes the wait for batches. If the case's "shared" is true, the loop and the workers share as many CPUs
+    as there are workers. During loading a step's work is multiplied by *more*, with which evaluation/trust plants a
+    difference.
 
     Returns the metrics slowdown_python, slowdown_half and slowdown_torch. Returns as distributions:
 

@@ -1,4 +1,4 @@
-"""The package's public functions: decode one image, a batch of images, or one image to a Pillow image."""
+"""The package's public functions: decode an image or a batch of images to arrays, or an image to a Pillow image."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -10,11 +10,11 @@ The workers divide an iterable-style dataset among themselves. A state describes
 
 - ``batches``: number of batches of this epoch that have been handed over
 - ``snapshot``: latest state of the worker's dataset and the dataset's iterator; None: start from the dataset as it is
-- ``snapshot_at``: number of this epoch's batches before the snapshot; None if the state at the epoch's start is unknown
+- ``snapshot_at``: number of this epoch's batches before the snapshot; None if the epoch cannot be repeated from a state
 - ``after``: number of batches in the previous pass over the dataset, if the snapshot is from that pass's end; else 0
 
 A resumed worker loads the snapshot. Then it loads the batches handed over after that, without collating, and drops
-them. Within an epoch, no snapshot is taken once the dataset has ended. So a resumed worker always finds the end itself.
+them. No snapshot is taken between the dataset's end and the epoch's, so a resumed worker reaches the dataset's end.
 With ``num_workers=0`` and in persistent workers, an epoch starts with the dataset as the previous pass left it. To
 resume such an epoch, ``iter(dataset)`` is called twice, as in torchdata: for the previous pass, and for this one.
 """

@@ -121,7 +121,7 @@ class IndexStream:
         self._report_begin(order, states)
 
     def _open(self, torchs: Iterator, order: Mapping[str, Any]) -> None:
-        """Set iterators ``_samples`` (indices) and ``_batches`` (lists of these). Use the seed in *order*, if any."""
+        """Assign ``_samples`` (iterates indices) and ``_batches`` (lists of them). Use the seed in *order*, if any."""
         outer = self._index_sampler
         sampler = samplers.innermost(outer)
         own = "seed" in order or "default" in order

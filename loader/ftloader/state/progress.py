@@ -84,7 +84,7 @@ class EpochProgress:
             self.snapshots = self.snapshots[1:]
 
     def failed(self, number: int, worker_id: int = 0) -> None:
-        """Record an exception in place of batch *number*. The batch counts as handed over once a later one is."""
+        """Record an exception in place of batch *number*: handed over once a later batch is handed over."""
         self._failed.append((number, worker_id))
 
     def _after(self, handed: HandedOver, number: int, worker_id: int, state: Any = None) -> HandedOver:

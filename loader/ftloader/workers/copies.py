@@ -72,7 +72,7 @@ def copies_for_workers(original: UserObjects, dataset_kind: int, count: int) -> 
 
 
 class _Shared:
-    """Wrapper that tells ``_Pickler`` not to copy *value*: the copy shares *value* with the original."""
+    """Wrapper of a *value* that ``_Pickler`` must not copy: an object and its copy share the value."""
 
     def __init__(self, value: Any) -> None:
         self.value = value

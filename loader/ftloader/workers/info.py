@@ -28,7 +28,7 @@ class _Generators:
 
 
 def describe_worker(number: int, num_workers: int, seed: int, dataset: Any) -> WorkerInfo:
-    """Return a worker thread's ``WorkerInfo``, with what ``thread_safe_generator`` reads if torch has that function."""
+    """Return a worker thread's ``WorkerInfo``, which torch's ``thread_safe_generator`` can use, where torch has one."""
     more = {"worker_method": "thread", "rng": _Generators()} if hasattr(torch.random, "thread_safe_generator") else {}
     return WorkerInfo(id=number, num_workers=num_workers, seed=seed, dataset=dataset, **more)
 

@@ -106,7 +106,7 @@ FORM = {
 
 
 def from_json(values: dict) -> Outcome:
-    """Return the Outcome that `as_json` turned into *values*, with long strings cut; raises ValueError if invalid."""
+    """Return the Outcome of *values*, which `as_json` made. Cut its long strings; raises ValueError if invalid."""
     if not conforms(values, FORM) or not _whole(values):
         raise ValueError("not an outcome")
     blocker = [text[:LONGEST_LINE] for text in values["blocker"]]

@@ -24,7 +24,7 @@ MOST_GROUPS = 10  # of signatures without their places, and with them
 
 
 class Pattern(enum.Enum):
-    """Set of configurations in which a script fails. The value is the exit status of ``./twins repro``."""
+    """The configurations in which a script fails. A member's value is the exit status of ``./twins repro``."""
 
     NOT_REPRODUCED = 0
     WITHOUT_GIL = 10
