@@ -92,7 +92,7 @@ class _Temporarily:
 
 
 def sample_scope() -> _Temporarily:
-    """Return a context manager that gives the thread a new record until its end: a dataset may use a loader."""
+    """Return a context manager that gives the thread a new record of its sample: a dataset may itself use a loader."""
     return _Temporarily("sample", CurrentSample())
 
 

@@ -100,8 +100,8 @@ def supervise(
 ) -> Completed:
     """Run a command to its end, with the input `stdin`. If `take` is given, stdout is passed to it and not kept.
 
-    Raises OSError if the command cannot be started. Kills the child and raises Stopped if a callback of `watch` returns
-    True, TimedOut after `timeout` seconds, or the error that `take` raises.
+    Raises OSError if the command cannot be started. Kills the child and raises an exception in three cases: Stopped, if
+    a callback of `watch` returns True; TimedOut, after `timeout` seconds; the error of `take`, if `take` raises one.
     """
     with contextlib.closing(Child(arguments, environment)) as child:
         child.stdout.take = take

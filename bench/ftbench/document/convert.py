@@ -34,7 +34,7 @@ def as_json(value: Any) -> dict:
 def from_json(kind: Any, value: Any) -> Any:
     """Convert a JSON *value* to an object of the type *kind*. The value must fit the schema of this type.
 
-    Ignores keys that are not fields, like a trial's "note". Raises OverflowError for an integer beyond a float field.
+    Ignores keys that are not fields, like a trial's "note". Raises OverflowError for an integer too large for a float.
     """
     origin, arguments = get_origin(kind), get_args(kind)
     if value is None:

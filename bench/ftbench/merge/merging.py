@@ -77,7 +77,7 @@ def merge(named: Sequence[Path]) -> Merged:
 
 
 def _groups(parts: Sequence[Measured], of: Mapping[Machine, str]) -> list[Group]:
-    """Return the groups of runs with equal settings, the largest first. The others list their differences from it."""
+    """Return the groups of runs with equal settings, the largest first. Later groups list how they differ from it."""
     by_setting: dict[tuple, list[Measured]] = {}
     for part in sorted(parts, key=lambda part: part.run):
         by_setting.setdefault(part.setting, []).append(part)

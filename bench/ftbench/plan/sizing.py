@@ -68,7 +68,7 @@ def room(memory: Mapping[str, Mapping]) -> Demand:
 
 
 def together[T](candidates: Iterable[T], demand: Callable[[T], Demand], has: Demand | None) -> list[list[T]]:
-    """Split candidates, in order, into groups. A group's demands together fit into *has* (None: one group of all)."""
+    """Split candidates, in order, into groups whose demands together fit into the limit *has* (None: one group)."""
     groups: list[list[T]] = []
     taken = Demand(0, 0)
     for candidate in candidates:

@@ -167,7 +167,7 @@ def answer(scenario: AnalysedScenario) -> list[str]:
 
 
 def verdict(scenario: AnalysedScenario) -> list[str]:
-    """Return a scenario's conclusion: its answer, then sentences on its other comparisons (see `_compared`)."""
+    """Return a scenario's conclusion: the main comparison's verdict, then sentences on the others (see `_compared`)."""
     first = _main(scenario)
     return [*first[:1], *_besides(scenario), *first[1:]]
 

@@ -71,7 +71,7 @@ class BufferPool:
         self.peak = 0  # the most bytes at once
 
     def keep(self, batches: int) -> None:
-        """Keep the storages of *batches* batches from now on."""
+        """Set the number of batches whose storages are kept."""
         with self._lock:
             self._batches = batches
 

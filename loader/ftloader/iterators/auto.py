@@ -52,7 +52,7 @@ def tuner_of(loader: Any) -> WorkerTuner | None:
 
 
 def totals(times: list[WorkerTimes], record: EpochRecord, batches: int, dispatched: int) -> Totals:
-    """Return the ``Totals`` now. *batches*, *dispatched*: numbers of batches handed over, and given to workers."""
+    """Return the ``Totals`` so far. *batches*: number handed over; *dispatched*: number given to workers."""
     return Totals(
         now=time.perf_counter(),
         waited=record.waited,

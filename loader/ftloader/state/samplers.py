@@ -188,7 +188,7 @@ def check_stateful(index_sampler: Any, states: Mapping[str, Any]) -> None:
 
 
 def stateful_samplers(index_sampler: Any) -> dict[str, Any]:
-    """Return {name: sampler} for those of *index_sampler* and ``innermost(index_sampler)`` with ``state_dict()``."""
+    """Return {name: sampler}: *index_sampler* and ``innermost(index_sampler)``, if they have ``state_dict()``."""
     parts = {"sampler": index_sampler}
     if (inner := innermost(index_sampler)) is not index_sampler:
         parts["sampler inside"] = inner

@@ -21,10 +21,10 @@ class BadRequirements(Exception):
 
 
 def read(arguments: list[str]) -> dict[Requirement, frozenset[str]]:
-    """Return the requirements that *arguments* name. An argument is a file, or a requirement such as ``numpy>=2``.
+    """Return {requirement: hashes} for *arguments*: files, folders (for their pyproject.toml) or ``numpy>=2``.
 
-    The values are hashes of the files that a lock file allows, such as ``sha256:00ff``; empty if any file will do.
-    A folder stands for its pyproject.toml. Raises ``BadRequirements``.
+    The hashes, such as ``sha256:00ff``, are those of the wheels that a lock file allows; empty if any wheel will do.
+    Raises ``BadRequirements``.
     """
     found: dict[str, tuple[Requirement, frozenset[str]]] = {}
     seen: set[Path] = set()

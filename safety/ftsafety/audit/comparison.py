@@ -55,7 +55,7 @@ class _UnreadableImageError(Exception):
 
 
 def freeze(value: Any) -> Frozen:
-    """Return a deep copy of *value*; of parts that cannot be copied, only the type. Raises image decoders' errors."""
+    """Return a deep copy of *value*; of parts that cannot be copied, only the type. Raises errors of lazy images."""
     try:
         return _freeze(value, 0)
     except _UnreadableImageError as unreadable:

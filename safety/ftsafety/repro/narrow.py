@@ -11,7 +11,7 @@ FEWEST_RUNS, MOST_RUNS = 5, 60
 
 
 def runs_needed(failures: int, runs: int) -> int:
-    """Return the number of runs, 5 to 60, that show a failure with 95% probability if *failures* of *runs* fail."""
+    """Return how many runs, 5 to 60, show a failure with 95% probability, at a rate of *failures* in *runs*."""
     share = failures / runs
     if share >= 1:
         return FEWEST_RUNS
