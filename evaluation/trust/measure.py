@@ -17,6 +17,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from rich.console import Console
 from rich.table import Table
@@ -38,6 +39,7 @@ from ftbench.rounds.progress import Display
 from ftbench.rounds.twins import Twins
 from ftbench.stats import statistics, waterfall
 from ftbench.stats.statistics import Ratio
+from ftbench.stats.turns import variance_of_ratio
 from ftbench.trial.process import TrialFailed
 from ftrun import environment
 from ftrun.interruption import Interrupted, Interruption
@@ -74,8 +76,15 @@ while os.getppid() == parent:
 """
 # Fields of a tally that --out keeps.
 WRITTEN = ("title", "wanted", "right", "total", "covered", "ratios", "share")
-# The scenario's main metric by candidate: a process's contribution to a round.
-Figures = Mapping[str, float]
+
+
+class Measured(NamedTuple):
+    """What a round measured, by candidate."""
+
+    figures: Mapping[str, float]
+    """The scenario's main metric: a process's contribution to a round."""
+    turns: Mapping[str, Sequence[float]] = {}
+    """Seconds of the turns; empty, or of empty lists, where the figure is not made of turns."""
 
 
 @dataclass
@@ -96,7 +105,7 @@ class Tally:
     """Comparisons whose interval holds the true ratio."""
     ratios: list[float] = field(default_factory=list)
 
-    def count(self, rounds: Sequence[Figures]) -> None:
+    def count(self, rounds: Sequence[Measured]) -> None:
         """Count a run."""
         for pair in self.pairs:
             r = _ratio(rounds, pair, self.truth if self.supposed else 1.0)
@@ -129,10 +138,11 @@ class Tally:
         )
 
 
-def _ratio(rounds: Sequence[Figures], pair: Pair, factor: float = 1.0) -> Ratio:
-    return statistics.ratio(
-        [each[pair.numerator] * factor for each in rounds], [each[pair.denominator] for each in rounds]
-    )
+def _ratio(rounds: Sequence[Measured], pair: Pair, factor: float = 1.0) -> Ratio:
+    both = pair.numerator, pair.denominator
+    numerators, denominators = ([each.figures[key] for each in rounds] for key in both)
+    turns = [each.turns.get(key, ()) for key in both for each in rounds]
+    return statistics.ratio([value * factor for value in numerators], denominators, variance_of_ratio(turns))
 
 
 def parser() -> argparse.ArgumentParser:
@@ -155,6 +165,7 @@ def parser() -> argparse.ArgumentParser:
     add("--seconds", type=seconds, metavar="S", help="length of a run (default: that of the scenario's --quick)")
     add("--percent", type=percent, default=10, metavar="P", help=difference)
     add("--load", type=share, metavar="CPUS", help="keep this part of a CPU busy, in bursts (0.3, say)")
+    add("--again", type=Path, metavar="FILE", help="measure nothing: judge the rounds again that --out has written")
     add("--out", type=Path, metavar="FILE", help="write the figures there, as JSON")
     return result
 
@@ -182,6 +193,11 @@ class Kept:
     turns: list[dict[str, list[float]]] = field(default_factory=list)
     """Seconds of each candidate's turns, planted work included."""
     disturbed: list[str] = field(default_factory=list)
+
+    @property
+    def measured(self) -> list[Measured]:
+        """The rounds, as they are judged."""
+        return list(map(Measured, self.rounds, self.turns))
 
 
 def setup() -> str:
@@ -234,17 +250,24 @@ class Trust:
                         raise TrialFailed(why or "a candidate could not be measured")
                     run.rounds.append({key: trial.metrics[self._scenario.metrics[0]] for key, trial in trials.items()})
                     run.turns.append({key: [round(s, 5) for s in of.turn_seconds] for key, of in trials.items()})
-                    if self._stops and self._enough(run.rounds):
+                    if self._stops and self._enough(run.measured):
                         break
                 if not run.rounds:
                     raise TrialFailed(f"no round was finished in {seconds:g} seconds")
                 run.disturbed = marks(from_json(Disturbance, between(before, counters())), self._usable_cpus)
                 for tally in self.said:
-                    tally.count(run.rounds)
+                    tally.count(run.measured)
                 loaded = f" (disturbed: {'; '.join(run.disturbed)})" if run.disturbed else ""
                 shown.note(f"run {number + 1} of {runs}: {'; '.join(tally.line() for tally in self.said)}{loaded}")
 
-    def _enough(self, rounds: Sequence[Figures]) -> bool:
+    def judge(self, runs: Sequence[Kept]) -> None:
+        """Judge the rounds of these runs, which were measured before."""
+        self.kept += runs
+        for run in runs:
+            for tally in self.said:
+                tally.count(run.measured)
+
+    def _enough(self, rounds: Sequence[Measured]) -> bool:
         """True if a run may stop for the width of its intervals, as others do (ftbench.stats.waterfall.precise)."""
         if len(rounds) < waterfall.FEWEST_TO_STOP:
             return False
@@ -264,7 +287,7 @@ class Trust:
             Tally(f"{self._percent}% more work, found", FOUND_WANTED, self._more, self._changed(self._percent)),
         )
 
-    def drawn(self, rounds: Sequence[Figures]) -> list[tuple[int, list[Tally]]]:
+    def drawn(self, rounds: Sequence[Measured]) -> list[tuple[int, list[Tally]]]:
         """Return (number of rounds, tallies) of runs whose rounds are drawn from these (seeded).
 
         The tallies are those of `tallies`, and one for each of SUPPOSED.
@@ -282,10 +305,9 @@ class Trust:
                 found.append((size, tallies))
         return found
 
-    def report(self, options: argparse.Namespace) -> dict:
-        """Print the outcome; return it for --out."""
-        where = setup()
-        rounds = list(itertools.chain.from_iterable(run.rounds for run in self.kept))
+    def report(self, options: argparse.Namespace, where: str) -> dict:
+        """Print the outcome on the machine *where* (see setup); return it for --out."""
+        rounds = list(itertools.chain.from_iterable(run.measured for run in self.kept))
         numbers = [len(run.rounds) for run in self.kept] or [0]
         print(where)
         print(f"{options.scenario}, {options.seconds} s a run: {min(numbers)} to {max(numbers)} rounds")
@@ -317,15 +339,33 @@ class Trust:
         }
 
 
+def written(trust: Trust, content: dict, out: Path | None, status: int) -> int:
+    """Write the content to *out*, if given; return the exit status, which is *status* unless that is 0."""
+    if out:
+        try:
+            write_atomically(out, (json.dumps(content) + "\n").encode())
+        except OSError as error:
+            print(f"trust: cannot write {out}: {error.strerror or error}", file=sys.stderr)
+            return status or 1
+    return status or int(any(t.share < t.wanted for t in trust.said))
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run the command; return its exit status."""
     command = parser()
     options = command.parse_args(arguments)
     if options.percent % planted.STEP:
         command.error(f"--percent {options.percent} is no multiple of {planted.STEP}")
+    if options.again:
+        kept = json.loads(options.again.read_text())
+        options.scenario, options.seconds = kept.get("scenario", "pillow"), kept["seconds_a_run"]
+        options.percent, options.load = kept["percent"], kept["load"]
     options.seconds = options.seconds or int(planted.PLACES[options.scenario].amount.seconds)
     config = environment.interpreter()["twin"]
     trust = Trust(options.scenario, options.percent, config, environment.cpu()["usable"])
+    if options.again:
+        trust.judge([Kept(**run) for run in kept["runs"]])
+        return written(trust, trust.report(options, kept["setup"]), options.out, 0)
     status = 0
     with Interruption() as interruption:
         try:
@@ -336,14 +376,7 @@ def main(arguments: list[str] | None = None) -> int:
         except (DoesNotFit, ImageError, Interrupted, TrialFailed, WorkDiffers, TwinError) as error:
             status = error.exit_status if isinstance(error, Interrupted) else 1
             print(f"trust: stopped: {error}", file=sys.stderr)
-    content = trust.report(options)
-    if options.out:
-        try:
-            write_atomically(options.out, (json.dumps(content) + "\n").encode())
-        except OSError as error:
-            print(f"trust: cannot write {options.out}: {error.strerror or error}", file=sys.stderr)
-            return status or 1
-    return status or int(any(t.share < t.wanted for t in trust.said))
+    return written(trust, trust.report(options, setup()), options.out, status)
 
 
 if __name__ == "__main__":

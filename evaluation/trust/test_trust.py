@@ -28,13 +28,13 @@ from tests.unit.bench.simulated import values
 from tests.unit.bench.turns import without_pause
 
 
-def simulated(rounds: int, noise: float) -> tuple[measure.Trust, list[dict[str, float]]]:
+def simulated(rounds: int, noise: float) -> tuple[measure.Trust, list[measure.Measured]]:
     """What the program would measure with 10% planted; by candidate, for each round."""
     of = measure.Trust("pillow", 10, "ft", 2)
     assert [c.case for c in of.candidates].count("more") == 2 and len(of.candidates) == 6
     slower = {c.key: 100 / 1.1 for c in of.candidates if c.case == "more"}
     found = values(random.Random(0), of.candidates, rounds, slower, noise)
-    return of, [{key: series[number] for key, series in found.items()} for number in range(rounds)]
+    return of, [measure.Measured({key: series[number] for key, series in found.items()}) for number in range(rounds)]
 
 
 def test_both_places_are_judged_from_the_same_rounds():

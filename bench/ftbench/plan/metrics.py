@@ -25,6 +25,8 @@ class Metric:
     """The better direction: "higher" or "lower"."""
     ideal: str = ""
     """The best possible value: "1", "workers" (the number of workers), or "" if there is none."""
+    of_turns: bool = False
+    """True if a trial with turns has the value of its typical turn (ftbench.measure.epochs.typical)."""
     answers: bool = False
     """True if a report also has a sentence on this metric where it is not the main metric of a scenario."""
 
@@ -46,11 +48,11 @@ BEST, FEWEST = "times the best", "times the fewest"
 METRICS = {
     metric.name: metric
     for metric in (
-        Metric("throughput", "Throughput", "samples/s", ".0f", "faster", "slower", "higher"),
+        Metric("throughput", "Throughput", "samples/s", ".0f", "faster", "slower", "higher", of_turns=True),
         Metric("slowest_rank", "Throughput of the slowest rank", "samples/s", ".0f", "faster", "slower", "higher"),
-        Metric("gb_per_s", "Data rate", "GB/s", ".2f", "faster", "slower", "higher"),
+        Metric("gb_per_s", "Data rate", "GB/s", ".2f", "faster", "slower", "higher", of_turns=True),
         Metric("cpu_per_1000", "CPU time per 1,000 samples", "s", ".2f", "more CPU time", "less CPU time"),
-        Metric("overhead_us", "Overhead per sample", "µs", ".2f", "more overhead", "less overhead"),
+        Metric("overhead_us", "Overhead per sample", "µs", ".2f", "more overhead", "less overhead", of_turns=True),
         Metric("time_to_first_batch", "Time to first batch", "s", ".3f", "later", "sooner"),
         Metric("epoch_gap", "From epoch to epoch, new workers", "s", ".3f", "later", "sooner", answers=True),
         Metric("epoch_gap_persistent", "From epoch to epoch, persistent workers", "s", ".4f", "later", "sooner"),

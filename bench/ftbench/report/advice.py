@@ -8,7 +8,8 @@ from ftbench.plan.candidates import VARIANTS, Candidate, plural
 from ftbench.plan.metrics import METRICS
 from ftbench.report import run_words, verdict_words
 from ftbench.stats.analysis import Analysis
-from ftbench.stats.statistics import FEWEST_ROUNDS, ratio
+from ftbench.stats.comparisons import of_two
+from ftbench.stats.statistics import FEWEST_ROUNDS
 
 PYTHONS = {"gil": "ordinary Python (gil)", "ft": "free-threaded Python (ft)", "ft-gil": "free-threaded Python, GIL on"}
 
@@ -46,7 +47,7 @@ def advice(run: Analysis, fall: Waterfall) -> tuple[str, str]:
     # The free-threaded build with its GIL on is measured only for comparison.
     usable = [c for c in scenario.whole if c.case == fall.case and c.config != "ft-gil" and c.key not in fall.others]
 
-    found = {c: ratio(*(scenario.in_each_process(each.key, about.name) for each in (c, start))) for c in usable}
+    found = {c: of_two(scenario, c.key, start.key, about.name) for c in usable}
     # A noisy candidate must not hide another that is surely faster than the start.
     faster = [c for c in usable if c != start and found[c].verdict == Verdict.ABOVE]
     best = max(faster or usable, key=lambda c: scenario.typical(c.key, about.name), default=start)

@@ -7,7 +7,7 @@ This is sampling at two levels (W. G. Cochran, "Sampling Techniques", 3rd editio
 import math
 from dataclasses import dataclass
 
-from ftbench.stats.statistics import CONFIDENCE, FEWEST_ROUNDS
+from ftbench.stats.statistics import CONFIDENCE, EXPECTED_ROUNDS, FEWEST_ROUNDS
 
 # Standard deviations of the logarithm of two candidates' ratio, measured on two cores with JPEGs and a little other
 # load (docs/method.md): of one turn, as `typical` combines turns, and between processes with any number of turns.
@@ -38,7 +38,7 @@ def turns(seconds: float, candidates: int, costs: Costs, at_once: int) -> int:
         if rounds < FEWEST_ROUNDS:
             break
         error = math.sqrt((PROCESSES_VARY**2 + TURNS_VARY**2 / number) / rounds)
-        half = float(stdtrit(rounds - 1, (1 + CONFIDENCE) / 2)) * error
+        half = float(stdtrit(rounds - 1 + EXPECTED_ROUNDS, (1 + CONFIDENCE) / 2)) * error
         if half < narrowest:
             best, narrowest = number, half
     return best

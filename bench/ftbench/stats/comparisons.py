@@ -10,6 +10,7 @@ from ftbench.document.model import Change, Scenario, Verdict
 from ftbench.plan.candidates import Candidate, Target
 from ftbench.plan.metrics import METRICS
 from ftbench.plan.waterfall import STEP, TOTAL
+from ftbench.stats import turns
 from ftbench.stats.statistics import FEWEST_ROUNDS, Ratio, Reached, negligible, ratio, reached, verdict
 
 # A run of more than this many times the rounds is no useful advice.
@@ -41,6 +42,12 @@ class Comparison(Ratio):
         return 1 / self.ratio, self.high and 1 / self.high, self.low and 1 / self.low
 
 
+def of_two(scenario: Scenario, numerator: str, denominator: str, metric: str) -> Ratio:
+    """Return the ratio of two candidates (keys) in a metric, with its interval over the rounds."""
+    numerators, denominators = (scenario.in_each_process(key, metric) for key in (numerator, denominator))
+    return ratio(numerators, denominators, turns.expected(scenario, numerator, denominator, metric))
+
+
 def compared(scenario: Scenario) -> list[Comparison]:
     """Return a scenario's comparisons, those in its main metric first. Their verdicts are not final: see `judge`."""
     found = []
@@ -49,7 +56,7 @@ def compared(scenario: Scenario) -> list[Comparison]:
         for pair in scenario.pairs:
             if pair.first_only and metric != first:
                 continue
-            r = ratio(*(scenario.in_each_process(key, metric) for key in (pair.numerator, pair.denominator)))
+            r = of_two(scenario, pair.numerator, pair.denominator, metric)
             target = pair.target if metric == first else None
             r.asked = pair.asked and (metric == first or metric == CPU and pair.kind in (STEP, TOTAL))
             found.append(

@@ -6,6 +6,9 @@ mean logarithm of the faster half of its turns (ftbench.measure.epochs.typical).
 differences of their figures, round by round, with Student's t. This method treats a/b and b/a alike (Fleming and
 Wallace, "How not to lie with statistics", CACM 29, 1986), and ratios of a chain multiply exactly.
 
+The variance of three or four rounds is itself uncertain. So it is averaged with the variance that the turns let expect
+(the moderated t: Smyth, "Linear models and empirical Bayes methods", Stat. Appl. Genet. Mol. Biol. 3, 2004).
+
 The comparisons that a run is made for are judged one by one. All others are explored: their p-values are adjusted
 together, over the whole run (Benjamini and Hochberg, JRSS B 57, 1995). Then at most one in twenty of the differences
 that they show is expected to be false.
@@ -16,7 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import fmean, stdev
+from statistics import fmean, variance
 from typing import Literal
 
 from ftbench.document.model import Change, Verdict
@@ -26,6 +29,8 @@ CONFIDENCE = 0.95
 # The probability that a difference of `resolution` would have been shown.
 POWER = 0.8
 FEWEST_ROUNDS = 3
+# The variance that the turns let expect weighs as much as that of this many further rounds.
+EXPECTED_ROUNDS = 4
 # Memory repeats to a tenth of a percent. A difference as small as that matters to no one, even if it is certain.
 NEGLIGIBLE = 1.01
 
@@ -56,8 +61,11 @@ def exponential(logarithm: float, most: float = 700.0) -> float:
     return math.exp(max(-most, min(most, logarithm)))
 
 
-def ratio(numerators: Sequence[float], denominators: Sequence[float]) -> Ratio:
-    """Return the geometric mean of the ratios, with its interval; raises ValueError for no values or values <= 0."""
+def ratio(numerators: Sequence[float], denominators: Sequence[float], expected: float | None = None) -> Ratio:
+    """Return the geometric mean of the ratios, with its interval; raises ValueError for no values or values <= 0.
+
+    *expected*: the variance of a ratio's logarithm that the turns let expect (ftbench.stats.turns); None if unknown.
+    """
     logs = logarithms(numerators, denominators)
     n, mean = len(logs), fmean(logs)
     low = high = p = seen = None
@@ -65,13 +73,17 @@ def ratio(numerators: Sequence[float], denominators: Sequence[float]) -> Ratio:
         # This import takes longer than the rest of the module, and most importers only need the module's names.
         from scipy.special import stdtr, stdtrit
 
-        error = stdev(logs) / math.sqrt(n)
-        quantile = float(stdtrit(n - 1, (1 + CONFIDENCE) / 2))
+        spread, freedom = variance(logs), n - 1
+        if expected is not None:
+            spread = (freedom * spread + EXPECTED_ROUNDS * expected) / (freedom + EXPECTED_ROUNDS)
+            freedom += EXPECTED_ROUNDS
+        error = math.sqrt(spread / n)
+        quantile = float(stdtrit(freedom, (1 + CONFIDENCE) / 2))
         low, high = exponential(mean - quantile * error), exponential(mean + quantile * error)
         # Rounds that agree to the last digit, as in a simulation, make the ratio certain.
-        p = 2 * float(stdtr(n - 1, -abs(mean) / error)) if error else float(mean == 0)
+        p = 2 * float(stdtr(freedom, -abs(mean) / error)) if error else float(mean == 0)
         # Very different rounds give factors that overflow a float. 100 is as useful.
-        seen = math.exp(min((quantile + float(stdtrit(n - 1, POWER))) * error, math.log(100)))
+        seen = math.exp(min((quantile + float(stdtrit(freedom, POWER))) * error, math.log(100)))
     found = Ratio(ratio=math.exp(mean), low=low, high=high, n=n, p=p, resolution=seen, verdict=Verdict.TOO_FEW)
     found.verdict = verdict(found)
     return found

@@ -13,8 +13,7 @@ from ftbench.measure.checksums import by_batch
 from ftbench.plan.candidates import CONFIGS, Candidate, plural
 from ftbench.plan.metrics import METRICS
 from ftbench.plan.waterfall import PROCESSES, STEP, THREADS, TODAY, TOTAL, cells
-from ftbench.stats.comparisons import CPU, Comparison, level
-from ftbench.stats.statistics import ratio
+from ftbench.stats.comparisons import CPU, Comparison, level, of_two
 from ftrun.configurations import CONFIGURATIONS
 
 # With fewer rounds, the width of an interval is too random to stop a run by it.
@@ -139,8 +138,8 @@ def precise(scenario: Scenario, precision: float) -> bool:
         found, widest = [level(scenario, c.key, main) for c in scenario.whole], math.log(WIDEST) / 2
     else:
         asked = [p for p in scenario.pairs if p.asked and p.kind in (STEP, TOTAL)]
-        both = [[scenario.in_each_process(key, "throughput") for key in (p.numerator, p.denominator)] for p in asked]
-        found, widest = [ratio(*each) for each in both], math.log1p(precision)
+        found = [of_two(scenario, p.numerator, p.denominator, "throughput") for p in asked]
+        widest = math.log1p(precision)
     if not found or len(scenario.rounds) < FEWEST_TO_STOP:
         return False
     return max(math.log((r.high or 0) / (r.low or 1)) / 2 for r in found) <= widest
