@@ -269,4 +269,4 @@ def test_a_segment_that_somebody_overwrote_ends_no_fetcher(ready):
     source.count = 7
     with pytest.warns(RuntimeWarning, match="a file onto the disk: CacheError: .* of another program"):
         cache.set_epoch(1)
-        until(cache, lambda now: now.samples == 7)
+        until(cache, lambda now: now.samples == 7 and cache._fetchers.idle)
