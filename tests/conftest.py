@@ -92,7 +92,7 @@ def quick(item):
     return not (item.get_closest_marker("long") or processes or starts_programs(item))
 
 
-CASES = 6
+CASES = 4
 """Number of cases of a test that --quick runs, unless a mark says another."""
 
 

@@ -50,6 +50,7 @@ def torchs_collation():
     table.update(before)
 
 
+@pytest.mark.slow(cases=1)
 @pytest.mark.parametrize(
     ("when", "replacement", "seen"),
     [

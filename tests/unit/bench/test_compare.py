@@ -29,6 +29,7 @@ def thread(real: Results) -> str:
     return next(c.key for c in real.scenarios[0].candidates if c.variant == "loader-thread")
 
 
+@pytest.mark.slow
 def test_the_same_run_again_has_not_changed(document):
     changed = looked_at = 0
     for seed in range(20):

@@ -152,6 +152,7 @@ def test_the_figures_of_turns_that_alternate(variant):
     assert [who for _, who in starts] == [0, 1] * 3
 
 
+@pytest.mark.slow
 def test_cpu_time_is_that_of_the_work_wherever_it_is_done():
     class Busy(Sleeping):
         def __getitem__(self, index: int):

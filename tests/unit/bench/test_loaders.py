@@ -93,6 +93,7 @@ def test_pixels_are_the_same(variant, paths):
     assert found[0] != found[1]
 
 
+@pytest.mark.slow(cases=1)
 @pytest.mark.parametrize("variant", FROM_HERE)
 def test_an_epoch_can_be_left_at_its_first_batch(variant):
     """As the measurement of starting does; what was begun is ended by the time the loader is closed."""

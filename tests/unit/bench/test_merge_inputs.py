@@ -128,6 +128,7 @@ def test_values_at_the_ends_of_what_is_allowed(cluster, capsys):
     assert not re.search(r"\b(inf|nan)\b", (cluster.shared / "page/summary.md").read_text())
 
 
+@pytest.mark.slow
 def test_many_kinds(cluster, capsys):
     for number in range(14):
         cluster.node(f"node{number:02}", f"Processor {number:02}")

@@ -89,6 +89,7 @@ def test_rosners_outliers():
     assert [critical(n, 0.05) for n in (54, 53, 52)] == pytest.approx([3.158, 3.151, 3.143], abs=1e-3)
 
 
+@pytest.mark.slow(cases=1)
 @pytest.mark.parametrize("machines", [4, 8, 40])
 def test_one_false_outlier_in_20_cases(machines):
     rng, cases = random.Random(machines), 2000

@@ -146,7 +146,7 @@ FAILURES = [
 ]
 
 
-@pytest.mark.slow(cases=2)
+@pytest.mark.slow
 @pytest.mark.parametrize("name, variant, why", FAILURES)
 def test_a_rank_that_fails_ends_the_trial_with_its_reason(numbers, children, name, variant, why):
     started = numbers(name, variant)

@@ -46,6 +46,7 @@ def hurried(monkeypatch):
         monkeypatch.setattr(autotune, name, value)
 
 
+@pytest.mark.slow(cases=1)
 @pytest.mark.parametrize("case", autotune.CASES, ids=lambda case: case.name)
 def test_every_case(case, hurried, paths, tmp_path):
     (tmp_path / "shard").write_bytes(bytes(8 << 20))

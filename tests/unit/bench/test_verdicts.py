@@ -30,6 +30,7 @@ def run(seed: int, rounds: int, speed: dict[str, float], noise: float = TRIAL_NO
     return verdicts_of(values(random.Random(seed), CANDIDATES, rounds, speed, noise))
 
 
+@pytest.mark.slow(cases=1)
 @pytest.mark.parametrize("rounds", ROUNDS)
 def test_a_against_a_reports_no_difference(rounds):
     verdicts = [c for seed in range(RUNS) for c in run(seed, rounds, {}).values()]

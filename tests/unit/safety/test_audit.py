@@ -185,6 +185,7 @@ def test_connections_that_threads_may_not_share(monkeypatch):
     assert all("one connection per thread" in finding.remedy for finding in limits)
 
 
+@pytest.mark.slow
 def test_iterable_datasets():
     assert audit(suspects.Stream()).ok
     assert audit(suspects.CountingStream()).ok  # each worker has a copy of its members

@@ -80,6 +80,7 @@ def pythons_own_hooks(monkeypatch):
     monkeypatch.setattr(threading, "excepthook", threading.__excepthook__)
 
 
+@pytest.mark.slow(cases=1)
 @pytest.mark.parametrize(("make", "line"), [(Leases, "del lease"), (Helped, 'raise RuntimeError("in use by others")')])
 def test_what_is_ignored_only_under_threads_is_a_finding(make, line, capfd):
     report = audit(make(), seconds=1, threads=4)
@@ -92,6 +93,7 @@ def test_what_is_ignored_only_under_threads_is_a_finding(make, line, capfd):
     assert sys.unraisablehook is sys.__unraisablehook__ and threading.excepthook is threading.__excepthook__
 
 
+@pytest.mark.slow(cases=1)
 @pytest.mark.parametrize("make", [Leases, Helped, Cycled])
 def test_what_is_ignored_with_one_thread_too_is_no_finding(make, capfd):
     report = audit(make(lambda others: True), seconds=0.1, threads=4)

@@ -73,6 +73,7 @@ def test_no_runs_are_no_reason_to_end():
     assert not any(stop({config: Runs(config) for config in CONFIGURATIONS}) for _ in range(10)) and not stop.reason
 
 
+@pytest.mark.slow
 def test_looking_again_and_again_makes_no_more_wrong_claims():
     """A failure of the same rate everywhere is called one of the GIL in at most 5% of 400 campaigns."""
     draw = random.Random(5)

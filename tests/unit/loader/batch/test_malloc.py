@@ -50,6 +50,7 @@ print(*found)
 glibc = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="malloc's thresholds are glibc's")
 
 
+@pytest.mark.slow
 @glibc
 def test_freed_memory_is_kept(run_program):
     _, out, _ = run_program(PROGRAM)

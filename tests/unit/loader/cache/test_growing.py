@@ -364,6 +364,7 @@ def test_no_ctrl_c_comes_between_a_lock_and_its_release():
         assert "changed:\n" not in path.read_text(), f"{path}: enter the condition's lock instead"
 
 
+@pytest.mark.slow(cases=1)
 def test_ctrl_c_leaves_nothing(run_program, tmp_path):
     status, out, err = run_program(f"""
         import os, signal, threading

@@ -61,6 +61,7 @@ def seconds(found, name):
     return sum(length for other, _, length in found if other == name)
 
 
+@pytest.mark.slow(cases=1)
 @pytest.mark.parametrize("options", [{}, ALL_THREADS], ids=["this-thread", "all-threads"])
 @pytest.mark.parametrize("dataset", [Slow(), Stream()], ids=["map", "iterable"])
 def test_without_workers(dataset, options, tmp_path):

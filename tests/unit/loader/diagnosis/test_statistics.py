@@ -31,6 +31,7 @@ def loader(dataset, workers, **options):
     return DataLoader(dataset, batch_size=8, num_workers=number, worker_method=method, **options)
 
 
+@pytest.mark.slow(cases=1)
 @METHODS
 def test_counts_and_times_of_an_epoch(workers):
     batches = loader(Rows(80, slow_row), workers)

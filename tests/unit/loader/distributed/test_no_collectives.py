@@ -1,5 +1,7 @@
 """The loader makes no collective operation, which would wait for ranks that load at another time."""
 
+import pytest
+
 PROGRAM = """
 import datetime, os, signal
 import torch.distributed as dist
@@ -58,6 +60,7 @@ os.waitpid(child, 0)
 """
 
 
+@pytest.mark.slow
 def test_no_collective_operations(run_program, tmp_path):
     status, out, err = run_program(PROGRAM.format(folder=tmp_path))
     assert status == 0 and out.splitlines().count("it would wait") == 2, out + err

@@ -35,12 +35,14 @@ def torchdatas_stages(plan, workers):
     return samples, state
 
 
+@pytest.mark.slow(cases=1)
 @pytest.mark.parametrize("workers", [0, 2])
 def test_torchdatas_loader(workers):
     samples, _ = torchdatas_stages([(4, 1, 2), (2, 2, 1), (3, 1, 3), (1, None, 4)], workers)
     assert sorted(samples) == list(range(SIZE))
 
 
+@pytest.mark.slow(cases=1)
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("size", [5, 6])  # of 20 samples: the last batch is full, or not
 def test_torchdatas_loader_at_the_end_of_an_epoch(size, workers):

@@ -56,6 +56,7 @@ def test_other_text_than_auto_is_no_number_of_workers():
     assert loader.num_workers == 0
 
 
+@pytest.mark.slow(cases=1)
 @pytest.mark.parametrize("persistent", [False, True])
 def test_loading_that_waits_gets_more_threads_and_the_next_epoch_and_copies_start_with_them(persistent):
     loader = auto(Rows(2400, waiting), 16, max_workers=16, persistent_workers=persistent)
@@ -72,6 +73,7 @@ def test_loading_that_waits_gets_more_threads_and_the_next_epoch_and_copies_star
         iterator.close()
 
 
+@pytest.mark.slow
 def test_a_loop_that_is_slow_gets_fewer_threads():
     loader = auto(Rows(1000), 10)
     for _ in range(5):  # other programs may take the CPUs for most of an epoch: then it waits for its data
@@ -82,6 +84,7 @@ def test_a_loop_that_is_slow_gets_fewer_threads():
     raise AssertionError(loader.statistics())
 
 
+@pytest.mark.slow
 def test_a_system_that_starts_no_more_threads(monkeypatch):
     start, limit = WorkerThread.start, usable_cpus() + 1
 

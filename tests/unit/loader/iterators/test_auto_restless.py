@@ -23,6 +23,7 @@ def waiting(index):
     return index
 
 
+@pytest.mark.slow(cases=1)
 @pytest.mark.parametrize(
     "arguments", [{}, {"batch_size": None}, {"persistent_workers": True}, {"in_order": False}], ids=str
 )

@@ -113,7 +113,7 @@ def test_persistent_processes(dataset):
         (WithIterator, "persistent workers", [(0, ENDED), (1, 1)]),
     ],
 )
-@pytest.mark.slow(cases=2)
+@pytest.mark.slow(cases=1)
 def test_as_torchdata(dataset, life, stops):
     theirs = history(torchdatas(life)(dataset()), epochs=3)
     mine = history(ours("thread", life)(dataset()), epochs=3)

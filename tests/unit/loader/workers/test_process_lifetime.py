@@ -16,6 +16,7 @@ def make(kind, **arguments):
 """
 
 
+@pytest.mark.slow(cases=1)
 @pytest.mark.parametrize(
     "leave",
     [

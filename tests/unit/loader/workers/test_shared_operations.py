@@ -51,6 +51,7 @@ def operations(workers: int) -> Counter:
     return sum(by_thread.values(), Counter())
 
 
+@pytest.mark.slow(cases=1)
 @pytest.mark.filterwarnings("ignore:This DataLoader will create")
 @pytest.mark.parametrize("workers", [1, 2, 8, 32])
 def test_locks_are_taken_for_pieces_of_a_batch_not_for_samples(workers):

@@ -89,6 +89,7 @@ def library(*sections):
     return data
 
 
+@pytest.mark.slow
 def test_a_file_cannot_take_more_time_than_its_size_allows(monkeypatch):
     same = (4, 0, 0, 8192, 1 << 19)  # relocations, a thousand times the same
     with pytest.raises(NotReadable, match="larger than the file"):
