@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from statistics import fmean, variance
+from statistics import fmean
 from typing import NamedTuple
 
 from ftbench.document.model import Load, Results, Verdict, Waterfall
@@ -11,9 +11,10 @@ from ftbench.merge.collect import Unusable
 from ftbench.plan.candidates import VARIANTS
 from ftbench.plan.scenario import OWN
 from ftbench.report import compare, run_words, verdict_words
+from ftbench.stats import turns
 from ftbench.stats.analysis import AnalysedScenario, Analysis, analyse
 from ftbench.stats.comparisons import CPU
-from ftbench.stats.statistics import FEWEST_ROUNDS, logarithms
+from ftbench.stats.statistics import FEWEST_ROUNDS, logarithms, spread
 
 # Packages with which scenarios load and decode. A user's dataset may use any package.
 LOADING = {"torch", "numpy", "pillow", "nvidia-nvimgcodec-cu12", *(p for v in VARIANTS.values() for p in v.packages)}
@@ -31,10 +32,12 @@ class Machine(NamedTuple):
 
 
 class Figure(NamedTuple):
-    """A logarithm that was measured in each round: its mean and variance over the rounds, and the number of rounds."""
+    """A logarithm that was measured in each round: its mean, its variance between rounds, and the number of rounds."""
 
     mean: float
     variance: float
+    degrees: int
+    """Degrees of freedom of the variance."""
     rounds: int
 
 
@@ -97,6 +100,10 @@ def _measured(name: str, run: Analysis, scenario: AnalysedScenario, fall: Waterf
     chain = [fall.start.candidate, *(step.candidate for step in fall.steps)]
     values = {key: scenario.in_each_process(key, "throughput") for key in chain}
     cpu = [scenario.in_each_process(key, CPU) for key in (chain[-1], chain[0])]
+
+    def throughput(key: str, other: str) -> Figure:
+        return _figure(logarithms(values[key], values[other]), turns.expected(scenario, key, other, "throughput"))
+
     return Measured(
         run=name,
         machine=machine(run.results),
@@ -109,18 +116,18 @@ def _measured(name: str, run: Analysis, scenario: AnalysedScenario, fall: Waterf
         sides=tuple(key.rpartition("/")[0] for key in chain),
         start_speed=fall.start.value,
         steps={
-            step.name: _figure(logarithms(values[after], values[before]))
+            step.name: throughput(after, before)
             for step, before, after in zip(fall.steps, chain, chain[1:], strict=False)
         },
-        total=_figure(logarithms(values[chain[-1]], values[chain[0]])),
+        total=throughput(chain[-1], chain[0]),
         cpu=_figure(logarithms(*cpu)),
         speed=_figure([fmean(map(math.log, one)) for one in zip(*values.values(), strict=True)]),
         setting=_setting(run, scenario, fall),
     )
 
 
-def _figure(logs: Sequence[float]) -> Figure:
-    return Figure(fmean(logs), variance(logs), len(logs))
+def _figure(logs: Sequence[float], expected: float | None = None) -> Figure:
+    return Figure(fmean(logs), *spread(logs, expected), len(logs))
 
 
 def _setting(run: Analysis, scenario: AnalysedScenario, fall: Waterfall) -> tuple[tuple[str, str], ...]:

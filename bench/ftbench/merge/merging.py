@@ -157,8 +157,8 @@ def _kind(
 
 def _mean(figures: Sequence[Figure]) -> Mean:
     """Return the mean over one kind's machines. All machines' rounds together give the variance between rounds."""
-    degrees = sum(figure.rounds - 1 for figure in figures)
-    spread = sum((figure.rounds - 1) * figure.variance for figure in figures) / degrees
+    degrees = sum(figure.degrees for figure in figures)
+    spread = sum(figure.degrees * figure.variance for figure in figures) / degrees
     errors = [max(LEAST_ERROR, math.sqrt(spread / figure.rounds)) for figure in figures]
     if len(figures) == 1:
         return Mean(figures[0].mean, errors[0], degrees)

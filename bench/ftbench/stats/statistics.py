@@ -61,6 +61,18 @@ def exponential(logarithm: float, most: float = 700.0) -> float:
     return math.exp(max(-most, min(most, logarithm)))
 
 
+def spread(logs: Sequence[float], expected: float | None = None) -> tuple[float, int]:
+    """Return (variance, its degrees of freedom) of rounds' logarithms, of which there must be two or more.
+
+    *expected*: see ratio.
+    """
+    degrees = len(logs) - 1
+    if expected is None:
+        return variance(logs), degrees
+    total = degrees + EXPECTED_ROUNDS
+    return (degrees * variance(logs) + EXPECTED_ROUNDS * expected) / total, total
+
+
 def ratio(numerators: Sequence[float], denominators: Sequence[float], expected: float | None = None) -> Ratio:
     """Return the geometric mean of the ratios, with its interval; raises ValueError for no values or values <= 0.
 
@@ -73,17 +85,14 @@ def ratio(numerators: Sequence[float], denominators: Sequence[float], expected: 
         # This import takes longer than the rest of the module, and most importers only need the module's names.
         from scipy.special import stdtr, stdtrit
 
-        spread, freedom = variance(logs), n - 1
-        if expected is not None:
-            spread = (freedom * spread + EXPECTED_ROUNDS * expected) / (freedom + EXPECTED_ROUNDS)
-            freedom += EXPECTED_ROUNDS
-        error = math.sqrt(spread / n)
-        quantile = float(stdtrit(freedom, (1 + CONFIDENCE) / 2))
+        squared, degrees = spread(logs, expected)
+        error = math.sqrt(squared / n)
+        quantile = float(stdtrit(degrees, (1 + CONFIDENCE) / 2))
         low, high = exponential(mean - quantile * error), exponential(mean + quantile * error)
         # Rounds that agree to the last digit, as in a simulation, make the ratio certain.
-        p = 2 * float(stdtr(freedom, -abs(mean) / error)) if error else float(mean == 0)
+        p = 2 * float(stdtr(degrees, -abs(mean) / error)) if error else float(mean == 0)
         # Very different rounds give factors that overflow a float. 100 is as useful.
-        seen = math.exp(min((quantile + float(stdtrit(freedom, POWER))) * error, math.log(100)))
+        seen = math.exp(min((quantile + float(stdtrit(degrees, POWER))) * error, math.log(100)))
     found = Ratio(ratio=math.exp(mean), low=low, high=high, n=n, p=p, resolution=seen, verdict=Verdict.TOO_FEW)
     found.verdict = verdict(found)
     return found

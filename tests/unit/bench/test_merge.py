@@ -11,6 +11,7 @@ import pytest
 from ftbench import cli
 from ftbench.document.convert import as_json
 from ftbench.document.model import Results
+from ftbench.document.store import load
 from ftbench.merge import words
 from ftbench.merge.merging import merge
 from tests.checkout import CHECKOUT
@@ -210,6 +211,16 @@ def test_the_kept_runs_are_of_other_versions(capsys):
     assert pillow.kinds[0].kind == "AMD EPYC, 2 CPUs, 24 GiB" and apart.kinds[0].workers == 16
     assert "torch is 2.11.0, not 2.10.0" in apart.differences and apart.differences[-1] == "and 1 more difference"
     assert run(capsys, *kept)[0] == 1
+
+
+@pytest.mark.skipif(not KEPT.exists(), reason="docs/results is not in the images")
+def test_a_machine_alone_has_the_intervals_of_its_own_report():
+    run = KEPT / "2026-11-24-quick-2-cpus"
+    groups, falls = merge([run]).groups, load(run).waterfalls
+    assert len(groups) == len(falls) == 2
+    for group, fall in zip(groups, falls, strict=True):
+        (kind,) = group.kinds
+        assert (kind.total.low, kind.total.high) == (pytest.approx(fall.total.low), pytest.approx(fall.total.high))
 
 
 @pytest.mark.skipif(not KEPT.exists(), reason="docs/results is not in the images")
