@@ -196,6 +196,7 @@ def test_an_error_in_collate_is_not_a_samples(workers):
     assert dl.skipped.count == 0
 
 
+@pytest.mark.slow(cases=12)
 @pytest.mark.parametrize("on_error", ["raise", "skip", minus])
 @pytest.mark.parametrize("dataset", [[0, SKIP, 2], Whole([0, SKIP, 2])], ids=["map", "iterable"])
 @pytest.mark.parametrize("workers", ways(most=1))
