@@ -255,17 +255,14 @@ class Trust:
                 if not run.rounds:
                     raise TrialFailed(f"no round was finished in {seconds:g} seconds")
                 run.disturbed = marks(from_json(Disturbance, between(before, counters())), self._usable_cpus)
-                for tally in self.said:
-                    tally.count(run.measured)
+                self.judge(run)
                 loaded = f" (disturbed: {'; '.join(run.disturbed)})" if run.disturbed else ""
                 shown.note(f"run {number + 1} of {runs}: {'; '.join(tally.line() for tally in self.said)}{loaded}")
 
-    def judge(self, runs: Sequence[Kept]) -> None:
-        """Judge the rounds of these runs, which were measured before."""
-        self.kept += runs
-        for run in runs:
-            for tally in self.said:
-                tally.count(run.measured)
+    def judge(self, run: Kept) -> None:
+        """Count the verdicts on a run's rounds."""
+        for tally in self.said:
+            tally.count(run.measured)
 
     def _enough(self, rounds: Sequence[Measured]) -> bool:
         """True if a run may stop for the width of its intervals, as others do (ftbench.stats.waterfall.precise)."""
@@ -350,6 +347,24 @@ def written(trust: Trust, content: dict, out: Path | None, status: int) -> int:
     return status or int(any(t.share < t.wanted for t in trust.said))
 
 
+def again(options: argparse.Namespace) -> int:
+    """Judge the rounds in the file of --again; return the exit status."""
+    try:
+        kept = json.loads(options.again.read_text())
+        runs = [Kept(**run) for run in kept["runs"]]
+        options.scenario, options.seconds = kept.get("scenario", "pillow"), kept["seconds_a_run"]
+        options.percent, options.load, where = kept["percent"], kept["load"], kept["setup"]
+        config = next(iter(runs[0].rounds[0])).partition("/")[0]  # of a candidate's key
+    except (OSError, ValueError, LookupError, TypeError, StopIteration) as error:
+        print(f"trust: --again {options.again} is no file that --out has written: {error!r}", file=sys.stderr)
+        return 2
+    trust = Trust(options.scenario, options.percent, config, environment.cpu()["usable"])
+    for run in runs:
+        trust.kept.append(run)
+        trust.judge(run)
+    return written(trust, trust.report(options, where), options.out, 0)
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run the command; return its exit status."""
     command = parser()
@@ -357,15 +372,10 @@ def main(arguments: list[str] | None = None) -> int:
     if options.percent % planted.STEP:
         command.error(f"--percent {options.percent} is no multiple of {planted.STEP}")
     if options.again:
-        kept = json.loads(options.again.read_text())
-        options.scenario, options.seconds = kept.get("scenario", "pillow"), kept["seconds_a_run"]
-        options.percent, options.load = kept["percent"], kept["load"]
+        return again(options)
     options.seconds = options.seconds or int(planted.PLACES[options.scenario].amount.seconds)
     config = environment.interpreter()["twin"]
     trust = Trust(options.scenario, options.percent, config, environment.cpu()["usable"])
-    if options.again:
-        trust.judge([Kept(**run) for run in kept["runs"]])
-        return written(trust, trust.report(options, kept["setup"]), options.out, 0)
     status = 0
     with Interruption() as interruption:
         try:

@@ -60,6 +60,17 @@ def test_how_many_rounds_find_it_is_told_from_the_rounds_of_all_runs():
     assert drawn[16][3] == pytest.approx(drawn[16][1], abs=0.1)
 
 
+def test_kept_rounds_are_judged_again(capsys, tmp_path):
+    kept = measure.ROOT / "docs/results/2026-11-28-trust/latency-requests.json"
+    assert measure.main(["--again", str(kept), "--out", str(tmp_path / "again.json")]) == 0
+    assert "10% more work, found: 10 of 10 comparisons" in capsys.readouterr().out
+    assert json.loads((tmp_path / "again.json").read_text())["runs"] == json.loads(kept.read_text())["runs"]
+    (tmp_path / "bad.json").write_text('{"runs": [{"rounds": []}]}')
+    for bad in ("bad.json", "missing.json"):
+        assert measure.main(["--again", str(tmp_path / bad)]) == 2
+        assert "is no file that --out has written" in capsys.readouterr().err
+
+
 @pytest.fixture
 def images(tmp_path) -> list[str]:
     """Paths of six small JPEGs."""
