@@ -23,6 +23,7 @@ _ADDED = (
     *("batches", "samples", "nbytes", "skipped", "waited", "first_batch", "sampling", "starting"),
     *("shm_full", "ready", "looks", "locked", "running"),
 )
+_OVERLAPPING = 8  # epochs that may run at the same time, each in an iterator of its own
 _LOOK_EVERY = 0.05  # seconds between two looks at what busy workers wait for
 _FUTEX = {"x86_64": b"202", "aarch64": b"98"}.get(platform.machine())  # number of the system call that waits for locks
 
@@ -160,10 +161,9 @@ class EpochRecord:
         if self.worker_method != "thread":
             self.workers[worker_id].add(fetched.times)
 
-    @property
-    def look_is_due(self) -> bool:
-        """True if the latest ``look_at`` was long enough ago for a waiting consumer to call it again."""
-        return time.perf_counter() - self._looked > _LOOK_EVERY
+    def look_is_due(self, now: float) -> bool:
+        """Return True if at *now* the latest ``look_at`` was so long ago that a waiting consumer may call it again."""
+        return now - self._looked > _LOOK_EVERY
 
     def look_at(self, threads: Iterable[threading.Thread]) -> None:
         """Count how many of the workers' *threads* are busy, how many compute and how many wait for a lock now."""
@@ -220,21 +220,28 @@ class EpochRecords:
     """Records of all epochs of one loader. Any thread may read them; the thread that makes an iterator adds one."""
 
     def __init__(self) -> None:
-        # One attribute, so that no reader finds an epoch among the earlier ones and as the latest, too.
-        self._both = EpochRecord("none", []), EpochRecord("none", [])  # the sum of the earlier epochs; the latest
+        # The sum of earlier epochs, then the latest ones. A tuple that is replaced, so that no reader finds an epoch
+        # twice.
+        self._records: tuple[EpochRecord, ...] = EpochRecord("none", []), EpochRecord("none", [])
 
     @property
     def latest(self) -> EpochRecord:
         """The record of the latest epoch."""
-        return self._both[1]
+        return self._records[-1]
 
     def begin(self, record: EpochRecord) -> None:
-        """Make *record* the latest one. Add the record that was the latest before to the sum of earlier epochs."""
-        self._both = self.total(), record
+        """Make *record* the latest one. Add a record to the sum only once _OVERLAPPING have begun after it."""
+        records = *self._records, record
+        merged = max(1, len(records) - _OVERLAPPING)
+        self._records = _sum(records[:merged]), *records[merged:]
 
     def total(self) -> EpochRecord:
         """Return one record with the sums over all epochs."""
-        total = EpochRecord("none", [])
-        for each in self._both:
-            total.add(each)
-        return total
+        return _sum(self._records)
+
+
+def _sum(records: Iterable[EpochRecord]) -> EpochRecord:
+    total = EpochRecord("none", [])
+    for each in records:
+        total.add(each)
+    return total

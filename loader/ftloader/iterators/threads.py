@@ -362,10 +362,12 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         """Wait for a worker's message and handle it. Return False if none came within the loader's ``timeout``."""
         began, arrived = time.perf_counter(), False
         end = began + (self._timeout or math.inf)
-        if self._record.look_is_due and self._results.empty():
+        if self._record.look_is_due(began) and self._results.empty():
             # Not at once: a worker that has just sent its batch begins the next one.
             if not (arrived := self._receive(_LOOK_AFTER)):
                 self._record.look_at(self._pool.threads)
+        if not self._ahead.adapts:
+            return arrived or self._receive_checked(end - time.perf_counter())
         # One slow sample may be all that is left to load. Then no message tells that the other workers are idle.
         early = self._ahead.patience(began) + _LOOK_AFTER
         if not arrived and began + early < end:

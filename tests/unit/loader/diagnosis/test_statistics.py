@@ -68,6 +68,13 @@ def test_total_adds_up_epochs_also_those_that_were_left_early(workers):
 
 
 @METHODS
+def test_total_counts_epochs_that_run_at_the_same_time(workers):
+    batches = loader(Rows(80, row), workers)
+    assert len(list(zip(batches, batches, batches))) == 10
+    assert batches.statistics(total=True).samples == 240
+
+
+@METHODS
 def test_samples_left_out_are_counted(workers):
     dataset = Failing(ValueError("damaged"), 80, range(0, 80, 8), row)
     batches = loader(dataset, workers, on_error=lambda error, index: SKIP)
