@@ -1,5 +1,6 @@
 """Search for failures that occur only while all threads load, and the second look, which confirms the failures."""
 
+import itertools
 import threading
 import time
 import types
@@ -7,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from ftsafety.audit import findings, kinds
-from ftsafety.audit.comparison import Raised
+from ftsafety.audit.comparison import Raised, difference, structure
 from ftsafety.audit.concurrent_loads import WAYS, Burst, Burster, Mismatch
 from ftsafety.audit.ignored import collecting
 from ftsafety.audit.observer import definition
@@ -74,12 +75,16 @@ class AtOnce:
             again = _by_group(self.again)
         self._serial.snapshot.restore()
         keys = {each.key for failures in [*found.values(), *again.values()] for each in failures} - {None}
+        random = set(self._serial.unequal)  # of their samples only types and shapes were compared
         # Load in one thread again: concurrency may not be the cause.
         self._serial.unequal |= self._serial.alone(lambda: {key for key in keys if self._serial.differs(key)})
+        shapes = [each.key for each in found.get(("differs",), []) if each.key in random]
+        chance = self._serial.alone(lambda: self._has_random_shapes(shapes))
+        excluded = self._serial.unequal if chance else self._serial.unequal - random
         result = []
         rounds = self.bursts, self.again
         for group, failures in found.items():
-            real = [each for each in failures if each.key not in self._serial.unequal or isinstance(each.got, Raised)]
+            real = [each for each in failures if each.key not in excluded or isinstance(each.got, Raised)]
             if not real:
                 continue  # reported as samples that differ serially
             if group in again:
@@ -91,6 +96,20 @@ class AtOnce:
                     f"{sum(burst.rounds for burst in self.again)} rounds of the second look"
                 )
         return result
+
+    def _has_random_shapes(self, keys: list) -> bool:
+        """True if types or shapes of the samples *keys*, one for each failure, differ from load to load in this thread.
+
+        A shape that is as rare as the failures were would come four times in the number of loads.
+        """
+        number = 4 * sum(burst.calls for burst in self.bursts) // max(len(keys), 1)
+        deadline = time.monotonic() + self._seconds
+        for key in itertools.islice(itertools.cycle(keys), number):
+            if difference(structure(self._serial.one(key)[0]), structure(self._serial.reference[key])):
+                return True
+            if time.monotonic() > deadline:
+                break
+        return False
 
     def _look_again_at_hang(self, first: Stuck) -> Finding:
         self._say("threads are stuck; a second look")

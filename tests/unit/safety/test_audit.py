@@ -2,6 +2,7 @@
 
 import contextvars
 import http.client
+import random
 import sys
 import types
 
@@ -145,6 +146,33 @@ def test_what_differs_serially_too_is_no_race():
     report = audit(suspects.DifferentEachTime())
     assert kinds(report) == {"not-repeatable"}
     assert report.ok
+
+
+class Augmenting(suspects.Sized):
+    """Random samples, and a width that threads share between its write and its read."""
+
+    def __getitem__(self, index):
+        self.width = index % 7 + 1
+        return torch.rand(self.width)
+
+
+def test_a_wrong_shape_of_a_random_sample():
+    report = audit(Augmenting(), seconds=30)  # ends long before, when it has seen enough
+    assert "instead of torch.float32" in the(report, "results-differ").what
+
+
+class RandomWidth(suspects.Sized):
+    """Random samples of a shape that is nearly always the same."""
+
+    def __getitem__(self, index):
+        return torch.rand(1 + (random.random() < 0.01))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_random_shape_is_no_race(seed):
+    random.seed(seed)
+    report = audit(RandomWidth(), seconds=2, seed=seed)
+    assert "results-differ" not in kinds(report) and not report.unconfirmed, str(report)
 
 
 def test_something_per_thread_is_a_note():
