@@ -36,7 +36,8 @@ that shows once in a million calls may need --seconds 600, and some races show o
 
 exit status:
   0  nothing was found that is unsafe (notes at most)
-  1  findings: wrong results, exceptions, hangs, crashes, or writes without a lock
+  1  findings: wrong results, exceptions, hangs, crashes, or writes without a lock; or a failure that was seen
+     once, but not in the second look
   2  wrong usage, or FILE.py:NAME cannot be loaded
   3  the dataset cannot be audited (it fails with one thread too), or the time limit was reached
   130  interrupted by Ctrl-C

@@ -17,12 +17,14 @@ from ftrun.protocol import LONGEST_LINE, conforms, decode
 from ftrun.supervise import DRAIN_SECONDS, Child, Stopped, signal_name
 from ftsafety.audit import gil, kinds
 from ftsafety.audit.arguments import check
-from ftsafety.audit.report import FORM, Line, Report
+from ftsafety.audit.report import FORM, Finding, Line, Report
 
 _GRACE = 2.0
 """Seconds to wait for the process to end by itself after it has sent its report or error."""
 _KEPT = 256 * 1024
 """Number of bytes to keep of the start of the dumped stacks, and again of their end."""
+_FAULTS = {"SIGABRT", "SIGBUS", "SIGFPE", "SIGILL", "SIGSEGV", "SIGTRAP"}
+"""Signals by which a process itself ends at a fault of its own."""
 _STARTING = "starting"
 """The value of `step` until the process sends its first message."""
 
@@ -106,17 +108,25 @@ def main(arguments: list[str] | None = None) -> int:
     except Stopped:
         _say("interrupted; nothing is left running")
         return 128 + interruption.signum
-    if len(crashes) == 2 and any(crash.threads for crash in crashes):
-        report = _crash_report(options, crashes, time.monotonic() - begin)
-    elif process.answer and "report" in process.answer:
+    seconds = time.monotonic() - begin
+    # A fault under threads is a finding though it came once. Other signals, such as SIGKILL, may come from elsewhere.
+    crash = next((each for each in crashes if each.threads and (len(crashes) > 1 or each.signal in _FAULTS)), None)
+    if process.answer and "report" in process.answer:
         report = Report.from_dict(process.answer["report"])
         report.unconfirmed += [
-            f"the process was ended by {crash.signal} while {crash.step}, but not in a second run. "
-            f"The stacks:\n{crash.stacks}"
-            for crash in crashes
+            f"the process was ended by {each.signal} while {each.step}, but not in a second run. "
+            f"The stacks:\n{each.stacks}"
+            for each in crashes
+            if each is not crash
         ]
+    elif crash:
+        report = Report(options.target, f"{gil.describe()}; {options.threads} threads", seconds=seconds)
+        report.tried.append("the audit in two processes, neither of which came to its end")
+        report.cannot.append("anything else: fix the crash, and audit again")
     else:
         return _failed(options, process)
+    if crash:
+        report.findings.append(_crash_finding(options, crash, crashes))
     print_report(json.dumps(report.to_dict(), indent=1) if options.json else terminal(str(report)))
     return 0 if report.ok else 1
 
@@ -143,16 +153,12 @@ def _failed(options: Any, process: _Process) -> int:
     return status
 
 
-def _crash_report(options: Any, crashes: list[_Process], seconds: float) -> Report:
-    first, second = crashes
-    crashed = first.stacks.partition("Current thread")[2] or first.stacks
+def _crash_finding(options: Any, crash: _Process, crashes: list[_Process]) -> Finding:
+    crashed = crash.stacks.partition("Current thread")[2] or crash.stacks
     named = re.search(r'File "(.+)", line (\d+)', crashed)
     where = str(Line(named[1], int(named[2]))) if named else options.target
-    finding = kinds.make("crash", where, first=first, second=second)
-    report = Report(options.target, f"{gil.describe()}; {options.threads} threads", [finding], seconds=seconds)
-    report.tried.append("the audit in two processes, both of which crashed")
-    report.cannot.append("anything else: fix the crash, and audit again")
-    return report
+    signals = ", ".join(str(each.signal) for each in crashes)
+    return kinds.make("crash", where, crash=crash, number=len(crashes), signals=signals)
 
 
 def _shorten(stacks: str, lines: int = 60) -> str:

@@ -234,11 +234,11 @@ _KINDS = {
     ),
     "crash": _Kind(
         Level.PROBLEM,
-        "the interpreter crashes under threads: {first.signal}",
-        "while {first.step}. The stacks:\n{first.stacks}",
+        "the interpreter crashes under threads: {crash.signal}",
+        "while {crash.step}. The stacks:\n{crash.stacks}",
         "put a lock around the object of an extension module that threads share, or make one per thread "
         "(threading.local); report the crash to the module's authors",
-        "in both of two processes ({first.signal}, {second.signal})",
+        "in {number} of 2 processes ({signals})",
     ),
     "gil-enabled": _Kind(
         Level.PROBLEM,

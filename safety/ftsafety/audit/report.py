@@ -69,7 +69,7 @@ class Report:
     environment: str
     findings: list[Finding] = field(default_factory=list)
     unconfirmed: list[str] = field(default_factory=list)
-    """Failures that the second look did not confirm. They are no findings."""
+    """Failures that the second look did not confirm. They are no findings, but the report is not `ok`."""
     tried: list[str] = field(default_factory=list)
     cannot: list[str] = field(default_factory=list)
     """Statements that the audit cannot prove, or could not test here."""
@@ -79,8 +79,8 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """True if nothing has to be fixed: each finding is a note, or there is no finding."""
-        return all(finding.level == Level.NOTE for finding in self.findings)
+        """True if nothing has to be fixed: each finding is a note, or there is none, and no failure was seen once."""
+        return not self.unconfirmed and all(finding.level == Level.NOTE for finding in self.findings)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as plain JSON values."""
@@ -102,9 +102,13 @@ class Report:
             verdict = f"not safe under threads: {listed}"
         elif counts[Level.RISK]:
             verdict = f"no wrong result was seen, but one is possible: {listed}"
+        elif self.unconfirmed:
+            verdict = "nothing was shown to be unsafe under threads"
         else:
             verdict = "nothing was found that is unsafe under threads, in what was tried"
-        return f"{verdict}; {self.unjudged}" if self.unjudged else verdict
+        number = len(self.unconfirmed)
+        once = f"{number} failure{'s were' if number > 1 else ' was'} seen once" if number else ""
+        return "; ".join(filter(None, (verdict, once, self.unjudged)))
 
     def __str__(self) -> str:
         order = sorted(self.findings, key=_rank)

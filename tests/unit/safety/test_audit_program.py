@@ -57,7 +57,29 @@ def test_a_crash_is_a_finding_with_signal_and_stack():
     answer = run("Crash", "--seconds", "5", status=1)
     assert "SIGABRT" in answer.stdout
     assert "in __getitem__" in answer.stdout
-    assert "in both of two processes" in answer.stdout
+    assert "in 2 of 2 processes (SIGABRT, SIGABRT)" in answer.stdout
+
+
+@pytest.mark.parametrize(
+    ("signals", "threads", "words"),
+    [
+        (["SIGSEGV", None], True, ["1. PROBLEM: the interpreter crashes under", "in 1 of 2 processes"]),
+        (["SIGKILL", "SIGKILL"], True, ["crashes under threads: SIGKILL", "in 2 of 2 processes"]),
+        (["SIGKILL", None], True, ["verdict: nothing was shown to be unsafe under threads; 1 failure was seen once"]),
+        (["SIGSEGV", None], False, ["ended by SIGSEGV", "1 failure was seen once"]),
+    ],
+)
+def test_a_crash_that_did_not_repeat_is_no_all_clear(monkeypatch, capsys, signals, threads, words):
+    signals = iter(signals)
+
+    def run(self, *_):
+        self.signal, self.threads = next(signals), threads
+        self.answer = None if self.signal else {"report": Report("", "").to_dict()}
+
+    monkeypatch.setattr(cli._Process, "run", run)
+    assert cli.main([f"{SUSPECTS}:clean"]) == 1
+    said = capsys.readouterr().out
+    assert all(text in said for text in words), said
 
 
 @pytest.mark.parametrize(
