@@ -174,7 +174,7 @@ class Burster:
         def pause(code: types.CodeType, line: int) -> None:
             rng = getattr(own, "rng", None)
             if rng is None:
-                rng = own.rng = random.Random(hash((seed, threading.current_thread().name)))
+                rng = own.rng = random.Random(f"{seed} {threading.current_thread().name}")
             if rng.random() < _PAUSED:
                 time.sleep(rng.random() * _LONGEST_PAUSE)
 
