@@ -14,6 +14,7 @@ from functools import cache
 from typing import Any
 
 _STORES = {"STORE_ATTR", "STORE_SUBSCR", "DELETE_ATTR", "DELETE_SUBSCR", "STORE_SLICE", "STORE_GLOBAL"}
+_TARGETS = (ast.Attribute, ast.Subscript, ast.Name)
 UNKNOWN = object()
 
 
@@ -59,19 +60,13 @@ def stores_in(code: types.CodeType) -> dict[int, Store]:
         positions = instruction.positions
         if instruction.opname not in _STORES or positions is None:
             continue
-        if instruction.opname == "STORE_GLOBAL":
-            found[instruction.offset] = _global_store(code, instruction.argval, positions.lineno)
-            continue
         store = ends.get((positions.end_lineno, positions.end_col_offset))
-        if store is not None:
+        if instruction.opname == "STORE_GLOBAL":
+            kind = "augmented" if store and store.kind == "augmented" else "global"
+            found[instruction.offset] = Store(instruction.argval, kind, is_global=True)
+        elif store is not None:
             found[instruction.offset] = store
     return found
-
-
-def _global_store(code: types.CodeType, name: str, line: int | None) -> Store:
-    text = linecache.getline(code.co_filename, line or 0)
-    augmented = any(f"{name} {sign}=" in text for sign in "+-*/|&^%")
-    return Store(name, "augmented" if augmented else "global", is_global=True)
 
 
 @cache
@@ -120,25 +115,26 @@ class _Visitor(ast.NodeVisitor):
         self._add(node.target, augmented=True)
         self.generic_visit(node)
 
-    def visit_Attribute(self, node: ast.Attribute | ast.Subscript) -> None:
+    def visit_Attribute(self, node: ast.Attribute | ast.Subscript | ast.Name) -> None:
         if not isinstance(node.ctx, ast.Load):
             self._add(node)
         self.generic_visit(node)
 
-    visit_Subscript = visit_Attribute
+    visit_Subscript = visit_Name = visit_Attribute
 
     def _add(self, node: ast.expr, augmented: bool = False) -> None:
-        if not isinstance(node, (ast.Attribute, ast.Subscript)) or any(node is known for known, _ in self.found[-50:]):
+        if not isinstance(node, _TARGETS) or any(node is known for known, _ in self.found[-50:]):
             return
         key = node.slice if isinstance(node, ast.Subscript) else None
-        compared = ast.unparse(node if key is None else node.value)
+        compared = ast.unparse(node.value if isinstance(node, ast.Subscript) else node)
         kind = "attribute" if key is None else "item"
         if augmented or self._reads_itself(node):
             kind = "augmented"
         elif any(compared in test for test in self._tests):
             kind = "checked"
+        owner = None if isinstance(node, ast.Name) else _pure(node.value)
         keys = (_pure(key), ast.unparse(key)) if key is not None else ()
-        self.found.append((node, Store(ast.unparse(node), kind, _pure(node.value), *keys)))
+        self.found.append((node, Store(ast.unparse(node), kind, owner, *keys)))
 
     _assignment: ast.Assign | None = None
 
@@ -147,11 +143,11 @@ class _Visitor(ast.NodeVisitor):
         self.generic_visit(node)
         self._assignment = outer
 
-    def _reads_itself(self, node: ast.Attribute | ast.Subscript) -> bool:
+    def _reads_itself(self, node: ast.Attribute | ast.Subscript | ast.Name) -> bool:
         """True if *node* is the target of an assignment whose right side reads it, as in ``self.n = self.n + 1``."""
         assigned = self._assignment
-        if assigned is None or node not in assigned.targets:
-            return False
+        if assigned is None or node not in assigned.targets or isinstance(assigned.value, (ast.BoolOp, ast.IfExp)):
+            return False  # `self.file = self.file or open(...)` is a test
         text = ast.unparse(node)
         return any(
             isinstance(part, type(node)) and isinstance(part.ctx, ast.Load) and ast.unparse(part) == text

@@ -15,6 +15,7 @@ from ftsafety.audit import AuditError, Report
 from ftsafety.audit.aliases import shared_part
 from ftsafety.audit.comparison import difference, freeze
 from ftsafety.audit.report import Finding
+from ftsafety.audit.writes import stores_in
 from tests.thread_safe_generator import torch_has_thread_safe_generator  # noqa: F401  # a fixture
 from tests.unit.safety import suspects
 from tests.unit.safety.conftest import audit as patient_audit
@@ -51,6 +52,32 @@ def test_a_lost_update_is_named_with_its_line():
     finding = the(audit(suspects.Counter()), "lost-update")
     assert finding.where.startswith(suspects.__file__)
     assert finding.where.endswith("self.served += 1")
+
+
+served = 0
+
+
+def updates():
+    global served
+    served+=1  # fmt: skip
+    served //= 2
+    served **= 2
+    served = served + 1
+    served = (
+        served
+        - 1
+    )  # fmt: skip
+
+
+def replaces():
+    global served
+    served = served or 1
+    served = 1  # served += 1
+
+
+def test_updates_of_a_global_variable():
+    assert [store.kind for store in stores_in(updates.__code__).values()] == ["augmented"] * 5
+    assert [store.kind for store in stores_in(replaces.__code__).values()] == ["global"] * 2
 
 
 def test_lazy_initialisation():
