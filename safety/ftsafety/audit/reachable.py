@@ -174,8 +174,8 @@ def _file_of(cls: type) -> str:
 
 
 def watched_files(nodes: list[Node]) -> set[str]:
-    """Return the source files of the classes and functions in *nodes*, without those of the standard library."""
-    skipped = tuple(os.path.join(os.path.dirname(str(module.__file__)), "") for module in (np, torch, threading))
+    """Return the source files of the classes and functions in *nodes*, torch's too, but not the standard library's."""
+    library = os.path.join(os.path.dirname(threading.__file__), "")
     installed = sysconfig.get_path("purelib")
     files = set()
     for node in nodes:
@@ -183,7 +183,7 @@ def watched_files(nodes: list[Node]) -> set[str]:
             files.add(node.value.__code__.co_filename)
         else:
             files.update(_file_of(cls) for cls in type(node.value).__mro__)
-    return {file for file in files if file.startswith(installed) or not file.startswith((*skipped, "<frozen"))}
+    return {file for file in files if file.startswith(installed) or not file.startswith((library, "<frozen"))}
 
 
 class Snapshot:
