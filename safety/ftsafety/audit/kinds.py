@@ -164,16 +164,6 @@ _KINDS = {
         "return a copy, or allocate a new result in every call",
         "{number} samples changed after they had been returned, with one thread",
     ),
-    "shared-sample": _Kind(
-        Level.NOTE,
-        "samples share memory with the dataset",
-        "{key}: {part}, is the same memory each time it is loaded. Under threads a batch of "
-        "batch_size=None, or of a collate_fn that copies nothing, is this memory: writing into the batch "
-        "(batch.mul_(2)) writes into the dataset. Batches of worker processes are copies.",
-        "none needed with the default collate_fn, which copies; else return a copy from __getitem__ (.clone(), "
-        ".copy()), or do not write into batches",
-        "in three loads of each, for {number} of {of} samples",
-    ),
     "raises": _Kind(
         Level.NOTE,
         "{keys}: loading raises with one thread too: {error.text}",

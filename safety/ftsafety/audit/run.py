@@ -128,7 +128,6 @@ def _observe(
 def _of_one_thread(serial: Serial, say: Callable[[str], None]) -> list[Finding]:
     """Load in one thread at a time; return the findings for faults that need no concurrency."""
     found = findings.from_serial(serial)
-    found += serial.alone(serial.aliases)
     keys = [key for key in serial.loads.keys if key not in serial.unequal]
     keys = keys[:: -(-len(keys) // OBSERVED) or 1]
     say(f"loading {len(keys)} of them in the thread that made the dataset, twice")

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
-from ftsafety.audit import aliases, kinds, reachable
+from ftsafety.audit import kinds, reachable
 from ftsafety.audit.comparison import Frozen, Raised, difference, freeze
 from ftsafety.audit.monitoring import discovering
 from ftsafety.audit.observer import Observed, Observer, definition
 from ftsafety.audit.report import Finding
-from ftsafety.audit.samples import IndexedLoads, Loads, attempt, outcome, raised, stuck, thread
+from ftsafety.audit.samples import Loads, attempt, outcome, raised, stuck, thread
 
 OBSERVED = 6
 """Number of samples that each thread loads while the dataset's lines are watched."""
@@ -199,14 +199,6 @@ class Serial:
         where, shown = definition(self.loads.dataset), self.loads.shown(other)
         examples = [f"{self.loads.unit} {key}: {how}" for key, how in other.items()]
         return [kinds.make("other-in-makers-thread", where, keys=shown, how=how) for how in examples[:1]]
-
-    def aliases(self) -> list[Finding]:
-        """Return a finding if samples share memory with the dataset."""
-        # Each worker has a copy of an iterable-style dataset. Overwritten samples are reported already.
-        if self.shared_memory or not isinstance(self.loads, IndexedLoads):
-            return []
-        self.snapshot.restore()
-        return aliases.from_samples(self.loads, self.loads.keys[:OBSERVED], lambda key: self.one(key)[1])
 
     def observe_twice(self, codes: set) -> tuple[Observed, Observed, list]:
         """Observe the functions *codes* twice; return both observations and all objects that the dataset refers to."""

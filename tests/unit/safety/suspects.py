@@ -253,24 +253,6 @@ def tensors():
     return TensorDataset(torch.arange(SIZE), torch.arange(SIZE) * 2.0)
 
 
-class Kept(Sized):
-    """Samples that are what the dataset keeps: of each kind, in each container."""
-
-    def __init__(self, kept):
-        self.kept = kept
-
-    def __getitem__(self, index):
-        return {"number": index, "kept": (self.kept, "text")}
-
-
-class Views(Sized):
-    def __init__(self, array):
-        self.array = array
-
-    def __getitem__(self, index):
-        return self.array[index]
-
-
 clean = Clean()
 not_a_dataset = 17
 

@@ -6,13 +6,10 @@ import random
 import sys
 import types
 
-import numpy as np
 import pytest
 import torch
 
-from ftloader import DataLoader
 from ftsafety.audit import AuditError, Report
-from ftsafety.audit.aliases import shared_part
 from ftsafety.audit.comparison import difference, freeze
 from ftsafety.audit.report import Finding
 from ftsafety.audit.writes import stores_in
@@ -98,50 +95,6 @@ def test_a_cache_with_eviction():
 def test_a_buffer_that_all_samples_are():
     report = audit(suspects.OneBuffer())
     assert {"overwritten-sample", "unguarded-write"} <= kinds(report)
-
-
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda: suspects.Views(torch.ones(suspects.SIZE, 3)),
-        lambda: suspects.Views(np.ones((suspects.SIZE, 3))),
-        lambda: suspects.Kept(torch.ones(3)),
-        lambda: suspects.Kept([1, 2]),
-        suspects.tensors,
-    ],
-    ids=["views of a tensor", "views of an array", "a tensor", "a list", "TensorDataset"],
-)
-@pytest.mark.slow(cases=2)
-def test_a_sample_that_is_memory_of_the_dataset(make):
-    dataset = make()
-    finding = the(audit(dataset), "shared-sample")
-    assert finding.level == "note" and "batch_size=None" in finding.what and ".clone()" in finding.remedy
-
-    # And so it is:
-    loader = DataLoader(dataset, num_workers=1, worker_method="thread", collate_fn=lambda samples: samples[0])
-    assert shared_part(next(iter(loader)), dataset[0])
-
-
-def read_only(array):
-    array.flags.writeable = False
-    return array
-
-
-@pytest.mark.parametrize(
-    "make",
-    [
-        suspects.Clean,
-        lambda: suspects.Views([f"text {number}" for number in range(suspects.SIZE)]),
-        lambda: suspects.Views(read_only(np.ones((suspects.SIZE, 3)))),
-        lambda: suspects.Kept((1, b"bytes", None, 2.5)),
-        lambda: suspects.Kept(torch.ones(0)[:]),
-        suspects.OneBuffer,  # said of it in another finding
-    ],
-    ids=["new", "text", "read-only", "immutable", "empty", "overwritten"],
-)
-@pytest.mark.slow(cases=2)
-def test_a_sample_that_cannot_be_written_into_is_no_memory_of_the_dataset(make):
-    assert "shared-sample" not in kinds(audit(make()))
 
 
 def test_global_randomness_is_distinguished_from_a_race():
