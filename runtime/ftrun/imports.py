@@ -19,12 +19,11 @@ import sys
 import sysconfig
 import threading
 import time
-import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
+from ftrun import gil
 from ftrun.configurations import child_environment, command, gil_enabled
 from ftrun.project import ROOT, normalise
 
@@ -180,45 +179,29 @@ def _import_one(name: str) -> tuple[str | None, list[str]]:
         return error, captured.read().decode(errors="replace").splitlines()
 
 
-def _importing_line() -> str:
-    """Return "MODULE, line NUMBER: CODE" for the import that caused the warning being shown; "" if not found."""
-    frame = sys._getframe(1)
-    while frame.f_back is not None:
-        module = frame.f_globals.get("__name__", "")
-        if module != __name__ and module.partition(".")[0] not in ("importlib", "_frozen_importlib", "warnings"):
-            line = linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
-            return f"{module}, line {frame.f_lineno}: {line}"
-        frame = frame.f_back
-    return ""
-
-
 def _child() -> None:
     """Import the packages that stdin lists (JSON); after each, write its verdict to stdout as a line of JSON."""
     # Modules may print. Their output goes to stderr, and only the answers go to the real stdout.
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     enabled_at_start = gil_enabled()
-    show = warnings.showwarning
-
-    def note_line(message: Warning | str, *more: Any) -> None:
-        if "global interpreter lock" in str(message).lower():
-            verdict.turned_on_at = verdict.turned_on_at or _importing_line()
-        show(message, *more)
-
-    warnings.showwarning = note_line  # type: ignore[assignment]
-    for name, version, modules, extensions in json.load(sys.stdin):
-        verdict = Verdict(name, version, len(modules), len(extensions))
-        # A private extension may need hardware, or something that only its own package sets up. If it cannot be loaded,
-        # that says nothing about the GIL.
-        for wanted, errors in ((modules, verdict.errors), (extensions, verdict.not_judged)):
-            for module in wanted:
-                error, lines = _import_one(module)
-                verdict.warnings += lines
-                errors += [error] if error else []
-        verdict.gil_enabled_after_import = gil_enabled()
-        answers.write(json.dumps(asdict(verdict)) + "\n")
-        if verdict.gil_enabled_after_import and not enabled_at_start:
-            break
+    with gil.noticing() as turned_on:
+        for name, version, modules, extensions in json.load(sys.stdin):
+            verdict = Verdict(name, version, len(modules), len(extensions))
+            # A private extension may need hardware, or something that only its own package sets up. If it cannot be
+            # loaded, that says nothing about the GIL.
+            for wanted, errors in ((modules, verdict.errors), (extensions, verdict.not_judged)):
+                for module in wanted:
+                    error, lines = _import_one(module)
+                    verdict.warnings += lines
+                    errors += [error] if error else []
+            for _, importer, file, number in turned_on:
+                if importer != __name__:
+                    verdict.turned_on_at = f"{importer}, line {number}: {linecache.getline(file, number).strip()}"
+            verdict.gil_enabled_after_import = gil_enabled()
+            answers.write(json.dumps(asdict(verdict)) + "\n")
+            if verdict.gil_enabled_after_import and not enabled_at_start:
+                break
     answers.close()
     # Not sys.exit(): tearing down torch takes long, and an exit handler that fails would look like a failed import.
     os._exit(0)

@@ -15,6 +15,7 @@ import traceback
 from typing import Any
 
 from ftrun import target
+from ftrun.gil import noticing
 from ftrun.parent_death import die_with_parent
 from ftsafety.audit import gil
 from ftsafety.audit.run import AuditError, audit
@@ -35,15 +36,13 @@ def main() -> None:
     status = 0
     try:
         say(progress=f"loading {wanted}", threads=False)
-        with gil.noticing() as turned_on:
+        with noticing() as turned_on:
             found = target.find(wanted)
             make = functools.partial(target.make, found, wanted)
             dataset = make if target.is_factory(found) else make()
         chosen = {name: options[name] for name in ("indices", "samples", "threads", "seconds", "patience", "seed")}
         report = audit(dataset, progress=lambda text: say(progress=text, threads="threads" in text), **chosen)
-        if turned_on:
-            report.findings = [finding for finding in report.findings if finding.kind != "gil-enabled"]
-            report.findings += gil.findings(turned_on)
+        report.findings += gil.findings(turned_on)
         report.dataset = f"{wanted}: {report.dataset}"
         say(report=report.to_dict())
     except target.TargetError as error:

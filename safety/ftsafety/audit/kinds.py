@@ -237,7 +237,7 @@ _KINDS = {
         "then on: this hides some races, and makes threads slow.",
         "use a release of it that supports free threading (py-free-threading.github.io/tracking), leave it out, or "
         "set PYTHON_GIL=0 at your own risk and audit again",
-        "also in a fresh interpreter that imported nothing else",
+        "CPython said so at this import",
     ),
 }
 

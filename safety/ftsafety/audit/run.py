@@ -8,6 +8,7 @@ from typing import Any
 
 from ftrun import host
 from ftrun.configurations import gil_enabled
+from ftrun.gil import noticing
 from ftrun.target import is_factory
 from ftsafety.audit import findings, gil, kinds, same_values
 from ftsafety.audit.at_once import AtOnce
@@ -60,7 +61,7 @@ def audit(
     say = progress or (lambda text: None)
     begin = time.monotonic()
     with collecting():  # of all steps, so that each is printed once
-        with gil.noticing() as turned_on, collecting() as ignored:
+        with noticing() as turned_on, collecting() as ignored:
             fresh = Fresh(dataset) if is_factory(dataset) else None
             loads = choose(fresh.first if fresh else dataset, indices, samples, threads, seed)
             serial = Serial(loads, patience, fresh)

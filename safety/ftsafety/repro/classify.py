@@ -9,6 +9,7 @@ import re
 import signal
 from collections.abc import Iterator, Sequence
 
+from ftrun import gil
 from ftrun.escape import terminal
 from ftrun.project import ROOT
 from ftrun.protocol import conforms, decode
@@ -17,9 +18,6 @@ from ftsafety.repro.outcome import LONGEST_NAME, MOST_MODULES, MOST_NOTES, Block
 from ftsafety.repro.script import Script
 from ftsafety.repro.watch import Ended
 
-GIL_WARNING = re.compile(
-    r"global interpreter lock \(GIL\) has been enabled to load module '([^']+)', which has not declared"
-)
 # Exceptions by which Python reports a limit, and what the limit is.
 OF_THE_KERNEL = (
     (
@@ -91,7 +89,7 @@ def classify(ended: Ended, hidden: Sequence[str] = (), script: Script | None = N
     stacks = RUNNER.sub("", stacks)
     kind, detail = _kind(ended, begin, failures, stderr)
     signatures = tuple(_signatures(kind, detail, raised, stacks, ended.returncode))
-    warned = GIL_WARNING.search(stderr)
+    warned = gil.MESSAGE.search(stderr)
     if begin and not begin["gil"] and (warned or (end and end["gil"])):
         then = "" if kind == Kind.OK else f"; the run then came to: {kind} ({detail})"
         module = f"importing {warned[1]} turned the GIL on" if warned else "something turned the GIL on"

@@ -4,6 +4,7 @@ import importlib.metadata
 import json
 import os
 import shutil
+import subprocess
 import sys
 import sysconfig
 from unittest import mock
@@ -148,6 +149,16 @@ def test_every_package_is_judged_whatever_those_before_it_do(packages):
     assert found["exits"].errors == ["exits: SystemExit: 3"]
     assert "ended the interpreter (status -9)" in found["crashes"].errors[0]
     assert not found["fine"].errors and found["fine"].modules == 1
+
+
+def test_all_imports_together_have_one_time_limit(tmp_path):
+    for number in range(6):  # each ends its interpreter, so the next is imported in a new one
+        code = "import os, time; open(__file__ + '-begun', 'w'); time.sleep(1); os._exit(1)\n"
+        (tmp_path / f"ends_{number}.py").write_text(code)
+    waiting = [(name, "", [name], []) for name in (f"ends_{number}" for number in range(6))]
+    with pytest.raises(subprocess.TimeoutExpired):
+        list(imports.judge_modules(waiting, 2.5, [str(tmp_path)]))
+    assert len(list(tmp_path.glob("*-begun"))) < 6
 
 
 def test_an_offender_is_found_and_does_not_hide_the_next(run_info, twin, tmp_path):

@@ -5,8 +5,8 @@ import sysconfig
 
 import pytest
 
+from ftrun import imports
 from ftrun.configurations import this_twin
-from ftsafety.audit import gil
 from tests.checkout import importable
 from tests.extension_modules import compiled
 from tests.programs import completed
@@ -25,13 +25,6 @@ def test_an_extension_module_next_to_the_datasets_file(tmp_path):
     command = [sys.executable, "-m", "ftsafety.audit", f"{tmp_path}/data.py:dataset", "--seconds", "0.1"]
     done = completed(command, env={"PYTHONPATH": importable()}, status=1)
     assert "importing decoder turns the GIL back on" in done.stdout
-    assert f"{tmp_path}/data.py:1" in done.stdout
-
-
-def test_all_imports_together_have_one_time_limit(tmp_path, monkeypatch):
-    for number in range(6):  # each ends its interpreter, so the next is imported in a new one
-        code = "import os, time; open(__file__ + '-begun', 'w'); time.sleep(1); os._exit(1)\n"
-        (tmp_path / f"ends_{number}.py").write_text(code)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    assert gil.turns_on([f"ends_{number}" for number in range(6)], seconds=2.5) is None
-    assert len(list(tmp_path.glob("*-begun"))) < 6
+    assert f"{tmp_path}/data.py:1  import decoder" in done.stdout
+    (verdict,) = imports.judge_modules([("data", "1", ["data"], [])], 600, [str(tmp_path)])
+    assert verdict.turned_gil_on and verdict.turned_on_at == "data, line 1: import decoder"
