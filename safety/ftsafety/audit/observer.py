@@ -24,7 +24,8 @@ import torch
 from ftsafety.audit import file_positions
 from ftsafety.audit.draws import Draw, recording, watching
 from ftsafety.audit.monitoring import events_in, monitoring
-from ftsafety.audit.reachable import ATOMS, Node, attributes_of, is_a, is_held, is_lock, variables_of, walk
+from ftsafety.audit.pools import BUFFERS, POOL, assigned, is_part, is_value
+from ftsafety.audit.reachable import Node, attributes_of, is_a, is_held, is_lock, variables_of, walk
 from ftsafety.audit.report import Line
 from ftsafety.audit.samples import attempt, thread
 from ftsafety.audit.writes import UNKNOWN, Store, stores_in
@@ -39,10 +40,6 @@ _MUTATORS: dict[type, frozenset[str]] = {
     bytearray: frozenset({"append", "extend", "pop", "clear", "insert", "remove"}),
     np.ndarray: frozenset({"fill", "sort", "resize", "put", "partition", "itemset", "setfield"}),
 }
-POOL = frozenset({"pop", "popleft", "append", "appendleft", "get", "get_nowait", "put", "put_nowait"})
-"""Methods that take an object out of a container, or put it back, in one atomic step."""
-_LARGEST_POOL = 200
-_BUFFERS = (np.ndarray, torch.Tensor, bytearray, list, dict, set, collections.deque)
 _EVENTS = sys.monitoring.events
 
 
@@ -81,7 +78,7 @@ class Observed:
     """True if the dataset refers to a lock of its own."""
     lends_values: bool = False
     """True if samples may depend on entries that threads took out of a shared container: the entries contain arrays or
-    containers, or are numbers or strings, or the container has too many entries to examine."""
+    containers, or are numbers or strings, or are assigned to no local variable at once."""
     instructions: int = 0
     """Number of instructions that the interpreter reported."""
 
@@ -93,9 +90,12 @@ class _Turn:
         self.touched: dict[int, Any] = {}  # keeps the objects alive, so that ids stay unique
         self.records: list[tuple[int, Write, bool]] = []
         self.moves: dict[file_positions.OpenFile, list[tuple[Line, bool, bool]]] = {}
-        # By id and descriptor, what was taken out of a shared container and not put back, so is this thread's alone.
-        self.lent: dict[int, Any] = {}
-        self.before: tuple[Any, dict[int, Any]] | None = None  # a container, and its entries before the last call
+        # By id and descriptor, what was taken out of a shared container and not put back, so is this thread's alone;
+        # and the id of that container.
+        self.lent: dict[int, tuple[Any, int]] = {}
+        self.alone: list[tuple[Any, Write, bool]] = []  # writes to such objects, by the current sample
+        # A container from which the last call takes an object, the frame that gets it, its variables, and their names.
+        self.taking: tuple[Any, types.FrameType, dict[str, Any], list[str]] | None = None
         self.others: set[int] = set()  # ids of what else threads share, found once for each sample and class
         self.classes: set[int] = set()  # ids of the classes whose variables are among these
 
@@ -115,6 +115,8 @@ class Observer:
         self._last: tuple[Line, bool, dict, bool] | None = None
         self._open_before: set[file_positions.OpenFile] = set()
         self._held_before: set[int] = set()  # ids of locks held before the sample, so by other threads
+        self._pools: set[int] = set()  # ids of containers from which samples take objects
+        self._pooled: dict[int, tuple[Any, Any]] = {}  # by id, the taken objects and their containers
         self.seen = Observed(has_locks=bool(self._locks))
 
     def observe(self, keys: list) -> Observed:
@@ -168,11 +170,15 @@ class Observer:
         self._open_before = set(before)
         self._last = (self._place, True, before, False)
         try:
-            self._load(key, number)
+            sample = self._load(key, number)
+            for record in turn.alone:  # of a buffer that is in the sample, which others use while it is looked at
+                if is_a(record[0], BUFFERS) and is_part(record[0], sample):
+                    self._add(turn, *record)
         finally:
             self._look_at_files(self._place, True)
-            self._last = turn.before = None
+            self._last = turn.taking = None
             turn.lent.clear()
+            turn.alone.clear()
             turn.others.clear()
             turn.classes.clear()
 
@@ -197,7 +203,7 @@ class Observer:
 
     def _take_up_call(self, frame: types.FrameType, function: Any, argument: Any) -> None:
         line, turn = Line(frame.f_code.co_filename, frame.f_lineno), self._turns[threading.get_ident()]
-        self._settle(turn, frame)
+        self._settle(turn)
         receiver, name = _method(function, argument)
         inner = file_positions.of_object(receiver if receiver is not None else argument)
         # A ZipFile that is read holds its own lock around each seek and read (Lib/zipfile, _SharedFile).
@@ -219,11 +225,13 @@ class Observer:
                 if is_a(receiver, kind) and name in names:
                     self._record(frame, receiver, f"a {kind.__name__} by .{name}()", "call")
         if name in POOL and id(receiver) in self._shared:
-            entries = _entries(receiver)
-            if entries is not None:
-                turn.before = receiver, entries
-            elif name.startswith(("pop", "get")):
-                self.seen.lends_values = True
+            if name.startswith(("pop", "get")) and not is_a(receiver, dict):
+                self._pools.add(id(receiver))
+                user, variables = assigned(frame)
+                turn.taking = receiver, user, dict(user.f_locals), variables
+            else:  # no longer alone: what was taken from it, or all that was taken if it came from elsewhere
+                kept = {key: held for key, held in turn.lent.items() if held[1] != id(receiver)}
+                turn.lent = kept if len(kept) < len(turn.lent) or id(receiver) not in self._pools else {}
         if file_positions.has_position(inner) and not any(inner is known for known in self._files):
             self._files.append(inner)
 
@@ -232,40 +240,43 @@ class Observer:
         turn = self._turns.get(threading.get_ident())
         if turn is None:
             return  # a thread that the dataset started itself
-        self._settle(turn, frame)
-        if id(receiver) in turn.lent:
-            return
-        turn.touched[id(receiver)] = receiver
+        self._settle(turn)
         if receiver is frame.f_globals:
             self._shared[id(receiver)] = receiver
         guarded = self._guarded(frame)
+        record = receiver, Write(line, target, kind, per_thread), guarded
+        if id(receiver) in turn.lent:
+            turn.alone.append(record)
+            return
         if guarded:
             self.seen.locks.add(line)
-        turn.records.append((id(receiver), Write(line, target, kind, per_thread), guarded))
+        self._add(turn, *record)
 
-    def _settle(self, turn: _Turn, frame: types.FrameType) -> None:
-        """Record in *turn* which objects the dataset's previous call took out of a shared container or put into it."""
-        if turn.before is None:
+    def _add(self, turn: _Turn, receiver: Any, write: Write, guarded: bool) -> None:
+        # A SimpleQueue does not show its entries. What samples take out of it is shared as it is.
+        _, receiver = self._pooled.get(id(receiver), (None, receiver))
+        turn.touched[id(receiver)] = receiver
+        turn.records.append((id(receiver), write, guarded))
+
+    def _settle(self, turn: _Turn) -> None:
+        """Record in *turn* the objects that the dataset's previous call took out of a shared container."""
+        if turn.taking is None:
             return
-        (container, before), turn.before = turn.before, None
-        after = _entries(container)
-        if after is None:
-            return
-        for identity in before.keys() ^ after.keys():
-            values = [node.value for node in walk((before | after)[identity])]
-            self.seen.lends_values |= any(is_a(value, _BUFFERS) for value in values)
-            if identity in after:
-                turn.lent = {known: value for known, value in turn.lent.items() if all(value is not v for v in values)}
-            else:
-                new = {id(cls): cls for cls in map(type, [self._dataset, *values]) if id(cls) not in turn.classes}
-                turn.classes.update(new)
-                roots = [*variables_of(new.values()), *(() if turn.others else (self._dataset, frame.f_globals))]
-                turn.others.update(id(node.value) for root in roots for node in walk(root))
-                for value in values:
-                    if id(value) not in turn.others and not is_a(value, _BUFFERS):
-                        turn.lent[id(value)] = value
-                        with contextlib.suppress(Exception):  # no descriptor, or closed
-                            turn.lent[value.fileno() if file_positions.has_position(value) else id(value)] = value
+        (pool, frame, before, names), turn.taking = turn.taking, None
+        taken = [value for name in names if (value := frame.f_locals.get(name)) is not before.get(name)]
+        values = [node.value for entry in taken for node in walk(entry)]
+        unseen = not names or (taken and all(map(is_value, taken)))  # nothing was taken if the call raised
+        self.seen.lends_values |= bool(unseen) or any(is_a(value, BUFFERS) for value in values)
+        new = {id(cls): cls for cls in map(type, [self._dataset, *values]) if id(cls) not in turn.classes}
+        turn.classes.update(new)
+        roots = [*variables_of(new.values()), *(() if turn.others else (self._dataset, frame.f_globals))]
+        turn.others.update(id(node.value) for root in roots for node in walk(root))
+        for value in values:
+            if id(value) not in turn.others:
+                self._pooled[id(value)] = value, pool
+                turn.lent[id(value)] = value, id(pool)
+                with contextlib.suppress(Exception):  # no descriptor, or closed
+                    turn.lent[value.fileno() if file_positions.has_position(value) else id(value)] = value, id(pool)
 
     def _look_at_files(self, line: Line, guarded: bool, direct: bool = False) -> None:
         """Record file positions that moved since this method's previous call, as moved by the *line* of that call."""
@@ -308,21 +319,6 @@ class Observer:
                 for line, guarded, direct in turn.moves[file]:
                     if not guarded:
                         self.seen.moves.add(Move(line, file.name, direct))
-
-
-def _entries(container: Any) -> dict[int, Any] | None:
-    """Return {id: entry} of a list, deque or queue, {} of other objects; None for over 200 entries, or plain values."""
-    entries = attributes_of(container).get("queue", container)
-    if not is_a(entries, (list, collections.deque)):
-        return {}
-    if len(entries) > _LARGEST_POOL or any(entry is not None and _is_value(entry) for entry in list(entries)):
-        return None
-    return {id(entry): entry for entry in list(entries) if entry is not None}
-
-
-def _is_value(entry: Any) -> bool:
-    """True if *entry* is a number, a string or a tuple of these: an object that unrelated code may use as well."""
-    return all(map(_is_value, entry)) if is_a(entry, tuple) else is_a(entry, ATOMS)
 
 
 def _method(function: Any, argument: Any) -> tuple[Any, str]:

@@ -9,6 +9,7 @@ import queue
 import tempfile
 
 import numpy as np
+import torch
 
 
 class Handles:
@@ -131,6 +132,50 @@ class ReadByAnotherName(Log):
     def __getitem__(self, index):
         self.order.append(index)
         return index + (self.history[-1] != index)
+
+
+class Buffers(Log):
+    """Samples made in buffers of a queue that cannot be looked into."""
+
+    def __init__(self, make=np.zeros):
+        self.free = queue.SimpleQueue()
+        for _ in range(30):
+            self.free.put(make(4))
+
+    def __getitem__(self, index):
+        buffer = self.taken()
+        buffer[:] = index
+        try:
+            return buffer + 1
+        finally:
+            self.free.put(buffer)
+
+    def taken(self):
+        return self.free.get()
+
+
+class BuffersPutBackEarly(Buffers):
+    def __getitem__(self, index):
+        buffer = self.free.get()
+        self.free.put(buffer)
+        buffer[:] = index
+        return buffer + 1
+
+
+class BuffersInSamples(Buffers):
+    def __getitem__(self, index):
+        buffer = self.free.get()
+        buffer[:] = index
+        self.free.put(buffer)
+        return {"view": torch.from_numpy(buffer[2:])}
+
+
+class DecodersOfAnotherQueue(Decoders):
+    """Decoders of a queue that cannot be looked into."""
+
+    def __init__(self, made_before=0):
+        super().__init__()
+        self.idle = queue.SimpleQueue()
 
 
 class Ring(Log):

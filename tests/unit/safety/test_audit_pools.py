@@ -2,14 +2,20 @@
 
 import functools
 
+import numpy as np
 import pytest
+import torch
 
 from ftsafety.audit import audit
 from tests.unit.safety.conftest import kinds, shown_as_harmless
 from tests.unit.safety.pools import (
+    Buffers,
+    BuffersInSamples,
+    BuffersPutBackEarly,
     CountingByClass,
     CountingDecoders,
     Decoders,
+    DecodersOfAnotherQueue,
     FreeList,
     Handles,
     Log,
@@ -27,12 +33,17 @@ from tests.unit.safety.pools import (
 pytestmark = pytest.mark.thread_unsafe(reason="watches the whole process, and starts threads enough")
 
 
-@pytest.mark.parametrize("make", [Handles, Decoders, functools.partial(Decoders, 3), Log])
+@pytest.mark.parametrize("make", [Handles, Decoders, functools.partial(Decoders, 3), DecodersOfAnotherQueue, Log])
 @pytest.mark.slow(cases=2)
 def test_what_is_used_by_atomic_calls_is_a_note_at_most(make):
     report = audit(make, seconds=0.5, threads=4)
     assert report.ok, str(report)
     assert kinds(report) <= {"atomic-calls"}
+
+
+@pytest.mark.parametrize("make", [np.zeros, torch.zeros])
+def test_buffers_that_a_sample_has_alone(make):
+    assert not audit(Buffers(make), seconds=0.1, threads=4).findings
 
 
 @pytest.mark.parametrize(
@@ -43,6 +54,8 @@ def test_what_is_used_by_atomic_calls_is_a_note_at_most(make):
         (functools.partial(CountingDecoders, 3), "lost-update"),
         (CountingByClass, "lost-update"),
         (Ring, "unguarded-write"),
+        (BuffersPutBackEarly, "unguarded-write"),
+        (BuffersInSamples, "unguarded-write"),
     ],
 )
 @pytest.mark.slow(cases=2)
