@@ -2,7 +2,7 @@
 
 ``sys.monitoring`` (PEP 669) reports each call from Python code, with the function object. So a method of a global
 generator is recognised under any name, also after ``from random import random``. For torch, a ``TorchFunctionMode``,
-which is active in one thread, sees each call and its arguments (``torch_operations``). A ``TorchDispatchMode`` would
+which is active in one thread, compares the default generators' states around each call. A ``TorchDispatchMode`` would
 see TorchScript's calls too, but fails in torch 2.10 if two threads first use it at the same time.
 
 Only calls in threads that are inside ``recording`` are recorded. Draws by these kinds of code are not detected:
@@ -22,11 +22,11 @@ from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+import torch
 from torch.overrides import TorchFunctionMode
 
 from ftloader.diagnosis.call_site import Origin, origin_of
 from ftloader.rng.generators import PROGRAMS
-from ftsafety.audit import torch_operations
 from ftsafety.audit.monitoring import monitoring
 from ftsafety.audit.report import Line
 
@@ -124,11 +124,28 @@ class _TorchDraws(TorchFunctionMode):
     """Mode that records calls of torch functions that draw from a default generator. The calls run unchanged."""
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
-        result, drew = torch_operations.call(func, args, kwargs or {})
-        if drew:
+        before = _torch_states()
+        result = func(*args, **(kwargs or {}))
+        if _torch_states() != before:
             line, _ = find_call_site(sys._getframe(1))
-            _this_thread.found.add(Draw(line, torch_operations.function_name(func), _TORCH))
+            _this_thread.found.add(Draw(line, _name_in_torch(func), _TORCH))
         return result
+
+
+def _torch_states() -> list[bytes]:
+    # CUDA's generators exist once the first device is used.
+    generators = torch.default_generator, *torch.cuda.default_generators
+    return [generator.get_state().numpy().tobytes() for generator in generators]
+
+
+def _name_in_torch(function: Any) -> str:
+    """Return the function's public name: ``torch.rand``, ``torch.Tensor.uniform_``."""
+    if type(function).__module__ == "torch._ops":
+        return f"torch.ops.{function}"
+    if type(function) is types.FunctionType:
+        return f"{function.__module__}.{function.__qualname__}"
+    owner = "torch.Tensor" if type(function) is types.MethodDescriptorType else "torch"
+    return f"{owner}.{function.__name__}"
 
 
 def find_call_site(frame: types.FrameType) -> tuple[Line, str | None]:

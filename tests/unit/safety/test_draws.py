@@ -178,11 +178,28 @@ def test_a_draw_names_the_function_and_the_generator():
 
     assert said(lambda: randint(1, 6)) == "random.randint: the global generator of the module random"
     assert said(lambda: rand(3)) == "numpy.random.rand: NumPy's global generator"
+    assert said(lambda: torch.rand(3)).startswith("torch.rand: ")
+    assert said(lambda: torch.empty(3).uniform_()).startswith("torch.Tensor.uniform_: ")
+    assert said(lambda: torch.ops.aten.rand.default([3])).startswith("torch.ops.aten.rand.default: ")
     assert said(lambda: F.dropout(torch.ones(2))) == "torch.nn.functional.dropout: torch's default generator"
     assert said(lambda: random.seed(3)).startswith("random.seed: ")
     assert said(lambda: torch.manual_seed(3)) == "torch.random.manual_seed: torch's default generator"
     wrapped = torch._disable_dynamo(torch.random.manual_seed)  # as torch.manual_seed is by importing torch._dynamo
     assert said(lambda: wrapped(3)).startswith("torch.random.manual_seed: ")
+
+
+def test_an_operation_of_another_library_draws():
+    with torch.library._scoped_library("draws_test", "DEF") as library:
+        library.define("noise(Tensor x) -> Tensor")
+        library.impl("noise", lambda x: x + torch.rand(()), "CPU")
+        ((_, name, _),) = draws_of(lambda: torch.ops.draws_test.noise(torch.ones(2)))
+    assert name == "torch.ops.draws_test.noise"
+
+
+def test_the_default_generator_of_another_device_is_a_global_one(monkeypatch):
+    assert not lines_seen(lambda: torch.rand(3, generator=own_torch))
+    monkeypatch.setattr(torch.cuda, "default_generators", (own_torch,))  # as after the device's first use
+    assert lines_seen(lambda: torch.rand(3, generator=own_torch))
 
 
 # Whose line it is
