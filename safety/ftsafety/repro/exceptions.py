@@ -16,6 +16,11 @@ GUARDS = {
     "version": r"\b(?:version_info|hexversion|python_version(?:_tuple)?|sys\.version)\b",
     "arguments": r"\bargv\b",
 }
+# Names and attributes in expressions that depend on the interpreter and the arguments alone.
+WORDS = frozenset(
+    "sys _is_gil_enabled version_info hexversion version major minor argv sysconfig get_config_var platform "
+    "python_version python_version_tuple os environ getenv get getattr hasattr bool int len map str tuple".split()
+)
 PARSERS = ("argparse.py", "optparse.py", "getopt.py", f"{os.sep}click{os.sep}", f"{os.sep}docopt")
 NO_CAUSE = "", ""
 
@@ -109,34 +114,75 @@ def _before_threads(error, folder: str) -> tuple:
 def guard_of(path: str, line: int, error) -> tuple:
     """Return (cause, source of the test) if a guard at *line* of the file *path* raised *error*, else ("", "").
 
-    A guard is a statement that ends the script on purpose, for example if the GIL is on or arguments are missing.
+    A guard is a statement that ends the script on purpose, for example if the GIL is on or arguments are missing. Its
+    test uses nothing that the script computes: a test of results, and of the GIL too, may be how the bug shows.
     """
     with open(path, "rb") as file:
         nodes = list(ast.walk(ast.parse(file.read())))
-    known = dict(GUARDS)
-    for node in nodes:  # names derived from them: free_threaded = not sys._is_gil_enabled()
-        names = [each.id for each in getattr(node, "targets", ()) if isinstance(each, ast.Name)]
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and len(node.body) <= 2:
-            names = [node.name]
-        for cause in known if names else ():
-            if re.search(known[cause], ast.unparse(node)):
-                known[cause] += rf"|\b(?:{'|'.join(names)})\b"
+    known = probes(nodes)
     for node in nodes:
         if not (getattr(node, "lineno", line + 1) <= line <= getattr(node, "end_lineno", line - 1)):
             continue
-        if isinstance(node, ast.Assert) or (isinstance(node, ast.If) and ends(node, line, error)):
-            text, causes = ast.unparse(node.test), known
-        elif isinstance(node, ast.stmt) and not hasattr(node, "body") and isinstance(error, (IndexError, ValueError)):
-            text, causes = ast.unparse(node), {"arguments": GUARDS["arguments"]}
+        if isinstance(node, ast.Assert) or (isinstance(node, ast.If) and ends(node, line, error, known)):
+            text = source_of(node.test, known)
+        elif isinstance(node, ast.stmt) and not hasattr(node, "body") and wants(node, error, known):
+            return "arguments", ast.unparse(node)[:100]
         else:
             continue
-        for cause, pattern in causes.items():
+        for cause, pattern in GUARDS.items():
             if re.search(pattern, text):
-                return cause, text[:100]
+                return cause, ast.unparse(node.test)[:100]
     return NO_CAUSE
 
 
-def ends(node, line: int, error) -> bool:
-    """True if the `if` statement *node* ended the script: by SystemExit, or by a `raise` at *line* in its branches."""
-    raised = [each for each in [*node.body, *node.orelse] if isinstance(each, ast.Raise)]
-    return isinstance(error, SystemExit) or any(each.lineno <= line <= (each.end_lineno or line) for each in raised)
+def probes(nodes: list) -> dict:
+    """Return {name: source} of names that stand for a fact about the interpreter, or for a constant, and never change.
+
+    For example ``free_threaded = not sys._is_gil_enabled()``, or a function that returns that.
+    """
+    bound = [getattr(node, "arg", None) or getattr(node, "id", "") for node in nodes if not loads(node)]
+    known: dict = {}
+    for node in nodes:
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            name, value = node.targets[0].id, node.value
+        elif isinstance(node, ast.FunctionDef):
+            name, value = node.name, node
+        else:
+            continue
+        text = source_of(value, known)
+        fact = any(re.search(pattern, text) for pattern in GUARDS.values())
+        if text and bound.count(name) < 2 and (fact or isinstance(value, (ast.Constant, ast.Tuple))):
+            known[name] = text
+    return known
+
+
+def loads(node) -> bool:
+    return not isinstance(node, ast.arg) and not (isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store))
+
+
+def source_of(tree, known) -> str:
+    """Return the source of *tree*, and of the names in it; "" if it uses more than WORDS and *known* names."""
+    nodes = list(ast.walk(tree))
+    used = {getattr(node, "attr", None) or getattr(node, "id", "") for node in nodes if loads(node)} - {""}
+    own = {node.id for node in nodes if isinstance(node, ast.Name) and not loads(node)}
+    if used - own - WORDS - set(known):
+        return ""
+    return " ".join([ast.unparse(tree), *(known[name] for name in used if name in known)])
+
+
+def ends(node, line: int, error, known) -> bool:
+    """True if a statement at *line*, directly in a branch of the `if` statement *node*, raised *error* on purpose."""
+    for each in [*node.body, *node.orelse]:
+        if each.lineno <= line <= each.end_lineno:
+            call = isinstance(error, SystemExit) and isinstance(each, ast.Expr) and isinstance(each.value, ast.Call)
+            return isinstance(each, ast.Raise) or (call and all(source_of(part, known) for part in each.value.args))
+    return False
+
+
+def wants(node, error, known) -> bool:
+    """True if the statement *node* raised *error* because an argument is missing in ``sys.argv``, or is no number."""
+    if isinstance(error, ValueError):
+        return "argv" in source_of(node, known)
+    missing = any(int(number) >= len(sys.argv) for number in re.findall(r"\bargv\[(\d+)\]", ast.unparse(node)))
+    default = any(isinstance(each, (ast.IfExp, ast.BoolOp)) for each in ast.walk(node))
+    return isinstance(error, IndexError) and missing and not default

@@ -23,6 +23,7 @@ from tests.unit.safety.conftest import TWIN
 COMMENT = "   # once the script opens it without a folder"
 GIL = "import sys, sysconfig, os\n"
 CHILD = "import subprocess, sys\nsubprocess.run([sys.executable, '-c', "
+SIZE = "n = int(sys.argv[1]) if len(sys.argv) > 1 else 3\n"
 THREAD = "import threading\nt = threading.Thread(target=int)\nt.start()\nt.join()\n"
 
 
@@ -43,6 +44,8 @@ THREAD = "import threading\nt = threading.Thread(target=int)\nt.start()\nt.join(
         ("from .settings import LIMIT", "relative", ""),
         ("import argparse\np = argparse.ArgumentParser()\np.add_argument('n')\np.parse_args()", "arguments", ""),
         ("import sys\nn = int(sys.argv[1])", "arguments", "n = int(sys.argv[1])"),
+        ("import sys\nprint(list(map(chr, [int(sys.argv[1])])))", "arguments", None),
+        ("import sys\na, b = map(int, sys.argv[1:])", "arguments", "a, b = map(int, sys.argv[1:])"),
         ("import sys\nif len(sys.argv) < 2:\n    print('usage')\n    sys.exit(2)", "arguments", "len(sys.argv) < 2"),
         ("import sys\nassert sys.version_info >= (3, 99), 'too old'", "version", "sys.version_info >= (3, 99)"),
         (GIL + "assert sys._is_gil_enabled() is None", "gil", "sys._is_gil_enabled() is None"),
@@ -52,6 +55,12 @@ THREAD = "import threading\nt = threading.Thread(target=int)\nt.start()\nt.join(
             "gil",
             "free in (True, False)",
         ),
+        (
+            GIL + "def free(): return not sys._is_gil_enabled()\nif free() in (0, 1):\n    sys.exit(free())",
+            "gil",
+            "free() in (0, 1)",
+        ),
+        (GIL + "MIN = (3, 99)\nif sys.version_info < MIN:\n    sys.exit(f'{MIN} is needed')", "version", None),
         (
             GIL + "def main():\n    if sys._is_gil_enabled() in (0, 1):\n        raise RuntimeError('no')\nmain()",
             "gil",
@@ -88,6 +97,16 @@ def test_causes(run_script, source, cause, about):
         THREAD + "import os\nopen('y', 'w').close()\nos.rename('y', 'x')\nos.remove('x')\nopen('x')",
         "import os\nopen(os.path.join(os.environ['TMPDIR'], 'x'))",
         "import sys\nif sys.version_info >= (3, 9):\n    assert 1 == 2",
+        # Tests of results, of which some depend on arguments, the GIL or the version, too.
+        "import sys\n" + SIZE + "data = list(range(n))\nassert not data",
+        "import sys\n[][int(sys.argv[1]) if len(sys.argv) > 1 else 3]",
+        "import subprocess, sys\nr = subprocess.run(['false'], env={'_PYTHON_GIL': '0'})\n"
+        "if r.returncode:\n    sys.exit(1)",
+        "import os\nassert os.system('PYTHON_GIL= false') == 0",
+        GIL + "free = sys._is_gil_enabled()\nlost = sum([1])\nif lost or free:\n    sys.exit(0)",
+        GIL + "bad = False\nbad |= True\nif bad and sys.version_info:\n    sys.exit(1)",
+        GIL + "if sys._is_gil_enabled() in (0, 1):\n    for _ in range(2):\n        sys.exit(1)",
+        GIL + "if sys._is_gil_enabled() in (0, 1):\n    sys.exit(os.system('false'))",
     ],
 )
 def test_what_is_a_failure(run_script, source):
