@@ -8,7 +8,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 
 from ftrun import process_tree
@@ -32,12 +32,14 @@ SECONDS = 45.0
 DELETE = 'kill -9 -1; chmod -R u+rwX "$@"; find "$@" -mindepth 1 -delete; ipcrm --all'
 
 
-def environment(
-    request: Request, scratch: Path, overlay: str | None = None, base: Mapping[str, str] = os.environ
-) -> dict[str, str]:
-    """Return a run's environment variables, some from *base*. The folder *overlay* (see `run`) goes onto PYTHONPATH."""
-    kept = {name: value for name, value in base.items() if name in PASSED_ON or name.startswith(PASSED_ON_PREFIXES)}
+def environment(python: str, request: Request, scratch: Path, overlay: str | None = None) -> dict[str, str]:
+    """Return a run's environment variables. The folder *overlay* (see `run`) goes onto PYTHONPATH."""
+    kept = {
+        name: value for name, value in os.environ.items() if name in PASSED_ON or name.startswith(PASSED_ON_PREFIXES)
+    }
     variables = child_environment(None, kept)
+    # A script that starts "python3" gets the Python that runs it, not that of the driver.
+    variables["PATH"] = os.pathsep.join([os.path.dirname(python), kept.get("PATH", os.defpath)])
     # In ft, PYTHON_GIL is left alone at first, so that an import that turns the GIL on is seen.
     if request.config != "ft" or request.force_off:
         forced = CONFIGURATIONS[request.config].python_gil
@@ -99,7 +101,7 @@ def run(python: str, request: Request, others: Watch, user: int | None = None, o
         try:
             _write(home, [*script.files, (script.name, script.source)])
             (scratch / "stdin").write_bytes(script.stdin)
-            variables = environment(request, scratch, overlay)
+            variables = environment(python, request, scratch, overlay)
             with open(scratch / "stdin", "rb") as stdin:
                 ended = watch(command, variables, home, scratch, limits, stdin, others, user)
         except OSError as error:

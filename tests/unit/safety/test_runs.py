@@ -76,6 +76,17 @@ def test_the_script_is_main_in_its_own_folder_and_gets_the_number_of_threads(run
     assert done.stdout == "5 [] None \nbug.py True\n"
 
 
+def test_a_python_that_it_starts_is_the_one_that_runs_it(run_script, monkeypatch):
+    """And not that of ./twins, which is the free-threaded twin whichever configuration runs."""
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    done = run_script(
+        "import subprocess, sys\nfor name in ('python', 'python3'):\n"
+        "    done = subprocess.run([name, '-c', 'import sys; print(sys.version, sys.prefix)'], capture_output=True)\n"
+        "    assert done.stdout.decode().strip() == f'{sys.version} {sys.prefix}'\n"
+    )
+    assert done.kind == Kind.OK, done
+
+
 def test_modules_that_it_imports_are_known(run_script):
     done = run_script("import numpy")
     assert "numpy" in done.modules and "torch" not in done.modules
