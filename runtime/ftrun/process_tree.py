@@ -75,6 +75,15 @@ def _proportional(pid: int) -> int:
         return resident(pid)
 
 
+def cpu_seconds(pids: Iterable[int]) -> float:
+    """Return the CPU time that processes have used, with that of children that they waited for."""
+    total = 0
+    for pid in pids:
+        with contextlib.suppress(OSError, IndexError):  # it has gone
+            total += sum(map(int, _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()[11:15]))
+    return total / os.sysconf("SC_CLK_TCK")
+
+
 def end_all(without: frozenset[int], leader: int) -> int:
     """Kill and reap this process's descendants; return the number that survive SIGKILL.
 

@@ -83,7 +83,7 @@ _MIB = whole(1, 1 << 20)
 _RUNS = (
     ("--threads", whole(1, 1024), 8, "N", "threads that the script is asked to start, in REPRO_THREADS"),
     ("--repeat", whole(1, 10_000), 20, "N", "runs in each configuration"),
-    ("--timeout", _SECONDS, 60.0, "SECONDS", "a run that takes longer counts as a hang"),
+    ("--timeout", _SECONDS, 60.0, "SECONDS", "a run that takes longer counts as a hang, unless it is slow"),
     ("--budget", _SECONDS, 900.0, "SECONDS", "time for all runs together; runs made until then are reported"),
 )
 _LIMITS = (

@@ -1,7 +1,8 @@
-"""Blocked runs, which ended before any threads could race: detection, reasons and remedies."""
+"""Runs that do not count, as other runs show: blocked before any threads could race, or slow. Reasons and remedies."""
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -11,7 +12,7 @@ from pathlib import PurePosixPath
 from ftrun.configurations import CONFIGURATIONS
 from ftsafety.repro.campaign import Runs
 from ftsafety.repro.commands import SERIES, of_series, start
-from ftsafety.repro.outcome import Blocker, Kind, Outcome, Signature
+from ftsafety.repro.outcome import COMPUTING, Blocker, Kind, Outcome, Signature
 from ftsafety.repro.script import Script, shell_path
 
 # Distributions whose modules have another name.
@@ -29,14 +30,22 @@ DISTRIBUTIONS = {
     "zmq": "pyzmq",
 }
 
+# A time limit of FAR times what the slowest successful run needs is no limit for a run that is merely slower.
+FAR = 10
+
 
 def settled(runs: Mapping[str, Runs]) -> dict[str, Runs]:
-    """Return a copy of *runs* in which the outcomes of blocked runs have the kind BLOCKED.
+    """Return a copy of *runs* in which the outcomes of blocked runs have the kind BLOCKED, those of slow runs LIMIT.
 
     The runs of a configuration are blocked if all of them ended for the same reason before threads could race. There
     are two special cases. A missing file blocks only if all configurations lack the file: a thread may have deleted it.
     A failure after which some runs continued does not block: it was in a helper thread, or in one of several tests.
+
+    A run that computes until the time limit may be slow. It has failed if successful runs need far less than the limit.
     """
+    sound = [o for config in CONFIGURATIONS if config in runs for o in runs[config].outcomes if o.kind is Kind.OK]
+    far = FAR * max((outcome.seconds for outcome in sound), default=math.inf)
+    runs = {name: replace(each, outcomes=[_unless_slow(o, far) for o in each.outcomes]) for name, each in runs.items()}
     blockers = {config: _common(each) for config, each in runs.items() if any(o.kind.judged for o in each.outcomes)}
     alike = len(set(blockers.values())) == 1
     survived = _survived(runs)
@@ -49,6 +58,14 @@ def settled(runs: Mapping[str, Runs]) -> dict[str, Runs]:
             each = replace(each, outcomes=outcomes)
         result[config] = each
     return result
+
+
+def _unless_slow(outcome: Outcome, far: float) -> Outcome:
+    """Return *outcome*, as a LIMIT if its run only computed until a time limit below *far* seconds."""
+    slow = outcome.kind is Kind.HANG and {each.what for each in outcome.signatures} == {COMPUTING}
+    if not slow or outcome.seconds >= far:
+        return outcome
+    return replace(outcome, kind=Kind.LIMIT, detail=f"{COMPUTING} (--timeout raises the limit)")
 
 
 def _common(runs: Runs) -> Blocker | None:

@@ -14,7 +14,7 @@ from ftrun.escape import terminal
 from ftrun.project import ROOT
 from ftrun.protocol import conforms, decode
 from ftrun.supervise import signal_name
-from ftsafety.repro.outcome import LONGEST_NAME, MOST_MODULES, MOST_NOTES, Blocker, Kind, Outcome, Signature
+from ftsafety.repro.outcome import COMPUTING, LONGEST_NAME, MOST_MODULES, MOST_NOTES, Blocker, Kind, Outcome, Signature
 from ftsafety.repro.script import Script
 from ftsafety.repro.watch import Ended
 
@@ -136,7 +136,8 @@ def _kind(ended: Ended, begin: dict | None, failures: list[dict], stderr: str) -
     if ended.limit:
         return Kind.LIMIT, ended.limit
     if ended.timed_out:
-        return Kind.HANG, "did not end in time" + (" and ignored SIGTERM" if ended.ignored_sigterm else "")
+        detail = COMPUTING if ended.computing else "did not end in time"
+        return Kind.HANG, detail + (" and ignored SIGTERM" if ended.ignored_sigterm else "")
     if begin is None:
         last = stderr.strip().splitlines()[-1:] or ["it wrote nothing"]
         return Kind.ERROR, f"the interpreter did not reach the script: {last[0][:300]}"
@@ -167,7 +168,8 @@ def _signatures(kind: Kind, detail: str, raised: list[dict], stacks: str, status
         yield Signature(kind, detail, " < ".join(_frames(stacks, "Current thread")[:MOST_FRAMES]))
     elif kind is Kind.HANG:
         threads = [_frames(match[0])[:1] for match in THREAD.finditer(stacks)]
-        yield Signature(kind, "hang", "; ".join(dict.fromkeys(sum(threads, [])[:MOST_FRAMES])))
+        what = COMPUTING if detail.startswith(COMPUTING) else "hang"
+        yield Signature(kind, what, "; ".join(dict.fromkeys(sum(threads, [])[:MOST_FRAMES])))
     elif kind is Kind.WRONG:
         yield Signature(kind, detail, exit_at)
     found = [Signature(Kind.EXCEPTION, each["kind"], each["place"]) for each in raised if each["kind"] != "SystemExit"]

@@ -33,6 +33,9 @@ class Kind(enum.StrEnum):
         return self is Kind.OK or self.failed
 
 
+COMPUTING = "still computing at the time limit"
+"""The name in the signature of a HANG of a process tree that used the processor until the end: it may just be slow."""
+
 SEVERITY = (Kind.WRONG, Kind.EXCEPTION, Kind.HANG, Kind.SIGNAL)
 """Kinds of failure, from the mildest. A run that ends with one of them cannot show a milder one later."""
 
@@ -42,7 +45,7 @@ class Signature(NamedTuple):
 
     kind: str
     what: str
-    """The name of the signal, the type of the exception, "exit status N" or "hang"."""
+    """The name of the signal, the type of the exception, "exit status N", "hang" or COMPUTING."""
     place: str = ""
     """The innermost places in the code; empty if they are not known."""
 

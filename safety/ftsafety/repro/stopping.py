@@ -56,7 +56,7 @@ class EarlyStop:
             return None
         # Looks at few outcomes in each of thousands of rounds.
         if self._round >= ENOUGH_HANGS and all(o.kind is Kind.HANG for each in runs.values() for o in each.outcomes):
-            return f"all {sum(len(each.outcomes) for each in runs.values())} runs hung"
+            return f"none of {sum(len(each.outcomes) for each in runs.values())} runs ended in time"
         if self._round not in self._looks:
             return None
         found = settled(runs)

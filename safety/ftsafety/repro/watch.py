@@ -23,6 +23,8 @@ from ftsafety.repro.runner import DUMP_SIGNAL
 KEPT = 64 * 1024  # bytes of each stream, at its start and again at its end
 GRACE_SECONDS = 2.0  # between SIGTERM and SIGKILL
 MOST_FILES = 100_000
+# Seconds before the time limit in which a computing process tree uses at least this share of a processor.
+LAST_SECONDS, LEAST_SHARE = 2.0, 0.2
 
 
 @dataclass
@@ -36,6 +38,8 @@ class Ended:
     stacks: Stream
     status: Stream
     timed_out: bool = False
+    computing: bool = False
+    """True if the process tree used the processor until the time limit."""
     limit: str | None = None
     """The exceeded limit, in words."""
     killed: bool = False
@@ -82,14 +86,19 @@ def watch(
         result = Ended(0, 0.0, child.stdout, child.stderr, stacks, status)
         look = _limiter(child, scratch, limits, result)
         try:
-            if not child.listen(others, limits.timeout, look=look):
-                result.timed_out = True
+            last = min(LAST_SECONDS, limits.timeout / 2)
+            if not child.listen(others, limits.timeout - last, look=look):
+                used = process_tree.cpu_seconds(child.descendants(limits.processes))
+                result.timed_out = not child.listen(others, last, look=look)
+                used = process_tree.cpu_seconds(child.descendants(limits.processes)) - used
+                result.computing = result.timed_out and used >= LEAST_SHARE * last
+            if result.timed_out:
                 if not child.read_stacks(DUMP_SIGNAL, stacks, others, look):
                     child.signal(signal.SIGTERM, group=True)
                     result.ignored_sigterm = not child.listen(others, GRACE_SECONDS, look=look)
         except LimitBroken as broken:
             result.limit = str(broken)
-        result.seconds = child.seconds
+        result.seconds = limits.timeout if result.timed_out else child.seconds
         result.killed = cgroup.kills() > kills
         child.kill()
         child.listen({}, DRAIN_SECONDS)

@@ -11,7 +11,7 @@ from ftsafety.repro.blocked import reason, remedy, settled, stopped
 from ftsafety.repro.campaign import Runs
 from ftsafety.repro.classify import classify
 from ftsafety.repro.inputs import load
-from ftsafety.repro.outcome import Blocker, Kind, Outcome, Signature
+from ftsafety.repro.outcome import COMPUTING, Blocker, Kind, Outcome, Signature
 from ftsafety.repro.script import TESTS, Script
 from ftsafety.repro.verdict import Pattern, judge
 from ftsafety.repro.verdict_words import remarks, sentence
@@ -157,6 +157,25 @@ def test_only_if_every_run_of_a_configuration_ends_so():
     found = settled(guard)
     assert (found["gil"].counted, found["ft"].failures) == (0, 20)
     assert judge(found).pattern is Pattern.OTHER  # and no claim that it fails only without the GIL
+
+
+def computing(*others):
+    return Outcome(Kind.HANG, COMPUTING, 60.0, signatures=(Signature(Kind.HANG, COMPUTING, "bug.py:3"), *others))
+
+
+@pytest.mark.parametrize(
+    ("gil", "ft", "pattern", "words"),
+    [
+        # Far from the limit with the GIL: it spins without.
+        (Outcome(Kind.OK, "", 1.0), computing(), Pattern.WITHOUT_GIL, "Fails only without the GIL"),
+        (Outcome(Kind.OK, "", 20.0), computing(), Pattern.UNJUDGED, "(ft: still computing at the time limit (--"),
+        (computing(), computing(), Pattern.UNJUDGED, "no run could be counted (gil, ft-gil, ft: still computing at"),
+        (Outcome(Kind.OK, "", 20.0), computing(Signature("exception", "KeyError")), Pattern.WITHOUT_GIL, "Fails only"),
+    ],
+)
+def test_a_run_that_computes_until_the_limit_may_be_slow(gil, ft, pattern, words):
+    found = settled({name: Runs(name, [ft if name == "ft" else gil] * 20) for name in ("gil", "ft-gil", "ft")})
+    assert judge(found).pattern is pattern and words in sentence(judge(found), found)
 
 
 def test_an_exception_that_did_not_end_the_script_hides_no_race():

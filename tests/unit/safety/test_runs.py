@@ -5,7 +5,7 @@ import pytest
 
 from ftrun.supervise import Stream
 from ftsafety.repro.classify import classify
-from ftsafety.repro.outcome import Kind
+from ftsafety.repro.outcome import COMPUTING, Kind
 from ftsafety.repro.request import MIB
 from ftsafety.repro.watch import Ended
 from tests.processes import ended
@@ -101,6 +101,14 @@ def test_a_hang_shows_where_every_thread_is_and_ignoring_sigterm_does_not_help(r
     )
     assert done.kind == Kind.HANG and "ignored SIGTERM" in done.detail
     assert "waits_forever" in done.stacks
+
+
+@pytest.mark.parametrize("starts", ["", "import os\nif os.fork(): os.wait()\n"])
+def test_a_run_that_computes_until_the_limit_is_told_from_a_hang(run_script, starts):
+    busy = run_script(starts + "while True: pass", timeout=4.0)
+    assert (busy.kind, busy.detail, busy.signatures[0].what, busy.seconds) == (Kind.HANG, COMPUTING, COMPUTING, 4.0)
+    idle = run_script(starts + "import time\nwhile True: time.sleep(0.1)", timeout=4.0)
+    assert (idle.kind, idle.detail, idle.signatures[0].what) == (Kind.HANG, "did not end in time", "hang")
 
 
 def test_writing_into_the_pipe_of_the_stacks_gives_no_more_time(run_script):

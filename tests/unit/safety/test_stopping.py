@@ -40,7 +40,7 @@ def rounds(repeat, every_run=False, **outcomes):
         ({"gil": [OK], "ft_gil": [OK], "ft": [CRASH]}, 5, "significant"),
         ({"gil": [OK], "ft_gil": [CRASH], "ft": [CRASH]}, 5, "significant"),
         ({"gil": [CRASH], "ft_gil": [CRASH], "ft": [CRASH, ELSEWHERE]}, 5, "ended alike"),
-        ({"gil": [HANG], "ft_gil": [HANG], "ft": [HANG]}, 3, "9 runs hung"),
+        ({"gil": [HANG], "ft_gil": [HANG], "ft": [HANG]}, 3, "none of 9 runs ended"),
         ({"gil": [NO_MODULE], "ft_gil": [NO_MODULE], "ft": [NO_MODULE]}, 5, "no run got to"),
         ({"gil": [IN_THREAD], "ft_gil": [IN_THREAD], "ft": [IN_THREAD]}, 20, None),
         # A rare race needs all runs, also behind a failure of every run.
