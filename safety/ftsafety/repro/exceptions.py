@@ -21,7 +21,7 @@ WORDS = frozenset(
     "sys _is_gil_enabled version_info hexversion version major minor argv sysconfig get_config_var platform "
     "python_version python_version_tuple os environ getenv get getattr hasattr bool int len map str tuple".split()
 )
-PARSERS = ("argparse.py", "optparse.py", "getopt.py", f"{os.sep}click{os.sep}", f"{os.sep}docopt")
+PARSERS = ("argparse.py", "optparse.py", "getopt.py", "/click/", "/typer/", "/docopt")
 NO_CAUSE = "", ""
 
 
@@ -100,11 +100,9 @@ def _before_threads(error, folder: str) -> tuple:
     if isinstance(error, EOFError) and "EOF when reading a line" in str(error):
         return "stdin", ""
     frames = frames_of(error)
-    if (
-        isinstance(error, SystemExit)
-        and error.code
-        and any(parser in name for name, *_ in frames for parser in PARSERS)
-    ):
+    # With another number, it is a command's failure that click has caught.
+    usage = isinstance(error, SystemExit) and (error.code == 2 or isinstance(error.code, str))
+    if usage and any(parser in frames[-1][0] for parser in PARSERS):
         return "arguments", ""
     # The script ended itself, or a function did that it calls to check if it can run.
     inside = [(name, line) for name, line, _ in frames if own(name, folder)]

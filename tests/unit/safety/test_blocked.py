@@ -113,6 +113,19 @@ def test_what_is_a_failure(run_script, source):
     assert run_script(source).blocker is None
 
 
+def test_an_exit_of_a_parser_is_told_from_that_of_a_command(run_script):
+    """Click calls a command within its parser, and turns what the command raises into an exit."""
+    click = b"import sys\ndef main(command):\n    try: command()\n    except OSError as error: sys.exit(error.errno)\n"
+    for command, blocker in (
+        ("raise OSError(2, 'usage')", Blocker("arguments", "")),
+        ("raise OSError(1, 'lost')", None),
+        ("sys.exit(2)", None),
+    ):
+        source = f"import sys, click.core\ndef run(): {command}\nclick.core.main(run)"
+        done = run_script(Script("bug.py", source.encode(), files=(("click/core.py", click),)))
+        assert (done.kind, done.blocker) == (Kind.WRONG, blocker), done
+
+
 def test_a_part_of_a_script_that_is_blocked_is_told_from_the_whole(run_script):
     """What else a script does may race, so its runs do not end early."""
     in_thread = THREAD.replace("target=int", "target=__import__, args=('no_such_package',)")
