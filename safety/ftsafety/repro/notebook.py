@@ -16,6 +16,7 @@ LINE = re.compile(
     r"^([ \t]*)(?:(%(?:time|timeit)[ \t]+)(?![-\s])(.+)|((?:[%!]|\w[\w, ]*=[ \t]*[%!])\S.*|[\w.]+\?\??\s*))$"
 )
 MARK = re.compile(rb"^# ?%%", re.MULTILINE)
+FUTURE = re.compile(r"^from __future__ import [^\n(]+$", re.MULTILINE)
 MAGIC = re.compile(rb"^[ \t]*[%!]\w", re.MULTILINE)
 
 
@@ -73,8 +74,11 @@ def _joined(cells: list[str]) -> tuple[bytes, tuple[str, ...]]:
             lines = [_line(line, left_out) for line in lines]
         parts.append("\n".join([f"# %% cell {number}", *lines, ""]))
     text = "\n".join(parts)
+    head = FUTURE.findall(text)  # legal in any cell, but in a script only at its start
+    text = FUTURE.sub("", text)
     if re.search(r"^[ \t]*display\(", text, re.MULTILINE):
-        text = "display = print  # IPython has it\n" + text
+        head.append("display = print  # IPython has it")
+    text = "\n".join([*head, text])
     return text.encode(errors="surrogateescape"), tuple(left_out)
 
 

@@ -157,6 +157,13 @@ def test_the_cells_of_a_notebook_in_order(run_script, write):
     assert run_script(load("cells.py")).stdout == "1\n" and load("cells.py").left_out == ("%matplotlib inline",)
 
 
+def test_a_notebook_with_display_and_a_future_import(run_script, write):
+    cells = ["x = 1", "from __future__ import annotations\ndef f(y: z):\n    display(y)\nf(x)"]
+    made = [{"cell_type": "code", "source": cell} for cell in cells]
+    write({"bug.ipynb": json.dumps({"cells": made, "metadata": {}, "nbformat": 4})})
+    assert run_script(load("bug.ipynb")).stdout == "1\n"
+
+
 @pytest.mark.parametrize(
     "content",
     [
