@@ -99,6 +99,8 @@ def _before_threads(error, folder: str) -> tuple:
         return "relative", ""
     if isinstance(error, EOFError) and "EOF when reading a line" in str(error):
         return "stdin", ""
+    if isinstance(error, PermissionError) and own(path := os.path.abspath(os.fsdecode(error.filename)), folder):
+        return "readonly", os.path.relpath(path, folder)
     frames = frames_of(error)
     # With another number, it is a command's failure that click has caught.
     usage = isinstance(error, SystemExit) and (error.code == 2 or isinstance(error.code, str))
