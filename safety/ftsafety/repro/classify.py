@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import os
 import re
 import signal
+import sys
 from collections.abc import Iterator, Sequence
 
 from ftrun import gil
@@ -190,7 +190,7 @@ def _frames(stacks: str, which: str = "") -> list[str]:
 
 def _blocker(kind: Kind, raised: list[dict], script: Script | None, stderr: str) -> Blocker | None:
     if kind is Kind.EXCEPTION and raised[:1] and raised[0]["kind"] == "CalledProcessError":
-        lacks = [name for name in CHILD_LACKS.findall(stderr) if importlib.util.find_spec(name) is None]
+        lacks = [name for name in CHILD_LACKS.findall(stderr) if name not in sys.stdlib_module_names]
         return Blocker("module", lacks[0], "script") if lacks else None
     if not raised or not raised[0]["cause"] or kind not in (Kind.OK, Kind.WRONG, Kind.EXCEPTION):
         return None

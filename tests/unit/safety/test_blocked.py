@@ -40,7 +40,9 @@ THREAD = "import threading\nt = threading.Thread(target=int)\nt.start()\nt.join(
         (THREAD + "from pathlib import Path\nPath('x').touch()\nopen('values.csv')", "file", "values.csv"),
         (THREAD + "NAME = 'values.csv'\nout = 'x'\nopen(out, 'w').close()\nopen(NAME)", "file", "values.csv"),
         (CHILD + "'import no_such_package'], check=True)", "module", "no_such_package"),
+        (CHILD + "'import sys; sys.path.clear(); import numpy'], check=True)", "module", "numpy"),
         (THREAD + "import subprocess\nsubprocess.run(['no-such-program', 'x'])", "program", "no-such-program"),
+        ("raise PermissionError(13, 'x', 'data/cache')", "readonly", "data/cache"),  # as root has no such error
         ("from .settings import LIMIT", "relative", ""),
         ("import argparse\np = argparse.ArgumentParser()\np.add_argument('n')\np.parse_args()", "arguments", ""),
         ("import sys\nn = int(sys.argv[1])", "arguments", "n = int(sys.argv[1])"),
@@ -87,6 +89,7 @@ def test_causes(run_script, source, cause, about):
         "import ft_no_such".replace("import ft_no_such", "raise ModuleNotFoundError('x')"),
         THREAD + "import sys\nif sys.version_info:\n    sys.exit(1)",
         THREAD + "input()",
+        "raise PermissionError(13, 'x', '/etc/passwd')",
         THREAD + "import os\nopen('x', 'w').close()\nos.remove('x')\nos.remove('x')",
         THREAD + "from pathlib import Path\nPath('x').unlink()",
         THREAD + "from pathlib import Path\n(Path('.') / 'x').unlink()",
@@ -94,6 +97,7 @@ def test_causes(run_script, source, cause, about):
         THREAD + "name = 'y'\nopen(name, 'w').close()\nname = 'x'\nopen(name)",
         CHILD + "'import sys.no_such_part'], check=True)",
         CHILD + "'raise KeyError'], check=True)",
+        CHILD + "'import sys; sys.path.clear(); import json'], check=True)",
         THREAD + "import os\nopen('y', 'w').close()\nos.rename('y', 'x')\nos.remove('x')\nopen('x')",
         "import os\nopen(os.path.join(os.environ['TMPDIR'], 'x'))",
         "import sys\nif sys.version_info >= (3, 9):\n    assert 1 == 2",
@@ -239,7 +243,7 @@ def test_remedies_are_commands(default_series, blocker, command):
 
 def test_no_remedy_holds_what_a_shell_would_run():
     name = "/x/a; b'$(c)\n`d` #"
-    for cause in "module file program syntax relative stdin arguments gil version tests x".split():
+    for cause in "module file program readonly syntax relative stdin arguments gil version tests x".split():
         for about in (name, name.replace("\n", " "), name[1:].replace("\n", " ")):
             for path in ("", name, "x/a b.py", "a b/x.py", "bug.zip", "-/bug.py"):
                 command = remedy(Blocker(cause, about), Script("bug.py", b"", path), "X", ["ft"])
