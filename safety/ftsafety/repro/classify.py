@@ -15,7 +15,6 @@ from ftrun.project import ROOT
 from ftrun.protocol import conforms, decode
 from ftrun.supervise import signal_name
 from ftsafety.repro.outcome import COMPUTING, LONGEST_NAME, MOST_MODULES, MOST_NOTES, Blocker, Kind, Outcome, Signature
-from ftsafety.repro.script import Script
 from ftsafety.repro.watch import Ended
 
 # Exceptions by which Python reports a limit, and what the limit is.
@@ -41,23 +40,6 @@ RUNNER = re.compile(r'^  File "[^"\n]*ftsafety/repro/runner\.py", line .*\n?', r
 THREAD = re.compile(r"^(Current thread|Thread) 0x.*\n((?:  .*\n?)*)", re.MULTILINE)
 FRAME = re.compile(r'^  File "([^"\n]*)", line (\d+) in (.+)$', re.MULTILINE)
 MOST_FRAMES = 3
-# How sources create and delete files. An audit hook would know the files, but slow down what scripts race for.
-MOVES_FILES = re.compile(
-    rb"\bos\.(?:rename|replace)\b|\bshutil\.|\.rename\(|\bO_CREAT\b"
-    rb"|\bimport\b.{0,200}\b(?:remove|unlink|rename|replace|rmtree|move)\b"
-)
-CHANGES_FILES = re.compile(
-    rb"\bos\.(?:remove|unlink|rmdir)\b|\.(?:unlink|touch|mkdir|write_\w+)\("
-    rb"|\bopen\(.{0,200}['\"][rbt]?[wax][bt+]*['\"]"
-)
-# Not Path("folder") / name, and not open("%s.txt" % name): these may name any file.
-NAMED_FILE = re.compile(
-    rb"\b(?:open|remove|unlink)\(['\"]([^'\"]+)['\"]\s*[,)]"
-    rb"|\bPath\(['\"]([^'\"]+)['\"]\)\.(?:open|touch|unlink|mkdir|write_\w+)\("
-)
-# NAME = "file", and its uses. The line with the constant itself is left as it is.
-CONSTANT = re.compile(rb"^[ \t]*(\w+)[ \t]*=[ \t]*(['\"][^'\"\n]+['\"])[ \t]*$", re.MULTILINE)
-USED_NAME = re.compile(rb"(\b(?:open|remove|unlink|Path)\()(\w+)(?=\s*[,)])")
 # Written by a child process, whose own exception the script does not see.
 CHILD_LACKS = re.compile(r"^ModuleNotFoundError: No module named '(\w+)'", re.MULTILINE)
 # Causes for which an exit with status 0 is a blocked run, and not a success.
@@ -78,8 +60,8 @@ def printable(data: bytes, hidden: Sequence[str] = ()) -> str:
     return terminal(text)
 
 
-def classify(ended: Ended, hidden: Sequence[str] = (), script: Script | None = None) -> Outcome:
-    """Return the outcome of the process tree in which ftsafety.repro.runner ran *script*. *hidden*: see `printable`."""
+def classify(ended: Ended, hidden: Sequence[str] = ()) -> Outcome:
+    """Return the outcome of the process tree in which ftsafety.repro.runner ran a script. *hidden*: see `printable`."""
     messages = _messages(ended, hidden)
     begin = next((line for line in messages if line.get("begin")), None)
     end = next((line for line in messages if line.get("end")), None)
@@ -104,7 +86,7 @@ def classify(ended: Ended, hidden: Sequence[str] = (), script: Script | None = N
         tuple(name[:LONGEST_NAME] for name in end["modules"][:MOST_MODULES]) if end else (),
         tuple(_notes(ended)),
         signatures,
-        _blocker(kind, raised, script, stderr),
+        _blocker(kind, raised, stderr),
         max(ended.memory, end["memory"] if end else 0),
         tuple(_noticed(kind, messages, stderr)),
     )
@@ -188,39 +170,15 @@ def _frames(stacks: str, which: str = "") -> list[str]:
     ]
 
 
-def _blocker(kind: Kind, raised: list[dict], script: Script | None, stderr: str) -> Blocker | None:
+def _blocker(kind: Kind, raised: list[dict], stderr: str) -> Blocker | None:
     if kind is Kind.EXCEPTION and raised[:1] and raised[0]["kind"] == "CalledProcessError":
         lacks = [name for name in CHILD_LACKS.findall(stderr) if name not in sys.stdlib_module_names]
         return Blocker("module", lacks[0], "script") if lacks else None
     if not raised or not raised[0]["cause"] or kind not in (Kind.OK, Kind.WRONG, Kind.EXCEPTION):
         return None
     cause = raised[0]["cause"]
-    about, ended = raised[0]["what"], "part" if raised[0]["thread"] else "script"
-    if cause == "lost":  # a file that is missing once threads were started: one of them may have deleted it
-        sources = [script.source, *(text for name, text in script.files if name.endswith(".py"))] if script else []
-        lines = (line for source in sources for line in _with_names(source).splitlines())
-        if any(_may_change(line, os.path.basename(about)) for line in lines):
-            return None
-        cause = "file"
-    return None if kind is Kind.OK and cause not in GUARDS else Blocker(cause, about, ended)
-
-
-def _with_names(source: bytes) -> bytes:
-    """Return *source* with ``open("file")`` in place of ``open(NAME)`` where ``NAME = "file"`` is set only once."""
-    every = CONSTANT.findall(source)
-    names = {name: value for name, value in every if len(re.findall(rb"\b%s\b\s*=[^=]" % name, source)) == 1}
-
-    def named(match: re.Match[bytes]) -> bytes:
-        name: bytes = match[2]
-        return match[1] + names.get(name, name)
-
-    return USED_NAME.sub(named, source)
-
-
-def _may_change(line: bytes, name: str) -> bool:
-    """True if *line*, a line of Python source, may create, delete or rename the file *name*."""
-    named = [os.path.basename(match[1] or match[2]) for match in NAMED_FILE.finditer(line)]
-    return bool(MOVES_FILES.search(line) or (CHANGES_FILES.search(line) and (not named or name.encode() in named)))
+    ended = "part" if raised[0]["thread"] else "script"
+    return None if kind is Kind.OK and cause not in GUARDS else Blocker(cause, raised[0]["what"], ended)
 
 
 def _noticed(kind: Kind, messages: list[dict], stderr: str) -> Iterator[str]:

@@ -71,12 +71,12 @@ def cause_of(error, folder: str, raced: bool) -> tuple:
     *raced*: True if the script had started a thread or forked before *error*.
     """
     with contextlib.suppress(Exception):  # attributes and str() of an exception may raise anything
-        return _missing(error, folder, raced) or (NO_CAUSE if raced else _before_threads(error, folder))
+        return _missing(error, folder) or (NO_CAUSE if raced else _before_threads(error, folder))
     return NO_CAUSE
 
 
-def _missing(error, folder: str, raced: bool) -> tuple | None:
-    """Return (cause, detail) if *error* says that a package, program, file or syntax is not available; else None."""
+def _missing(error, folder: str) -> tuple | None:
+    """Return (cause, detail) if *error* says that a package, program or syntax is not available; else None."""
     if isinstance(error, ModuleNotFoundError) and error.name:
         missing = error.name.partition(".")[0]
         if missing not in sys.modules and importlib.machinery.PathFinder.find_spec(missing) is None:
@@ -85,9 +85,6 @@ def _missing(error, folder: str, raced: bool) -> tuple | None:
         name, frames = os.fsdecode(error.filename), frames_of(error)
         if frames and os.path.basename(frames[-1][0]) == "subprocess.py" and os.sep not in name:
             return "program", name
-        scratch = os.path.dirname(folder)
-        if not os.path.exists(name) and not os.path.abspath(name).startswith((scratch + "/tmp", scratch + "/home")):
-            return "lost" if raced else "file", os.path.relpath(name, folder) if own(name, folder) else name
     if isinstance(error, SyntaxError) and error.filename and own(error.filename, folder):
         where = f"{os.path.relpath(error.filename, folder)}, line {error.lineno}"
         return "syntax", f"{where}: {(error.text or '').strip()[:100]}"
@@ -99,6 +96,10 @@ def _before_threads(error, folder: str) -> tuple:
         return "relative", ""
     if isinstance(error, EOFError) and "EOF when reading a line" in str(error):
         return "stdin", ""
+    if isinstance(error, FileNotFoundError) and error.filename is not None:
+        name, scratch = os.fsdecode(error.filename), os.path.dirname(folder)
+        if not os.path.exists(name) and not os.path.abspath(name).startswith((scratch + "/tmp", scratch + "/home")):
+            return "file", os.path.relpath(name, folder) if own(name, folder) else name
     if isinstance(error, PermissionError) and own(path := os.path.abspath(os.fsdecode(error.filename)), folder):
         return "readonly", os.path.relpath(path, folder)
     frames = frames_of(error)

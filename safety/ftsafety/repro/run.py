@@ -107,7 +107,7 @@ def run(python: str, request: Request, others: Watch, user: int | None = None, o
         except OSError as error:
             return Outcome(Kind.ERROR, printable(f"the run could not be made: {error}".encode()))
         # The script's folder comes first, since the scratch folder contains it.
-        return classify(ended, [str(home), str(scratch), *filter(None, [overlay])], script)
+        return classify(ended, [str(home), str(scratch), *filter(None, [overlay])])
     finally:
         if user is None:
             _remove(scratch)
