@@ -1,4 +1,4 @@
-"""Remarks on runs, apart from failures: different output, uncaught exceptions, differences in time and memory."""
+"""Remarks on runs, apart from failures: different output and uncaught exceptions. Medians of time and memory."""
 
 from __future__ import annotations
 
@@ -13,15 +13,13 @@ from ftsafety.repro.request import MIB
 
 # Addresses of objects and durations, which always differ.
 VARYING = re.compile(r"\b0x[0-9a-fA-F]+|\b\d+\.\d+ ?(?:m?s|seconds?)\b")
-# Least ratio and least difference for a remark on time or memory.
-RATIO, LEAST_SECONDS, LEAST_BYTES = 2.0, 0.3, 20 * MIB
 
 Lines = tuple[str, ...]
 
 
 def observations(runs: Mapping[str, Runs]) -> list[str]:
     """Return all remarks on the runs, each as one sentence."""
-    return [*_noticed(runs), *_output(runs), *_differences(runs)]
+    return [*_noticed(runs), *_output(runs)]
 
 
 def median(runs: Runs, what: str) -> float | None:
@@ -77,25 +75,6 @@ def _line(lines: Lines, others: Lines) -> str:
     """Return the first of *lines* that is not in *others*, as Markdown code; "fewer lines" if there is no such line."""
     first = next((line for line in lines if line not in others), None)
     return f"`{first[:100]}`" if first is not None else "fewer lines"
-
-
-def _differences(runs: Mapping[str, Runs]) -> Iterator[str]:
-    """Yield a sentence for each median time or memory that is over RATIO times larger or smaller than with the GIL."""
-    for name, what, least, shown in (
-        ("time", "seconds", LEAST_SECONDS, in_seconds),
-        ("memory", "memory", LEAST_BYTES, in_mib),
-    ):
-        found = {config: value for config, each in runs.items() if (value := median(each, what)) is not None}
-        base = next((config for config in ("gil", "ft-gil") if config in found), None)
-        for config, value in found.items():
-            if base is None or config == base or abs(value - found[base]) < least:
-                continue
-            high, low = max(value, found[base]), min(value, found[base])
-            if high > RATIO * low:
-                more = "more" if value > found[base] else "less"
-                times = f"{high / low:.1f} times" if low else "much"
-                both = f"{shown(value)}, {shown(found[base])}"
-                yield f"{config} takes {times} {more} {name} than {base}: {both} (medians)."
 
 
 def in_seconds(value: float) -> str:
