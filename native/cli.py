@@ -12,7 +12,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 
 from . import TwinsError, build, cache, machine, testing
 from .build import CHECKOUT, SOURCES, TWINS, Twin
@@ -144,30 +143,27 @@ def _info(options, _) -> int:
 
 def _describe(ready: dict[str, Twin], as_json: bool) -> int:
     """Run ftrun.info in all twins at the same time and print the output; return 0 or a failed twin's exit status."""
-    answers, code, streams = {}, 0, {}
+    answers, code, processes = {}, 0, {}
     variables = {"COLUMNS": str(shutil.get_terminal_size().columns)} if sys.stdout.isatty() else {}
     with contextlib.ExitStack() as stack:
-        for number, (name, twin) in enumerate(ready.items()):
+        for name, twin in ready.items():
             # The first twin's lines are shown as they come, those of the others when it has ended.
-            kept = [stack.enter_context(tempfile.TemporaryFile("w+")) for _ in range(2 * bool(number or as_json))]
+            kept = subprocess.PIPE if processes or as_json else None
             command = [str(twin.python), "-P", "-m", "ftrun.info", *["--json"] * as_json]
-            if not kept:
+            if kept is None:
                 print(f"== {name}: {twin.directory}", flush=True)
-            out, err = kept or (None, None)
-            process = subprocess.Popen(command, env={**twin.environment(), **variables}, stdout=out, stderr=err)
-            streams[name] = process, kept
-            stack.callback(process.wait)
+            environment = {**twin.environment(), **variables}
+            process = subprocess.Popen(command, env=environment, stdout=kept, stderr=kept, text=True)
+            processes[name] = stack.enter_context(process)
             stack.callback(process.terminate)
-        for name, (process, kept) in streams.items():
-            code = process.wait() or code
-            for stream in kept:
-                stream.seek(0)
-            texts = [stream.read() for stream in kept] or ["", ""]
+        for name, process in processes.items():
+            out, err = process.communicate()
+            code = process.returncode or code
             if as_json:
-                answers[name] = json.loads(texts[0]) if texts[0] else None
-            elif kept:
-                print(f"== {name}: {ready[name].directory}\n{texts[0]}", end="", flush=True)
-            print(texts[1], end="", file=sys.stderr, flush=True)
+                answers[name] = json.loads(out) if out else None
+            elif out is not None:
+                print(f"== {name}: {ready[name].directory}\n{out}", end="", flush=True)
+            print(err or "", end="", file=sys.stderr, flush=True)
     if as_json:
         print(json.dumps(answers, indent=1))
     return code
