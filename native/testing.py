@@ -108,22 +108,22 @@ def all_runs(ready: dict[str, Twin], arguments: list[str]) -> list[TestRun]:
     return runs
 
 
-# More runs than the processors of a small machine, since many tests wait; the longest first.
+# Folders and pytest's options. More runs than the processors of a small machine, as many tests wait; the longest first.
 _APART = ("cache", "decode", "diagnosis", "state")
 QUICK = {
-    "quick: the benchmark": OF_THE_BENCHMARK,
-    "quick: the loader": ["unit/loader"],
-    f"quick: the loader's {', '.join(_APART)}": [f"unit/loader/{name}" for name in _APART],
-    "quick: the audit, repro, ./twins": ["unit/safety", "unit/runtime", "native"],
-    "quick: as torch's": ["conformance"],
+    "quick: the benchmark": (OF_THE_BENCHMARK, []),
+    "quick: the loader": (["unit/loader"], [f"--ignore={CHECKOUT}/tests/unit/loader/{name}" for name in _APART]),
+    f"quick: the loader's {', '.join(_APART)}": ([f"unit/loader/{name}" for name in _APART], []),
+    "quick: the audit, repro, ./twins": (["unit/safety", "unit/runtime", "native"], []),
+    "quick: as torch's": (["conformance"], []),
 }
 
 
 def quick_runs(twin: Twin, arguments: list[str]) -> list[TestRun]:
     """Return the runs of `./twins test --quick`, without tests that start containers, browsers or programs."""
-    options = {title: ["--quick", *arguments] for title in QUICK}
-    options["quick: the loader"] += [f"--ignore={CHECKOUT}/tests/unit/loader/{name}" for name in _APART]
-    return [_pytest(title, twin, folders, options[title]) for title, folders in QUICK.items()]
+    return [
+        _pytest(title, twin, folders, ["--quick", *arguments, *options]) for title, (folders, options) in QUICK.items()
+    ]
 
 
 @contextlib.contextmanager
