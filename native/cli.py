@@ -143,7 +143,8 @@ def _info(options, _) -> int:
 
 def _describe(ready: dict[str, Twin], as_json: bool) -> int:
     """Run ftrun.info in all twins at the same time and print the output; return 0 or a failed twin's exit status."""
-    answers, code, processes = {}, 0, {}
+    answers, code = {}, 0
+    processes: dict[str, subprocess.Popen[str]] = {}
     variables = {"COLUMNS": str(shutil.get_terminal_size().columns)} if sys.stdout.isatty() else {}
     with contextlib.ExitStack() as stack:
         for name, twin in ready.items():

@@ -144,10 +144,11 @@ def probes(nodes: list) -> dict:
     bound = [getattr(node, "arg", None) or getattr(node, "id", "") for node in nodes if not loads(node)]
     known: dict = {}
     for node in nodes:
+        value = getattr(node, "value", node)
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-            name, value = node.targets[0].id, node.value
+            name = node.targets[0].id
         elif isinstance(node, ast.FunctionDef):
-            name, value = node.name, node
+            name = node.name
         else:
             continue
         text = source_of(value, known)
