@@ -7,9 +7,8 @@ that runs `./twins`, with the standard library and `distributed` alone. The pare
 JSON and gets others back. A batch is a process on one worker that runs the user's script several times:
 
     {"address", "command", "folder"}   connect; the answer is {"threads"}, or {"error"} if that fails
-    {"run", "request"}                 submit a batch; later {"begun", "node"} for each worker that begins it; then
-                                       {"of", "line"} for each line of the output, and {"ended", "node",
-                                       "error", "threads"}; or {"lost", "why", "threads"} in place of these
+    {"run", "request"}                 submit a batch; later {"of", "line"} for each line of the output, and {"ended",
+                                       "node", "error", "threads"}; or {"lost", "why", "threads"} in place of these
     {"cancel": true}                   cancel all batches: end their processes and send no more about them
 
 At the end of standard input, the program cancels all batches and exits. One thread runs an asyncio loop and owns all
@@ -123,10 +122,8 @@ class Batches(WorkerPlugin):
 def work(plugin: str, request: str) -> tuple[str, list[str], str]:
     """Run a batch on the worker that calls this; return (host name, lines that the batch wrote, error or "")."""
     worker, node = get_worker(), socket.gethostname()
-    key = worker.get_current_task()
-    worker.log_event(plugin, {"key": key, "node": node})
     try:
-        return (node, *worker.plugins[plugin].run(key, request.encode()))
+        return (node, *worker.plugins[plugin].run(worker.get_current_task(), request.encode()))
     except RuntimeError as error:
         raise RuntimeError(f"{node}: {error}") from None
 
@@ -143,7 +140,6 @@ class Bridge:
 
     async def open(self) -> None:
         """Register the plugin with all workers, present and future. Send the parent the cluster's number of threads."""
-        self._client.subscribe_topic(self._name, self._begun)
         await self._client.register_plugin(self._plugin, name=self._name)
         self.send({"threads": await self._threads()})
 
@@ -154,10 +150,6 @@ class Bridge:
     async def _threads(self) -> int:
         """Return the sum of the threads of the cluster's present workers."""
         return sum((await self._client.nthreads()).values())
-
-    def _begun(self, event) -> None:
-        _, message = event
-        self.send({"begun": int(message["key"].rpartition("-")[2]), "node": str(message["node"])})
 
     def submit(self, number: int, request: dict) -> None:
         """Submit `request` to the cluster as batch `number`. Messages to the parent report on it later."""

@@ -222,7 +222,6 @@ def test_a_worker_killed_in_the_middle_costs_no_run_and_leaves_no_process(start,
     assert started.returncode == 0, progress
     assert {config: row["ok"] for config, row in table(report).items()} == {"gil": 15, "ft": 15}
     assert nodes(report) == {HOST: (30, "none")}
-    assert f"run again, since a worker had died during them or was killed: {HOST} (1 x)" in report.replace("\\", "")
     assert_gone(left)
 
 
@@ -239,7 +238,7 @@ def test_two_thousand_runs_with_a_worker_killed_meanwhile(start, cluster, tmp_pa
     row = table(report)["ft"]
     assert started.returncode == 13 and row["runs"] == row["ok"] + row["exception"] == 2000
     assert 2 <= row["exception"] <= 60  # the chance of others is below one in a hundred million
-    assert "(1 x)" in report.partition("## Nodes")[2] and "not run to the end" not in report
+    assert "not run to the end" not in report
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
@@ -301,7 +300,7 @@ def test_a_script_that_kills_its_workers_is_not_retried_forever(repro, cluster, 
     cluster.start_workers(5)
     (tmp_path / "kills.py").write_text(KILLS_ITS_WORKER)
     done = repro(tmp_path / "kills.py", "--repeat", "1", "--configs", "ft", status=14)
-    assert re.search(rf"lost in run 1: KilledWorker: .*begun on {HOST}", done.stdout.replace("\\", ""))
+    assert re.search(r"lost in run 1: KilledWorker: ", done.stdout)
 
 
 def test_the_gallery(environment, cluster, tmp_path):

@@ -43,20 +43,9 @@ class _Batch:
 
     rounds: int
     forced: frozenset[str]
-    begun: list[str] = field(default_factory=list)
-    """The nodes that have begun this batch, including the one that ended it."""
     lines: list[str] = field(default_factory=list)
     ended: dict | None = None
     lost: str | None = None
-
-
-@dataclass
-class Node:
-    """Node of the cluster that has begun at least one batch."""
-
-    processor: str = ""
-    restarts: int = 0
-    """Number of batches that this node began, and that were run again because the worker had died."""
 
 
 class Cluster:
@@ -67,8 +56,8 @@ class Cluster:
     def __init__(self, link: Link):
         self._link, self._source = link, source_hash()
         self.threads = link.threads
-        self.nodes: dict[str, Node] = {}
-        """By name, the nodes that have begun batches."""
+        self.nodes: dict[str, str] = {}
+        """The processor of each node that has made batches, by the node's name."""
         self._twins: tuple[str, ...] = ()
         self._requires: tuple[str, ...] = ()
         self._head: dict | None = None
@@ -177,13 +166,11 @@ class Cluster:
     def _note(self, message: dict) -> None:
         """Record what *message* says about a batch. Messages about batches that were cancelled are skipped."""
         self.threads = message.get("threads") or self.threads
-        number = next((message[name] for name in ("begun", "of", "ended", "lost") if name in message), None)
+        number = next((message[name] for name in ("of", "ended", "lost") if name in message), None)
         batch = self._batches.get(number) if isinstance(number, int) else None
         if batch is None:
             return
-        if "begun" in message:
-            batch.begun.append(_name(message["node"]))
-        elif "of" in message:
+        if "of" in message:
             batch.lines.append(message["line"])
         elif "ended" in message:
             batch.ended = message
@@ -193,17 +180,13 @@ class Cluster:
     def _use(self, batch: _Batch) -> None:
         """Check the result of a batch and add its outcomes to `_ready`; raises TwinError."""
         if batch.ended is None:
-            nodes = ", ".join(batch.begun)
-            raise TwinError(f"{batch.lost}{f' (begun on {nodes})' if nodes else ''}")
+            raise TwinError(batch.lost)
         node, error = _name(batch.ended["node"]), one_line(batch.ended["error"])
         lines = [_decoded(line) for line in batch.lines]
         self._check(node, lines[0] if lines else {}, error)
         if len(lines) < 2 or not conforms(lines[-1], END):
             raise TwinError(f"{node}: a batch ended too early: {error or 'without an error'}")
-        about = self.nodes.setdefault(node, Node())
-        about.processor = one_line(next(iter(lines[0]["twins"].values()))["cpu"]["model"])
-        for each in (Counter(batch.begun) - Counter([node])).elements():
-            self.nodes.setdefault(each, Node()).restarts += 1
+        self.nodes[node] = one_line(next(iter(lines[0]["twins"].values()))["cpu"]["model"])
         made = self._hand_out(node, batch, lines[1:-1])
         self._left += batch.rounds - made
         if lost := lines[-1]["end"]:

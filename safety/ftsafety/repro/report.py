@@ -12,7 +12,6 @@ from ftrun.configurations import CONFIGURATIONS
 from ftrun.escape import fenced, markdown, terminal
 from ftrun.project import normalise
 from ftsafety.repro.campaign import Runs
-from ftsafety.repro.cluster import Node
 from ftsafety.repro.look import in_mib, in_seconds, median, observations
 from ftsafety.repro.outcome import Kind, Outcome
 from ftsafety.repro.script import Script
@@ -98,7 +97,7 @@ def first_failure(config: str, number: int, outcome: Outcome) -> str:
     return "\n\n".join(parts)
 
 
-def nodes(runs: Mapping[str, Runs], about: Mapping[str, Node]) -> str:
+def nodes(runs: Mapping[str, Runs], processors: Mapping[str, str]) -> str:
     """Return Markdown about the nodes of a cluster: how many runs each has made, and how many failed in each way."""
     made: Counter[str] = Counter(outcome.node for each in runs.values() for outcome in each.outcomes)
     failed: dict[str, Counter[str]] = {}
@@ -110,13 +109,10 @@ def nodes(runs: Mapping[str, Runs], about: Mapping[str, Node]) -> str:
     order = sorted(made, key=lambda name: (-failed.get(name, Counter()).total(), name))
     for name in order[:MOST_NODES]:
         ways = "; ".join(f"{number} x `{way}`" for way, number in failed.get(name, Counter()).most_common()) or "none"
-        rows.append(f"| {one_line(name)} | {one_line(about[name].processor)} | {made[name]} | {ways} |")
+        rows.append(f"| {one_line(name)} | {one_line(processors[name])} | {made[name]} | {ways} |")
     parts = ["\n".join(rows)]
     if len(order) > MOST_NODES:
         parts.append(f"And {len(order) - MOST_NODES} more nodes.")
-    if died := {name: node.restarts for name, node in sorted(about.items()) if node.restarts}:
-        times = ", ".join(f"{one_line(name)} ({number} x)" for name, number in died.items())
-        parts.append(f"Batches that were run again, since a worker had died during them or was killed: {times}.")
     return "\n\n".join(parts)
 
 

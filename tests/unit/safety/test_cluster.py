@@ -54,7 +54,7 @@ class Answers:
             return
         node, lines = answer
         texts = [line if isinstance(line, str) else json.dumps(line) for line in lines]
-        batch = [{"begun": number, "node": node}, *({"of": number, "line": text} for text in texts)]
+        batch = [{"of": number, "line": text} for text in texts]
         self._messages.append([*batch, {"ended": number, "node": node, "error": "", "threads": 2}])
 
     def receive(self, until):
