@@ -72,6 +72,12 @@ def test_a_scenario_without_a_waterfall_is_named_in_its_sentence(many):
     assert "<p>Workers: With 8 workers, " in text  # which is not what the waterfall's sentence above it is about
 
 
+def test_memory_is_described_as_it_is_counted(page):
+    """See ftbench.machine.usage.Usage.total."""
+    text = "".join(page.shown)
+    assert "proportional set size" not in text and "pages of files count as if no other program had mapped them" in text
+
+
 def test_page_has_no_script_and_allows_none(page):
     (policy,) = [a["content"] for a in page.having("http-equiv", "Content-Security-Policy")]
     assert not [tag for tag, _ in page.elements if tag in ("script", "noscript")]
