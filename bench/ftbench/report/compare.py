@@ -132,7 +132,7 @@ def _scenario(result: RunComparison, a: Scenario, b: Scenario, cases: set[str]) 
     of_case = {c.key for c in a.candidates if c.case in cases}
     keys = _in_both(result, name, "measured", [{c.key: c for c in s.whole} for s in both], titles)
     in_b = {(p.numerator, p.denominator) for p in b.pairs}
-    pairs = [p for p in a.pairs if (p.numerator, p.denominator) in in_b and p.numerator in of_case]
+    pairs = [p for p in a.pairs if (p.numerator, p.denominator) in in_b and of_case >= {p.numerator, p.denominator}]
     for metric in (m for m in a.metrics if m in b.metrics):
         values = [{key: s.in_each_process(key, metric) for key in keys} for s in both]
         found = [

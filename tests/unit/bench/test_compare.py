@@ -7,6 +7,7 @@ import os
 import random
 import subprocess
 import warnings
+from dataclasses import replace
 
 import pytest
 from scipy import stats
@@ -14,7 +15,9 @@ from scipy import stats
 from ftbench import cli
 from ftbench.document.convert import as_json
 from ftbench.document.model import Results
+from ftbench.plan.comparisons import Comparison, ComparisonPlan, Side
 from ftbench.report.compare import compare, conclusion, describe, text, welch
+from tests.unit.bench import documents
 from tests.unit.bench.simulated import blank
 from tests.unit.bench.simulated import document as simulated
 
@@ -104,6 +107,16 @@ def test_what_differs_is_said_and_other_work_is_not_compared(document):
     assert "different machines" in said
     assert f"not the same work: batch size is {a.scenarios[0].batch_size} in A and 77 in B" in said
     assert comparison.changes == [] and "Nothing could be compared" in said
+
+
+def test_both_cases_of_a_ratio_need_equal_work(document):
+    like = document.scenarios[0]
+    side = Side("ft", "loader-thread", 1)
+    plan = ComparisonPlan((Comparison(replace(side, case="64-KiB"), replace(side, case="512-KiB")),), documents.SIZES)
+    a, b = (replace(document, scenarios=[documents.scenario(like, "x", documents.SIZES, plan=plan)]) for _ in "ab")
+    assert sum(c.is_ratio for c in compare(a, b).changes) == 2
+    b.scenarios[0].cases[1].batch_size = 77
+    assert {c.what for c in compare(a, b).changes} == {"ft loader threads x1 (64-KiB)"}
 
 
 def test_what_is_planned_from_measured_times_forbids_nothing(document):
