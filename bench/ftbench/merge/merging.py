@@ -137,15 +137,13 @@ def _kind(
         "total": [part.total.mean for part in parts],
     }
     for what, values in figures.items():
-        far = outliers(values, (1 - CONFIDENCE) / max(1, tests))
+        unlikely = outliers(values, (1 - CONFIDENCE) / max(1, tests))
+        centre = fmean(value for at, value in enumerate(values) if at not in unlikely)
+        far = [at for at in unlikely if abs(values[at] - centre) > math.log1p(PRECISION)]
         usual = [value for at, value in enumerate(values) if at not in far]
         centre = fmean(usual)
         others = max(abs(value - centre) for value in usual)
-        found += [
-            Outlier(parts[at].run, name, what, _exp(values[at] - centre), _exp(others))
-            for at in far
-            if abs(values[at] - centre) > math.log1p(PRECISION)
-        ]
+        found += [Outlier(parts[at].run, name, what, _exp(values[at] - centre), _exp(others)) for at in far]
     machines = [
         MachineResult(p.run, _exp(p.speed.mean - speed), p.start_speed, effect(_mean([p.total]), 1)) for p in parts
     ]

@@ -2,8 +2,10 @@
 
 import copy
 import json
+import math
 import random
 import re
+import statistics
 from collections.abc import Callable
 
 import pytest
@@ -12,7 +14,7 @@ from ftbench import cli
 from ftbench.document.convert import as_json
 from ftbench.document.model import Results
 from ftbench.document.store import load
-from ftbench.merge import words
+from ftbench.merge import merging, words
 from ftbench.merge.merging import merge
 from tests.checkout import CHECKOUT
 from tests.unit.bench.clusters import GIB, Cluster, only, run
@@ -77,6 +79,21 @@ def test_a_slow_machine_is_named(cluster):
         words.outlier(group, one),
     )
     assert words.ordinary(group) == ["Processor B, 2 CPUs, 24 GiB: one machine of this kind: no outlier can be told."]
+
+
+def test_a_small_difference_counts_among_the_others(cluster, monkeypatch):
+    def unlikely(values: list[float], alpha: float) -> list[int]:
+        """The value farthest from the median, and the nearest to it: that one differs by less than 5%."""
+        return sorted(range(8), key=lambda at: abs(values[at] - statistics.median(values)))[::-7]
+
+    monkeypatch.setattr(merging, "outliers", unlikely)
+    for number in range(8):
+        cluster.node(f"node{number}", speed=0.6 if number == 5 else 1.0)
+    group = only(cluster.merged())
+    (one,) = (each for each in group.outliers if each.what == "speed")
+    others = [math.log(machine.speed) for machine in group.kinds[0].machines if machine.run != "node5"]
+    assert one.run == "node5" and len(others) == 7
+    assert math.log(one.others) == pytest.approx(max(abs(value - statistics.fmean(others)) for value in others))
 
 
 def test_a_machine_that_gains_otherwise_is_named(cluster):

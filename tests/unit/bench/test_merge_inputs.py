@@ -134,7 +134,7 @@ def test_many_kinds(cluster, capsys):
         cluster.node(f"node{number:02}", f"Processor {number:02}")
     status, said = run(capsys, cluster.shared, "--out", cluster.shared / "page")
     assert status == 0 and "on average over 14 kinds of machine (14 machines)." in " ".join(said.out.split())
-    assert "6 more kinds: no outlier, either." in said.out
+    assert "6 more kinds: no machine stands out, or they have too few to tell." in said.out
     page = Page((cluster.shared / "page/index.html").read_text())
     assert len([tag for tag, _ in page.elements if tag == "figure"]) == 1 + 12
     assert "The waterfalls of 2 more kinds are not drawn" in "".join(page.shown)
