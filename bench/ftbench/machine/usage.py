@@ -55,12 +55,14 @@ def tree_usage() -> Usage:
     own = files = unique = 0
     shared: dict[tuple[int, int], int] = {}
     for process in (me, *me.children(recursive=True)):
-        try:
-            anonymous, mapped, uss = _look(process, shared)
-        except (psutil.NoSuchProcess, FileNotFoundError, ProcessLookupError):
-            continue
-        # Workers map the files that their parent maps, or fewer.
-        own, files, unique = own + anonymous, max(files, mapped), unique + uss
+        with contextlib.suppress(psutil.NoSuchProcess, FileNotFoundError, ProcessLookupError):
+            try:
+                anonymous, mapped, uss = _look(process, shared)
+            except (psutil.AccessDenied, PermissionError):  # of a setuid program, only the size may be read
+                size = process.memory_info()
+                anonymous, mapped, uss = size.rss - size.shared, 0, size.rss - size.shared
+            # Workers map the files that their parent maps, or fewer.
+            own, files, unique = own + anonymous, max(files, mapped), unique + uss
     return Usage((own + files + sum(shared.values())) / MIB, unique / MIB)
 
 

@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from ftbench.machine import usage
@@ -41,6 +42,27 @@ def test_a_series_over_the_epoch():
         assert result["metrics"][name] == max(series[name]["values"]) > 50
     both = zip(series["memory_mib"]["values"], series["uss_mib"]["values"], strict=True)
     assert all(uss <= pss + 1 for pss, uss in both)
+
+
+def test_a_descendant_that_may_not_be_looked_into(monkeypatch):
+    """Such as one that runs a setuid program: the kernel only says how large it is."""
+    look, held = usage._look, "held = b'1' * 2**26; print(flush=True); input()"
+
+    def denied(process, shared):
+        if process.pid == child.pid:
+            raise errors.pop()
+        return look(process, shared)
+
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", held], **pipes) as child:
+        child.stdout.readline()
+        known = usage.tree_usage()
+        monkeypatch.setattr(usage, "_look", denied)
+        errors = [psutil.AccessDenied(child.pid), PermissionError(13, "Permission denied")]
+        while errors:
+            found = usage.tree_usage()
+            assert (found.total, found.uss) == pytest.approx((known.total, known.uss), rel=0.2)
+        child.communicate(b"\n")
 
 
 # A file that nobody else on the machine has mapped: who shares torch's libraries is the other tests' business.
