@@ -220,15 +220,17 @@ def check(arguments: list[str], program: str) -> None:
     """Check the arguments of `./twins bench`, and that --out is writable; raises SystemExit (status 2) if not."""
     try:
         if reader := READERS.get("".join(arguments[:1])):
-            reader(program).parse_args(arguments[1:])
-            return
-        given = parse(arguments, program, both=True)
-        if given.twin:
-            raise UsageError("--twin is not needed: both are measured. FT_PYTHON=... and GIL_PYTHON=... name others")
-        out = given.out.absolute()
-        there = next(path for path in (out, *out.parents) if os.path.exists(path))
-        if not (there.is_dir() and os.access(there, os.W_OK | os.X_OK)):
-            raise UsageError(f"cannot write results to {out}; name another directory with --out DIR")
+            given = reader(program).parse_args(arguments[1:])
+        else:
+            given = parse(arguments, program, both=True)
+            if given.twin:
+                others = "FT_PYTHON=... and GIL_PYTHON=... name others"
+                raise UsageError(f"--twin is not needed: both are measured. {others}")
+        if out := getattr(given, "out", None):  # report and compare have none
+            out = out.absolute()
+            there = next(path for path in (out, *out.parents) if os.path.exists(path))
+            if not (there.is_dir() and os.access(there, os.W_OK | os.X_OK)):
+                raise UsageError(f"cannot write results to {out}; name another directory with --out DIR")
     except UsageError as error:
         parser(program).exit(2, f"{program}: {error}\n")
 

@@ -128,6 +128,13 @@ def test_a_run_without_the_suite_is_repeated_without_it():
         assert ("--no-stress" in commands.options(given)) is expected
 
 
+@pytest.mark.parametrize("given", [["pillow"], ["merge", "a", "b"]])
+def test_out_is_checked_before_anything_is_built(given, capsys):
+    with pytest.raises(SystemExit, match="^2$"):
+        arguments.check([*given, "--out", "/dev/null"], "./twins bench")
+    assert "cannot write results to /dev/null; name another directory with --out DIR" in capsys.readouterr().err
+
+
 def test_every_printed_command_is_understood_where_it_was_printed(finished_run):
     """In the terminal, the page and the summary: options are checked, and what is to be read is there."""
     done, directory = finished_run
