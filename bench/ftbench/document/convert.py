@@ -82,7 +82,6 @@ def schema(kind: Any) -> dict:
     return {
         "description": kind.__doc__,
         "type": "object",
-        "additionalProperties": False,
         "required": [key for key in properties if key not in OPTIONAL],
         "properties": properties,
     }

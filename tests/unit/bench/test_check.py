@@ -37,7 +37,20 @@ def test_what_is_written_is_read(document, tmp_path):
     assert load(directory.directory) == grown
 
 
+def test_keys_of_other_versions_are_ignored(document, tmp_path):
+    other = as_json(document)
+    for holder in (other, other["options"], other["scenarios"][0]["rounds"][0]["trials"][0]):
+        holder["of another version"] = {"any": None}
+    (tmp_path / "results.json").write_text(json.dumps(other))
+    assert load(tmp_path) == document
+
+
 KEPT = CHECKOUT / "docs/results/2026-11-24-quick-2-cpus"
+
+
+@pytest.mark.parametrize("path", sorted(KEPT.parent.glob("*/results.json")), ids=lambda path: path.parent.name)
+def test_every_kept_run_is_read(path):
+    assert len(analyse(load(path)).waterfalls) >= 1
 
 
 @pytest.mark.skipif(not KEPT.exists(), reason="docs/results is not in the images")
