@@ -99,7 +99,8 @@ def ordinary(group: Group) -> list[str]:
         elif not any(one.kind == kind.kind for one in group.outliers):
             found.append(f"{kind.kind}: none of the {number} machines stands out.")
     more = len(found) - MOST_NAMES
-    return found[:MOST_NAMES] + ([f"{more} more kinds: no machine stands out, or they have too few to tell."] if more > 0 else [])
+    others = f"{more} more kinds: no machine stands out, or they have too few to tell."
+    return found[:MOST_NAMES] + ([others] if more > 0 else [])
 
 
 def set_apart(group: Group) -> str:
