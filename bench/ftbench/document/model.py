@@ -134,11 +134,11 @@ class Over:
 
 @dataclass
 class Distribution:
-    """Individual values that a trial recorded, such as the time of every training step."""
+    """Curve that a trial recorded, such as the loss of every training step."""
 
     unit: A[str, "of the values"]
     values: A[Series, "in the order they were taken"]
-    over: A[Over | None, "the axis of a curve; without it the values have no order"] = None
+    over: A[Over | None, "the axis; null for values without an order, which earlier versions kept"] = None
 
 
 @dataclass
@@ -161,7 +161,7 @@ class Trial:
     rows: A[list[Count], "CRC-32 of every 102nd row of each batch of the turns, also those that are not timed"]
     turn_seconds: A[list[Positive], "seconds of each turn's timed middle, in their order; none without turns"]
     turn_began: A[list[float], "start of the timed middle of each turn, in seconds since 1970"]
-    distributions: A[dict[Name, Distribution], "single values behind the metrics (step times); six digits"]
+    distributions: A[dict[Name, Distribution], "curves over the course of the trial (loss by step); six digits"]
     torch: A[str, "version of torch"]
     free_threaded: A[bool, "of the interpreter that measured"]
     gil_enabled: A[bool, "at the end of the trial"]

@@ -19,7 +19,7 @@ PATIENCE = 300.0
 OWN = "dataset"
 """Name of the scenario that measures the user's dataset."""
 DISTRIBUTION_LIMIT = 2000
-"""Enough values for any useful percentile; more would make results.json large."""
+"""Enough values for any curve; more would make results.json large."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,8 @@ class Scenario:
       "rows", which are the same for all candidates of a case (ftbench.measure.checksums);
     - "asked", the number of batches that the loader was asked for, if it is not `batches` of the task times its turns;
     - where there are turns, "turn_seconds";
-    - optionally "distributions": {name: {"unit": ..., "values": [...]}}, with at most DISTRIBUTION_LIMIT values each.
-      A curve also has its abscissa: {"over": {"title": ..., "values": [...]}};
+    - optionally "distributions", curves over the course of the trial: {name: {"unit": ..., "values": [...], "over":
+      {"title": ..., "values": [...]}}}, with at most DISTRIBUTION_LIMIT values each. "over" is the abscissa;
     - optionally "note", instead of the scenario's.
 
     Or the result has only "unavailable", the reason why the scenario cannot run here.

@@ -5,8 +5,6 @@ from dataclasses import replace
 from statistics import median
 from typing import Any
 
-import numpy
-
 from ftbench.document.model import Distribution, Scenario
 from ftbench.plan.candidates import VARIANTS, Candidate
 from ftbench.plan.metrics import METRICS, Metric
@@ -18,30 +16,23 @@ from ftbench.stats.comparisons import Comparison
 
 # The most charts of single cases that are shown; others are shown on request.
 MOST_FACETS = 4
-# With fewer values in a trial, a 99th percentile is a single value, which the picture would hide.
-FEWEST = 30
-# Titles of kept values, by their name; others have the name itself.
+# Titles of curves that trials recorded, by name; others have the name itself.
 TITLES = {
-    "step": "Time of a step",
-    "step-alone": "Time of a step with no loader at work",
-    "taking": "Time to take a batch",
-    "rate": "Batches that the loop took",
-    "rate-alone": "Batches of the loader alone",
-    "operation": "Time of an operation, all workers at it",
-    "operation-alone": "Time of an operation, one worker at it",
     "epoch": "Time of each epoch",
+    "fixed": "Throughput with each fixed number of threads",
     "memory_mib": "Memory",
-    "pss_mib": "Memory (PSS)",
+    "threads": 'Threads with num_workers="auto"',
     "uss_mib": "Memory of their own (USS)",
-    "samples-there": "Samples in the cache",
 }
 RANGES = "Geometric means of the rounds; lines: from the lowest round to the highest."
 
 
 def charts(scenario: AnalysedScenario) -> list[Chart]:
-    """Return all charts of a scenario: main metric, ratios, individual values that trials recorded, other metrics."""
+    """Return all charts of a scenario: main metric, ratios, curves that trials recorded, other metrics."""
     first, *others = (METRICS[name] for name in scenario.metrics)
-    found = [*_measured(scenario, first), *_ratios(scenario, first), *_kept(scenario)]
+    found = [*_measured(scenario, first), *_ratios(scenario, first)]
+    for name, of in kept(scenario).items():
+        found += _courses(scenario, name, of)
     for metric in others:
         found += _measured(scenario, metric, metric.noun)
     return found
@@ -159,30 +150,17 @@ def _ratios(scenario: AnalysedScenario, metric: Metric) -> Iterator[Chart]:
 
 
 Kept = dict[str, list[Distribution]]
-"""Individual values that trials recorded under one name: {candidate's key: [values of each round]}."""
+"""Curves that trials recorded under one name: {candidate's key: [curve of each round]}."""
 
 
-def kept(scenario: Scenario) -> dict[tuple[str, bool], Kept]:
-    """Return the individual values that trials recorded, as {(name, True if the values are a curve): Kept}."""
-    found: dict[tuple[str, bool], Kept] = {}
+def kept(scenario: Scenario) -> dict[str, Kept]:
+    """Return the curves that trials recorded, by name. Earlier versions also recorded values that are no curve."""
+    found: dict[str, Kept] = {}
     for c in (m.candidate for m in tables.candidates(scenario, scenario.metrics[0])):
         for trial in scenario.trials_of(c.key):
             for name, values in trial.distributions.items():
-                found.setdefault((name, values.over is not None), {}).setdefault(c.key, []).append(values)
-    return found
-
-
-def _kept(scenario: AnalysedScenario) -> list[Chart]:
-    """Return charts of values that trials recorded, curves first. Metrics with few values and no curve get no chart."""
-    every = kept(scenario).items()
-    found = [chart for (name, curves), of in every if curves for chart in _courses(scenario, name, of)]
-    for (name, curves), of in every:
-        many = max(sum(len(each.values) for each in rounds) for rounds in of.values()) >= FEWEST * len(scenario.rounds)
-        if not curves and (many or name not in METRICS):
-            # One chart of the scenario's main quantity is shown, the others on request.
-            about = many and next(iter(of.values()))[0].unit == scenario.metric.unit
-            first = about and all(chart.folded for chart in found)
-            found.append(_pooled(scenario, name, of, "" if first else _title(name)))
+                if values.over:
+                    found.setdefault(name, {}).setdefault(c.key, []).append(values)
     return found
 
 
@@ -237,34 +215,6 @@ def _courses(scenario: Scenario, name: str, kept: Kept) -> Iterator[Chart]:
             table,
             f"more of {label}" if number >= MOST_FACETS else "",
         )
-
-
-def _pooled(scenario: Scenario, name: str, kept: Kept, folded: str) -> Chart:
-    """Return a chart of the values of all rounds together: bars to the median, lines from 1st to 99th percentile."""
-    unit = next(iter(kept.values()))[0].unit
-    candidates = [scenario.candidate(key) for key in kept]
-    most = _most_workers(candidates)
-    groups: dict[str, list[Row]] = {}
-    for c in candidates:
-        if c.workers == most[c.case]:
-            # inverted_cdf: each quantile is a measured value, not an interpolated one.
-            every = [value for each in kept[c.key] for value in each.values]
-            low, middle, high = map(float, numpy.quantile(every, (0.01, 0.5, 0.99), method="inverted_cdf"))
-            title, text = run_words.own_title(c), f"{middle:.3g} · {high:.3g}"
-            hover = f"{title}\nmedian {middle:.4g} {unit}\n{low:.4g} to {high:.4g} (1% to 99%)"
-            row = Row(title, middle, low, high, hover, c.config, c.variant, text=text)
-            groups.setdefault(run_words.case_title(scenario, c.case), []).append(row)
-    with_workers = " or ".join(map(run_words.workers, sorted(set(most.values()))))
-    cells = [(run_words.full_title(scenario, c), [each.values for each in kept[c.key]]) for c in candidates]
-    return Chart(
-        _name(scenario.name, name),
-        f"{_title(name)}: all of them, not only the median",
-        f"All rounds together, {with_workers}. Bars: median; lines: from 1% to 99%; figures: median · 99th percentile. "
-        "The table has each round's own percentiles.",
-        Rows(list(groups.items()), unit),
-        tables.pooled(unit, cells),
-        folded,
-    )
 
 
 def overview(run: Analysis) -> Chart | None:

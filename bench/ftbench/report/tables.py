@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from statistics import geometric_mean, median, quantiles
+from statistics import geometric_mean
 
 from ftbench.document.model import Scenario
 from ftbench.plan.candidates import CONFIGS, VARIANTS, Candidate
@@ -10,8 +10,6 @@ from ftbench.plan.metrics import Metric
 from ftbench.report import run_words, verdict_words
 from ftbench.stats.analysis import AnalysedScenario
 from ftbench.stats.comparisons import Comparison
-
-PERCENTILES = (50, 90, 99)
 
 
 @dataclass(frozen=True)
@@ -105,20 +103,3 @@ def outcomes(scenario: AnalysedScenario, comparisons: Sequence[Comparison]) -> T
         ],
         comparisons,
     )
-
-
-def pooled(unit: str, entries: Sequence[tuple[str, Sequence[Sequence[float]]]]) -> Table:
-    """Return a table of percentiles of values that trials recorded; `entries` are (candidate, [values of each round]).
-
-    Values of one trial depend on each other: a slow second slows many steps. So percentiles are computed within each
-    round, and the table has the median, the lowest and the highest percentile of the rounds.
-    """
-    rows = []
-    for name, values in entries:
-        cuts = [quantiles(of, n=100, method="inclusive") for of in values]
-        at_each = ([of[percent - 1] for of in cuts] for percent in PERCENTILES)
-        cells = [f"{median(at):.4g} ({min(at):.4g} to {max(at):.4g})" for at in at_each]
-        ends = f"{min(map(min, values)):.4g}", f"{max(map(max, values)):.4g}"
-        rows.append((name, f"{sum(map(len, values)):,}", *cells, *ends))
-    head = ("candidate", "values", f"median, {unit}", "90%", "99%", "smallest", "largest")
-    return Table(head, tuple(rows), frozenset(range(1, len(head))))

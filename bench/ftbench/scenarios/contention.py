@@ -157,29 +157,24 @@ def measure(task: Task) -> Turns:
     """Time one kind of operation (the case's parameter "kind") in one worker and in all, in neighbouring turns.
 
     Returns the metrics operation_ns (with all workers at it, median of the turns) and scaling (operations/s of all
-    workers divided by those of one), and the distributions `operation` and `operation-alone` (ns).
+    workers divided by those of one).
     """
     kind = KINDS[task.parameters["kind"]]
     operations = max(1, task.batch_size * (task.batches // task.workers) // kind.weight // UNROLLED) * UNROLLED
-    values: dict[str, list[float]] = {"operation-alone": [], "operation": []}
-
-    def work(name: str, workers: int) -> float:
-        spans = run(operations, workers)
-        values[name] += [(end - begin) / operations * 1e9 for begin, end in spans]
-        return seconds(spans)
-
     with started(kind, task.workers, processes=task.variant == "bare-process") as run:
         # The first run warms caches and lets the interpreter specialise its bytecode.
         run(operations, 1)
         run(operations, task.workers)
-        conditions = {"alone": lambda: work("operation-alone", 1), "together": lambda: work("operation", task.workers)}
+        conditions = {
+            "alone": lambda: seconds(run(operations, 1)),
+            "together": lambda: seconds(run(operations, task.workers)),
+        }
         found = yield from alternate(conditions, task.turns)
     return {
         "metrics": {
             "operation_ns": median(found["together"]) / operations * 1e9,
             "scaling": task.workers * factor(found["alone"], found["together"]),
         },
-        "distributions": {name: {"unit": "ns", "values": of} for name, of in values.items()},
         "samples": operations * task.workers * task.turns,
     }
 

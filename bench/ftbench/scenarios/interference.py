@@ -74,15 +74,12 @@ def measure(task: Task, more: float = 1.0) -> Turns:
     as there are workers. During loading a step's work is multiplied by *more*, with which evaluation/trust plants a
     difference.
 
-    Returns the metrics slowdown_python, slowdown_half and slowdown_torch. Returns as distributions:
-
-    - `python` and `torch`: ms of a step while the loader is idle;
-    - `rate-alone` and `rate`: batches/s of the loader alone, and during steps at the full rate.
+    Returns the metrics slowdown_python, slowdown_half and slowdown_torch.
     """
     cpus = sorted(os.sched_getaffinity(0))
     if task.parameters["shared"]:
         os.sched_setaffinity(0, cpus[: task.workers])
-    seen, rates = checksums.Seen(), list[float]()
+    seen = checksums.Seen()
     with open_loader(task, task.dataset(), persistent=True) as loader:
         period, last = _full_rate(task, loader, seen)
         loop = Loop(loader.epoch(ENDLESS), period, task.prefetch_factor * task.workers)
@@ -94,27 +91,18 @@ def measure(task: Task, more: float = 1.0) -> Turns:
         }
         work = {0: 1, 0.5: more, 1: more}
         conditions = {
-            f"{name} {rate}": functools.partial(
-                loop.turn, functools.partial(steps[name], work[rate]), rate, rates if rate == 1 else []
-            )
+            f"{name} {rate}": functools.partial(loop.turn, functools.partial(steps[name], work[rate]), rate)
             for name, rate in (("python", 0), ("python", 0.5), ("python", 1), ("torch", 0), ("torch", 1))
         }
         for condition in conditions.values():
             condition()  # warms caches
-        rates.clear()
         found = yield from alternate(conditions, task.turns)
         loop.close()
-    alone = {name: [value * 1e3 for value in found[f"{name} 0"]] for name in steps}
     return {
         "metrics": {
             "slowdown_python": factor(found["python 1"], found["python 0"]),
             "slowdown_half": factor(found["python 0.5"], found["python 0"]),
             "slowdown_torch": factor(found["torch 1"], found["torch 0"]),
-        },
-        "distributions": {
-            **{name: {"unit": "ms", "values": values} for name, values in alone.items()},
-            "rate": {"unit": "batches/s", "values": rates},
-            "rate-alone": {"unit": "batches/s", "values": [1 / period]},
         },
         "note": where_trained(train.device.type),
         **seen.result(task.batches * task.batch_size, last),
@@ -128,8 +116,8 @@ class Loop:
     def __init__(self, batches: Iterator, period: float, queued: int) -> None:
         self._batches, self._period, self._queued = batches, period, queued
 
-    def turn(self, step: Callable[[], object], rate: float, rates: list[float]) -> float:
-        """Run a turn at the part *rate* of the full rate; return a step's mean (s). Append the batches/s to *rates*."""
+    def turn(self, step: Callable[[], object], rate: float) -> float:
+        """Run a turn at the part *rate* of the full rate; return a step's mean time (s)."""
         if rate:
             # The turn starts with an empty queue, so that the workers have work from the start.
             for _ in range(self._queued):
@@ -139,25 +127,19 @@ class Loop:
             self.run(step, 3 * (self._queued + 1) * self._period)
         # Where loading is slow, a few batches more than the queued ones have to come.
         length = max(TURN_SECONDS, 3 * self._period)
-        times, taken, seconds = self.run(step, length, self._period / rate if rate else math.inf)
-        if rate:
-            rates.append(taken / seconds)
-        return fmean(times)
+        return fmean(self.run(step, length, self._period / rate if rate else math.inf))
 
-    def run(
-        self, step: Callable[[], object], seconds: float, period: float = math.inf
-    ) -> tuple[list[float], int, float]:
+    def run(self, step: Callable[[], object], seconds: float, period: float = math.inf) -> list[float]:
         """Run steps for *seconds*, and take a batch every *period* seconds (never if infinite).
 
-        Return (seconds of each step, number of batches taken, seconds in all).
+        Return the seconds of each step.
         """
-        times, taken = list[float](), 0
+        times = list[float]()
         start = now = time.perf_counter()
         due = start + period
         while now < start + seconds or not times:
             while due <= now and due < start + seconds:
                 next(self._batches)
-                taken += 1
                 due += period
             # A loop that had to wait does not catch up.
             begin = time.perf_counter()
@@ -165,7 +147,7 @@ class Loop:
             step()
             now = time.perf_counter()
             times.append(now - begin)
-        return times, taken, now - start
+        return times
 
     def close(self) -> None:
         """Drop the epoch, so that the loader can end it."""

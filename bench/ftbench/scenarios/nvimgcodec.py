@@ -189,7 +189,7 @@ def measure(task: Task) -> Turns:
     metrics = {**result["metrics"], "worker_setup": median(setup)}
     if seen:
         metrics["gpu_mib_per_worker"] = seen.added_mib / task.workers
-    return {**result, "metrics": metrics, "distributions": {"worker_setup": {"unit": "s", "values": setup}}}
+    return {**result, "metrics": metrics}
 
 
 DECODERS = (

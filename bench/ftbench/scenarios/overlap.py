@@ -57,8 +57,7 @@ def measure(task: Task, more: float = 1.0) -> Turns:
     Training a batch takes "ratio" (a parameter of the case) times as long as loading it. Each measurement starts when
     the first batch has come and no other is ready. Training during loading does *more* times the work, which is how
     evaluation/trust plants a difference. Returns the metrics step_over_max (1 if loading and training overlap
-    perfectly) and step_over_sum (1 if they do not), and the distributions `step`, `load` and `train` (mean times of a
-    step in each turn, ms).
+    perfectly) and step_over_sum (1 if they do not).
     """
     train, seen = TorchStep(), checksums.Seen()
     steps = task.batches
@@ -82,7 +81,6 @@ def measure(task: Task, more: float = 1.0) -> Turns:
             "step_over_max": factor(found["step"], list(map(max, parts))),
             "step_over_sum": factor(found["step"], list(map(sum, parts))),
         },
-        "distributions": {name: {"unit": "ms", "values": [t * 1e3 for t in times]} for name, times in found.items()},
         "note": note(train.device.type, task.workers, cgroup.usable_cpus()),
         **seen.result(steps * task.batch_size, len(batch)),
         "batches": steps * task.turns,

@@ -38,7 +38,6 @@ def scenario(
     unit: str = "",
     workers: Sequence[int] = (1, 2),
     metrics: Sequence[str] = ("throughput", "memory_mib"),
-    steps: bool = False,
     kept: Callable[[Candidate, random.Random], dict] | None = None,
     value: Callable[[Candidate], float] = throughput,
     noise: float = 0.01,
@@ -57,14 +56,7 @@ def scenario(
                 metric: (value(c) if place == 0 else 300.0) * draw.lognormvariate(0, noise)
                 for place, metric in enumerate(metrics)
             }
-            inside = (
-                {"step-times": {"unit": "ms", "values": [draw.lognormvariate(2, 0.6) for _ in range(50)]}}
-                if steps
-                else kept(c, draw)
-                if kept
-                else {}
-            )
-            trials.append(simulated.trial(c, found, distributions=inside))
+            trials.append(simulated.trial(c, found, distributions=kept(c, draw) if kept else {}))
         rounds.append(model.Round(number, 10.0, trials, simulated.quiet()))
     return replace(
         like,
@@ -81,14 +73,14 @@ def scenario(
 
 
 def many(document: model.Results) -> model.Results:
-    """The run's document with a scenario of each kind: cases on an axis or by name, workers, distributions, a chain."""
+    """The run's document with a scenario of each kind: cases on an axis or by name, workers, a chain."""
     grown = copy.deepcopy(document)
     like = grown.scenarios[0]
     grown.scenarios += [
         scenario(like, "sizes", SIZES, "sample size", "bytes"),
         scenario(like, "kinds", WORK, "work"),
         scenario(like, "workers", workers=(1, 2, 4, 8)),
-        scenario(like, "steps", WORK, "work", workers=(2,), metrics=("throughput",), steps=True),
+        scenario(like, "steps", WORK, "work", workers=(2,), metrics=("throughput",)),
         scenario(like, "chain", metrics=epochs.METRICS, plan=WaterfallPlan()),
     ]
     grown.waterfalls = analyse(grown).waterfalls
@@ -96,18 +88,10 @@ def many(document: model.Results) -> model.Results:
 
 
 def inside(candidate: Candidate, draw: random.Random) -> dict:
-    """What a trial may keep: curves that differ and one that does not, a step with its parts, a single value."""
-    load, train = 8.0 / candidate.workers, 5.0
-    step = max(load, train) + (0 if candidate.config == "ft" else min(load, train))
-    times = {
-        name: {"unit": "ms", "values": [value * draw.lognormvariate(0, 0.02) for _ in range(3)]}
-        for name, value in (("step", step), ("load", load), ("train", train))
-    }
+    """What a trial may keep: curves that differ, and one that does not."""
     loaded = [1000.0 * (n + 1) for n in range(20)]
     memory = [300 + 10 * n * candidate.workers * draw.lognormvariate(0, 0.01) for n in range(20)]
     return {
-        **times,
-        "rate": {"unit": "batches/s", "values": [100.0 * candidate.workers]},
         "memory_mib": {"unit": "MiB", "values": memory, "over": {"title": "samples loaded", "values": loaded}},
         "loss": {
             "unit": "nats",

@@ -4,19 +4,18 @@ import copy
 import io
 import itertools
 import re
-import statistics
 from dataclasses import replace
 
 import pytest
 from matplotlib.figure import Figure
 from PIL import Image
 
-from ftbench.document.model import Results, Verdict
+from ftbench.document.model import Verdict
 from ftbench.report import charts, run_words, style, tables, verdict_words
 from ftbench.report import page as pages
 from ftbench.scenarios import training
 from tests.unit.bench import documents
-from tests.unit.bench.reports import alone, analysed, changed, trials
+from tests.unit.bench.reports import alone, analysed
 
 
 def test_every_chart_has_its_figures_in_its_table(many):
@@ -81,40 +80,6 @@ def test_many_numbers_of_workers_under_cases_become_a_chart_for_each(many):
         # Nobody can do more than as many times the best of one worker.
         one = max(m.typical for m in measured if m.candidate.workers == 1)
         assert chart.picture.ideal == [(1, one), (2, 2 * one), (4, 4 * one)]
-
-
-def test_distributions_are_kept_with_their_tails(many):
-    scenario = many.scenario("steps")
-    kept = charts.kept(scenario)["step-times", False]["ft/loader-thread/2@decode"]
-    values = sorted(value for one in kept for value in one.values)
-    assert len(values) == 50 * documents.ROUNDS
-    (box,) = [c for c in charts.charts(scenario) if c.name == "steps-step-times"]
-    row = next(r for r in box.table.rows if r[0] == "ft loader threads x2, decode only")
-    rounds = [t.distributions["step-times"].values for t in scenario.trials_of("ft/loader-thread/2@decode")]
-    of_each = [statistics.quantiles(one, n=100, method="inclusive")[98] for one in rounds]
-    middle, low, high = statistics.median(of_each), min(of_each), max(of_each)
-    assert box.table.head == ("candidate", "values", "median, ms", "90%", "99%", "smallest", "largest")
-    assert row[1] == "250" and row[5:] == (f"{values[0]:.4g}", f"{values[-1]:.4g}")
-    assert row[4] == f"{middle:.4g} ({low:.4g} to {high:.4g})"
-
-
-def test_percentiles_are_taken_within_rounds():
-    (row,) = tables.pooled("ms", [("it", [[float(v) for v in range(101)], [10.0], [2.0, 1.0]])]).rows
-    # Between two values linearly.
-    assert row[2] == "10 (1.5 to 50)" and row[4] == "10 (1.99 to 99)"
-
-
-@pytest.mark.parametrize("values", [[float(n) for n in range(1, 101)], [3.0]])
-def test_quantiles_are_values_that_were_measured(many, values):
-    def change(results: Results) -> None:
-        for trial in trials(results, "steps"):
-            trial.distributions["step-times"].values = values
-
-    run = changed(many, change)
-    (box,) = [c for c in charts.charts(run.scenario("steps")) if c.name == "steps-step-times"]
-    wanted = (1, 50, 99) if len(values) > 1 else (3, 3, 3)
-    for row in box.picture.rows:
-        assert (row.low, row.value, row.high) == wanted
 
 
 @pytest.mark.parametrize(

@@ -50,28 +50,12 @@ def test_curves_that_are_all_the_same_are_one(scenario, drawn):
     assert list(line.y) == kept(scenario, KEY, "loss")[0].values
 
 
-def test_what_is_a_curve_of_some_candidates_alone_is_drawn_as_both(scenario):
+def test_values_of_earlier_versions_that_are_no_curve_are_not_drawn(scenario):
     mixed = copy.deepcopy(scenario)
     for one in kept(mixed, KEY, "loss"):
         one.over = None
-    names = {chart.name for chart in charts.charts(mixed)}
-    assert {"inside-loss", "inside-loss-curve"} <= names
-
-
-def test_a_curve_is_no_distribution(scenario, drawn):
-    assert not {"inside-memory-mib", "inside-loss"} & set(drawn)
-
-
-def test_single_values_are_bars_on_request(scenario, drawn):
-    chart = drawn["inside-rate"]
-    assert chart.folded and {row.value for row in chart.picture.rows} == {200.0}  # of the most workers
-    row = next(row for row in chart.table.rows if row[0] == "ft loader threads x2, decode only")
-    assert dict(zip(chart.table.head, row, strict=True)) == {
-        "candidate": "ft loader threads x2, decode only",
-        "values": "5",
-        **dict.fromkeys(("median, batches/s", "90%", "99%"), "200 (200 to 200)"),
-        **dict.fromkeys(("smallest", "largest"), "200"),
-    }
+    (chart,) = [chart for chart in charts.charts(mixed) if chart.name == "inside-loss-curve"]
+    assert len(chart.table.rows) == 2 * 12 - 1
 
 
 def test_verdict_tells_cases_in_one_sentence(scenario):

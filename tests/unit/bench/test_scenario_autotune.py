@@ -5,6 +5,7 @@ import time
 import pytest
 
 from ftbench.plan.scenario import Task
+from ftbench.report import charts
 from ftbench.scenarios import SCENARIOS, autotune
 from tests.unit.bench.turns import without_pause
 
@@ -55,6 +56,7 @@ def test_every_case(case, hurried, paths, tmp_path):
     found = without_pause(SCENARIO.measure(task))
     assert set(SCENARIO.metrics) == set(found["metrics"]) and all(value > 0 for value in found["metrics"].values())
     fixed, threads = found["distributions"]["fixed"], found["distributions"]["threads"]
+    assert found["distributions"].keys() <= charts.TITLES.keys()
     assert len(fixed["values"]) == 2 and fixed["over"]["values"] == [1, 2]
     assert len(threads["values"]) == len(threads["over"]["values"]) >= 1
     assert found["samples"] >= (4 + 3 * 2) * 4  # batches until it has settled, and timed ones

@@ -55,24 +55,24 @@ class Clock:
 @pytest.mark.parametrize("period, batches", [(0.020, 50), (0.040, 25), (0.0025, 400)])
 def test_batches_are_taken_when_they_are_due(monkeypatch, period, batches):
     clock = Clock(monkeypatch)
-    times, taken, seconds = Loop(clock.every(0.0), period, 0).run(clock.step, 1.0, period)
+    times = Loop(clock.every(0.0), period, 0).run(clock.step, 1.0, period)
     assert times == pytest.approx([0.010] * len(times)) and len(times) == pytest.approx(100, abs=1)
-    assert taken == pytest.approx(batches, abs=4) and seconds == pytest.approx(1.0, abs=0.02)
+    assert clock.taken == pytest.approx(batches, abs=4) and clock.now == pytest.approx(101.0, abs=0.02)
 
 
 def test_waiting_is_no_part_of_a_step_and_is_not_made_up_for(monkeypatch):
     clock = Clock(monkeypatch)
-    times, taken, _ = Loop(clock.every(0.500), 0.020, 0).run(clock.step, 5.0, 0.020)
+    times = Loop(clock.every(0.500), 0.020, 0).run(clock.step, 5.0, 0.020)
     assert times == pytest.approx([0.010] * len(times))
-    assert 5 <= taken <= 11  # those that did not come in time are not taken all at once
+    assert 5 <= clock.taken <= 11  # those that did not come in time are not taken all at once
 
 
 def test_an_idle_turn_takes_no_batch_and_a_loading_turn_empties_the_queue_first(monkeypatch):
     clock = Clock(monkeypatch)
-    loop, rates = Loop(clock.every(0.0), 0.050, queued=4), []
-    assert loop.turn(clock.step, 0, rates) == pytest.approx(0.010) and clock.taken == 0 and rates == []
-    assert loop.turn(clock.step, 1, rates) == pytest.approx(0.010)
-    assert clock.taken == pytest.approx(4 + 6, abs=1) and rates == [pytest.approx(20, rel=0.2)]
+    loop = Loop(clock.every(0.0), 0.050, queued=4)
+    assert loop.turn(clock.step, 0) == pytest.approx(0.010) and clock.taken == 0
+    assert loop.turn(clock.step, 1) == pytest.approx(0.010)
+    assert clock.taken == pytest.approx(4 + 6, abs=1)
 
 
 def test_a_step_that_loading_makes_twice_as_long_is_found(monkeypatch):
@@ -84,7 +84,7 @@ def test_a_step_that_loading_makes_twice_as_long_is_found(monkeypatch):
             yield number
 
     loop = Loop(batches(), 0.050, queued=2)
-    assert loop.turn(clock.step, 1, []) / Clock(monkeypatch).step_seconds == pytest.approx(2)
+    assert loop.turn(clock.step, 1) / Clock(monkeypatch).step_seconds == pytest.approx(2)
 
 
 @pytest.mark.slow
@@ -92,10 +92,6 @@ def test_a_run(special):
     entry = special("interference")
     assert entry.case_axis == "CPUs" and entry.metrics == list(SCENARIO.metrics)
     assert all(METRICS[name].ideal == "1" for name in entry.metrics)
-    for trial in entry.rounds[0].trials:
-        found = {name: of.values for name, of in trial.distributions.items()}
-        assert len(found["python"]) == len(found["torch"]) > 0 and min(found["python"]) > 0
-        assert found["rate-alone"][0] > 0 and max(found["rate"]) > 0
 
 
 @pytest.mark.slow
