@@ -44,7 +44,7 @@ EPILOG = """\
   PROGRAM --list                             the scenarios and their groups
   PROGRAM all --quick                        every scenario once; Ctrl-C keeps what is finished
   PROGRAM pillow --data ~/photos             with your own images
-  PROGRAM peers --workers 2                  this loader against torch, torchdata and spdl, with targets
+  PROGRAM peers --workers 2                  this loader against torch, torchdata and spdl
   PROGRAM --quick --stress                   and is the loader, and what it uses, safe under threads?
   PROGRAM report DIR                         make the report of a run again; --markdown for an issue
   PROGRAM compare A B                        what changed between two runs, beyond the noise

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated
 
 from ftrun.configurations import CONFIGURATIONS
 
@@ -62,7 +62,7 @@ VARIANTS = {
 class Candidate:
     """Combination that is measured: a configuration, a variant of loading, a number of workers and a case."""
 
-    # ftbench.document.model makes the JSON schema of these fields, and of Target's and Pair's.
+    # ftbench.document.model makes the JSON schema of these fields, and of Pair's.
     config: Annotated[
         str,
         {"enum": [*CONFIGS]},
@@ -88,14 +88,6 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Target:
-    """Goal of this project for a ratio: at least or at most a value."""
-
-    at: Annotated[Literal["least", "most"], "whether the ratio should be at least or at most this"]
-    value: Annotated[float, {"exclusiveMinimum": 0}, "the ratio that is wanted"]
-
-
-@dataclass(frozen=True)
 class Pair:
     """Two candidates, named by their keys, whose ratio is computed: numerator over denominator."""
 
@@ -109,7 +101,6 @@ class Pair:
     numerator: Annotated[str, "key of a candidate"]
     denominator: Annotated[str, "key of a candidate"]
     why: Annotated[str, "what the comparison is about, in a few words; or empty"] = ""
-    target: Annotated[Target | None, "wanted ratio of the scenario's first metric, null for none"] = None
     first_only: Annotated[bool, "true if only the scenario's first metric is compared"] = False
     asked: Annotated[
         bool,

@@ -6,16 +6,14 @@ A comparison is made in every case of the scenario, with the run's highest numbe
 
 from __future__ import annotations
 
-import functools
 import itertools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
-from ftbench.plan.candidates import CONFIGS, Candidate, Pair, Target
+from ftbench.plan.candidates import CONFIGS, Candidate, Pair
 from ftbench.plan.case import Case
 
 IMPORTANCE, COUNT, CASE = "importance", "count", "case"
-at_least, at_most = functools.partial(Target, "least"), functools.partial(Target, "most")
 WITHOUT_CASES = (Case("", ""),)
 
 
@@ -40,14 +38,14 @@ class Comparison:
 
     numerator: Side
     denominator: Side | None = None
-    target: Target | None = None
-    """Goal for the ratio. If any comparison has a target, a quick run makes only the comparisons with targets."""
     why: str = ""
     """The subject of the comparison, in a few words."""
     kind: str = "chosen"
     """See Pair.kind."""
+    asked: bool = False
+    """See Pair.asked. If any comparison is asked for, a quick run makes only the comparisons that are."""
     importance: int | None = None
-    """Drop order: lower is dropped later. Default: the first comparison last, then targets, then by position."""
+    """Drop order: lower is dropped later. Default: the first comparison last, then those asked, then by position."""
     every_count: bool = False
     """True if the comparison is made with every number of workers, not only the highest."""
     quick: str = "most"
@@ -89,7 +87,7 @@ class ComparisonPlan:
         """Return (drop rank, candidate) for each candidate to measure, sorted by drop rank."""
         possible = tuple(c for c in self.of(configs) if c.measures)
         if quick:
-            short = [c for c in possible if c.target] or [c for c in possible if c.quick]
+            short = [c for c in possible if c.asked] or [c for c in possible if c.quick]
             # Of a single configuration there may be no quick comparison: then the first.
             possible = tuple(short if any(c.denominator for c in short) else [*possible[:1], *short])
         counts = sorted(set(workers), reverse=True)
@@ -128,7 +126,7 @@ class ComparisonPlan:
         for comparison in comparisons:
             for count in counts if comparison.every_count else [most]:
                 for a, b in made(comparison, count):
-                    how = comparison.why, comparison.target, comparison.first_only, comparison.target is not None
+                    how = comparison.why, comparison.first_only, comparison.asked
                     pairs.setdefault((a.key, b.key), Pair(comparison.kind, a.key, b.key, *how))
         return list(pairs.values())
 
@@ -136,7 +134,7 @@ class ComparisonPlan:
 def _importance(comparison: Comparison, position: int) -> int:
     if comparison.importance is not None:
         return comparison.importance
-    return 0 if position == 0 else 1 if comparison.target else 1 + position
+    return 0 if position == 0 else 1 if comparison.asked else 1 + position
 
 
 # This project's loader in every configuration, and its most frequent opponents.
@@ -172,7 +170,7 @@ def grid(
     """
 
     def comparison(kind: str, a: Side, b: Side, importance: int, why: str = "") -> Comparison:
-        return Comparison(a, b, None, why, kind, importance, every_count=True, quick=quick)
+        return Comparison(a, b, why, kind, importance=importance, every_count=True, quick=quick)
 
     scaling = (
         Comparison(side, replace(side, workers=1), kind="scaling", every_count=True, measures=False, first_only=True)

@@ -132,18 +132,14 @@ def _ratios(scenario: AnalysedScenario, metric: Metric) -> Iterator[Chart]:
         hover = (
             f"{run_words.title_with_why(scenario, c)}\n{verdict_words.figure(c.ratio)}x ({verdict_words.interval(c)})"
         )
-        said, target = f"{verdict_words.figure(c.ratio)}x: {verdict_words.short(c)}", None
-        if c.target:
-            wanted = verdict_words.target(c)
-            hover, said, target = f"{hover}\ntarget {wanted}", f"{said}; target {wanted}", c.target.value
-        row = Row(title, c.ratio, c.low, c.high, hover, detail=said, shown=c.shown, target=target)
+        said = f"{verdict_words.figure(c.ratio)}x: {verdict_words.short(c)}"
+        row = Row(title, c.ratio, c.low, c.high, hover, detail=said, shown=c.shown)
         groups.setdefault(run_words.case_title(scenario, c.numerator.case), []).append(row)
     about = "Who is faster" if metric.name == "throughput" else f"{metric.title}: who is better"
     yield Chart(
         _name(scenario.name, metric.name, "ratios"),
         f"{about}, and is it certain?",
-        f"Ratios of {metric.noun} within rounds, with 95% confidence intervals. Filled: a difference is shown."
-        + (" Vertical marks: targets." if any(c.target for c in chosen) else ""),
+        f"Ratios of {metric.noun} within rounds, with 95% confidence intervals. Filled: a difference is shown.",
         Rows(list(groups.items()), f"ratio of {metric.noun}", ratios=True),
         tables.ratios(scenario, every),
     )

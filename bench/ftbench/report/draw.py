@@ -23,7 +23,6 @@ WIDEST = 10
 # No axis reaches further: matplotlib computes with values beyond the end, which must not overflow.
 MOST = 1e300
 IDEAL = {"color": TEXT, "linewidth": 1.5, "linestyle": ":"}
-TARGET_MARK = {"linestyle": "", "marker": "|", "markersize": 16, "markeredgewidth": 3, "color": style.TARGET}
 
 
 @dataclass(frozen=True)
@@ -48,8 +47,6 @@ class Row:
     """Values of single trials or machines, drawn as dots."""
     shown: bool = True
     """False if the value is a ratio that is not shown to differ from 1."""
-    target: float | None = None
-    """Goal for the ratio, drawn as a vertical mark."""
 
     @property
     def room(self) -> float:
@@ -58,7 +55,7 @@ class Row:
 
     @property
     def ends(self) -> list[float]:
-        """All places on the horizontal axis where the row draws something, except the target."""
+        """All places on the horizontal axis where the row draws something."""
         return [end for end in (self.value, self.begin, self.low, self.high, *self.dots) if end is not None]
 
 
@@ -141,7 +138,7 @@ class Rows:
         if self.logarithmic:
             # Two rounds can give intervals over many powers of ten: cut off intervals, but no value and no line.
             values = [*(row.value for row in self.rows), *([1.0] * self.ratios), *([self.ideal] if self.ideal else [])]
-            ends = [end for row in self.rows for end in (row.low, row.high, row.target) if end is not None] + values
+            ends = [end for row in self.rows for end in (row.low, row.high) if end is not None] + values
             low = max(min(ends), min(values) / WIDEST) * 0.85
             high = min(min(max(ends), max(values) * WIDEST) / 0.85, MOST)
             if self.ratios:
@@ -177,8 +174,6 @@ def _mark(axes: Axes, y: float, row: Row) -> None:
     _whisker(axes, y, row, colour)
     face = colour if row.shown else BACK
     axes.plot(row.value, y, mark, markersize=8, color=colour, mfc=face, markeredgewidth=2)
-    if row.target is not None:
-        axes.plot(row.target, y, **TARGET_MARK)
 
 
 def _whisker(axes: Axes, y: float, row: Row, colour: str) -> None:

@@ -87,7 +87,6 @@ def ratios(scenario: AnalysedScenario, comparisons: Sequence[Comparison]) -> Tab
             ("could have seen", True, lambda c: verdict_words.change(c.resolution) if c.resolution else ""),
             ("p, adjusted", True, lambda c: "" if c.q is None else f"{c.q:.3f}" if c.q >= 0.001 else "< 0.001"),
             ("verdict", False, verdict_words.short),
-            ("target", False, verdict_words.target),
         ],
         comparisons,
     )
@@ -99,7 +98,6 @@ def outcomes(scenario: AnalysedScenario, comparisons: Sequence[Comparison]) -> T
         [
             ("comparison", False, lambda c: run_words.title(scenario, c.numerator, c.denominator, with_case=True)),
             (f"{scenario.metric.noun} (95% confidence interval)", False, verdict_words.short),
-            ("target", False, verdict_words.target),
         ],
         comparisons,
     )

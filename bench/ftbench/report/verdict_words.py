@@ -104,13 +104,6 @@ def settles(scenario: Scenario, c: Change, metric: str = "throughput") -> str | 
     return f"{run_words.count(minutes, 'more minute')} would settle it" if minutes else None
 
 
-def target(c: Comparison) -> str:
-    """Return a comparison's target and whether it was met: ">= 1.9x: met"; an empty string without a target."""
-    if c.target is None:
-        return ""
-    return f"{'>=' if c.target.at == 'least' else '<='} {c.target.value:.3g}x: {c.reached}"
-
-
 def resolution(scenario: AnalysedScenario) -> str:
     """Return a sentence with the smallest difference that the rounds of this scenario could have shown."""
     found = [c.resolution for c in scenario.comparisons if c.metric == scenario.metrics[0] and c.resolution]
@@ -137,9 +130,8 @@ def conclusion(scenario: AnalysedScenario, group: Sequence[Comparison]) -> str:
     said, of = list[str](), "" if about.above in ("faster", "more memory") else f"{about.noun} "
     for c in (c for c in group if c in told):
         more = settles(scenario, c, c.metric) if len(group) == 1 else None
-        wanted = f"; target {target(c)}" if c.target else ""
         case = run_words.case_title(scenario, c.numerator.case) if alike else ""
-        figures = f"{'' if said else of}{short(c)}{f' ({more})' if more else ''}{wanted}"
+        figures = f"{'' if said else of}{short(c)}{f' ({more})' if more else ''}"
         said.append(": ".join(filter(None, (case, figures))))
     few = f" (the largest differences of {len(group)})" if alike and len(told) < len(group) else ""
     return run_words.capital(f"{before}{ours} against {theirs}{', ' if case else ': '}{'; '.join(said)}{few}.")
@@ -182,12 +174,12 @@ def _besides(scenario: AnalysedScenario) -> list[str]:
 
 
 def _compared(scenario: AnalysedScenario, metric: str) -> list[str]:
-    """Return a sentence for each comparison in *metric* with a target; if none has one, at most MOST_SENTENCES."""
+    """Return a sentence for each comparison in *metric* that is asked; if none is, at most MOST_SENTENCES."""
     groups: dict[tuple, list[Comparison]] = {}
     for c in scenario.principal(metric):
         who = ((each.config, each.variant, each.workers) for each in (c.numerator, c.denominator))
-        groups.setdefault((c.kind, *who, c.target and c.numerator.case), []).append(c)
-    wanted = [group for group in groups.values() if group[0].target]
+        groups.setdefault((c.kind, *who, c.asked and c.numerator.case), []).append(c)
+    wanted = [group for group in groups.values() if group[0].asked]
     return [conclusion(scenario, group) for group in wanted or _chosen(list(groups.values()))]
 
 

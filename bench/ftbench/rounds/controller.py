@@ -31,7 +31,7 @@ from ftrun.interruption import Interruption
 
 # Candidates are chosen so that PLANNED_ROUNDS fit. A fourth round narrows an interval by a third
 # (Student's t), which is worth more than the less important candidates; threads and processes of
-# both builds (ranks up to ESSENTIAL; of the peers, those with a target) take part if three rounds fit.
+# both builds (ranks up to ESSENTIAL; of the peers, those asked for) take part if three rounds fit.
 ESSENTIAL = 1
 PLANNED_ROUNDS = 4
 # The number of turns that is assumed when candidates are chosen, before the real number is planned.

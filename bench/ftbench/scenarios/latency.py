@@ -61,7 +61,7 @@ def _case(client: str, milliseconds: int) -> Case:
 def _delayed(side: Side) -> Comparison:
     """Return the comparison of *side* with a delay of 50 ms to *side* without a delay: the scenario's question."""
     a, b = (dataclasses.replace(side, case=f"{milliseconds}-ms") for milliseconds in (50, 0))
-    return Comparison(a, b, None, "what is left of the delay", "delay", 0, first_only=True)
+    return Comparison(a, b, "what is left of the delay", "delay", importance=0, first_only=True)
 
 
 # Each comparison with every number of workers; in a quick run those of FT and GIL, with the most workers.

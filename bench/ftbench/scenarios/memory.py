@@ -91,9 +91,9 @@ SCENARIO = Scenario(
     plan=ComparisonPlan(
         with_every_count(
             (
-                Comparison(FT, GIL, None, "threads without the GIL against forked processes", "headline"),
-                Comparison(FT, SPAWN, None, "against spawned processes"),
-                Comparison(SPAWN, GIL, None, "spawn against fork"),
+                Comparison(FT, GIL, "threads without the GIL against forked processes", "headline"),
+                Comparison(FT, SPAWN, "against spawned processes"),
+                Comparison(SPAWN, GIL, "spawn against fork"),
                 METHODS[0],
                 EFFECT_OF_THE_GIL,
             )

@@ -90,11 +90,11 @@ SCENARIO = Scenario(
     metrics=("time_to_first_batch", "epoch_gap", "epoch_gap_persistent"),
     plan=ComparisonPlan(
         (
-            Comparison(FT, GIL, None, "threads without the GIL against forked processes", "headline"),
-            Comparison(FT, SPAWN, None, "against spawned processes"),
-            Comparison(FT, Side("gil", "loader-forkserver"), None, "against a fork server"),
-            Comparison(SPAWN, GIL, None, "spawn against fork"),
-            Comparison(PROCESSES["ft"], GIL, None, "forked processes of both builds", quick=""),
+            Comparison(FT, GIL, "threads without the GIL against forked processes", "headline"),
+            Comparison(FT, SPAWN, "against spawned processes"),
+            Comparison(FT, Side("gil", "loader-forkserver"), "against a fork server"),
+            Comparison(SPAWN, GIL, "spawn against fork"),
+            Comparison(PROCESSES["ft"], GIL, "forked processes of both builds", quick=""),
             METHODS[0],
         ),
         CASES,

@@ -188,12 +188,12 @@ SCENARIO = Scenario(
     metrics=("epoch_seconds", "utilisation"),
     plan=ComparisonPlan(
         (
-            Comparison(FT, TORCH, None, "in all, against torch's processes"),
-            Comparison(FT, GIL, None, "the same loader with processes"),
-            Comparison(FT, THREADS["ft-gil"], None, "effect of the GIL"),
-            Comparison(THREADS["ft-gil"], THREADS["gil"], None, "cost of the free-threaded build", quick=""),
-            Comparison(THREADS["gil"], GIL, None, "where the GIL is", quick=""),
-            Comparison(FT, Side("ft", "serial", workers=1), None, "what the workers bring", quick=""),
+            Comparison(FT, TORCH, "in all, against torch's processes"),
+            Comparison(FT, GIL, "the same loader with processes"),
+            Comparison(FT, THREADS["ft-gil"], "effect of the GIL"),
+            Comparison(THREADS["ft-gil"], THREADS["gil"], "cost of the free-threaded build", quick=""),
+            Comparison(THREADS["gil"], GIL, "where the GIL is", quick=""),
+            Comparison(FT, Side("ft", "serial", workers=1), "what the workers bring", quick=""),
             Comparison(FT, NODES, quick=""),
             Comparison(FT, SPDL, quick=""),
             Comparison(GIL, TORCH, quick=""),

@@ -29,14 +29,14 @@ class AnalysedScenario(Scenario):
     def principal(self, metric: str = "") -> list[Comparison]:
         """Return the comparisons that matter most, in *metric* (default: the main one).
 
-        These are all comparisons with a target, and of each kind (Pair.kind) those with the most workers. If there are
+        These are all that the run was made for, and of each kind (Pair.kind) those with the most workers. If there are
         several kinds, "scaling" is left out, and if one kind is "headline", "method" too.
         """
         found = self.compared(metric)
         most = {c.kind: max(each.numerator.workers for each in found if each.kind == c.kind) for c in found}
         # Charts show how a candidate scales. A headline also compares threads with processes.
         implied = {"scaling", *(["method"] if "headline" in most else [])} if len(most) > 1 else set()
-        return [c for c in found if c.target or c.kind not in implied and c.numerator.workers == most[c.kind]]
+        return [c for c in found if c.asked or c.kind not in implied and c.numerator.workers == most[c.kind]]
 
 
 @dataclass

@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ftbench.document.model import Change, Scenario, Verdict
-from ftbench.plan.candidates import Candidate, Target
+from ftbench.plan.candidates import Candidate
 from ftbench.plan.metrics import METRICS
 from ftbench.plan.waterfall import STEP, TOTAL
 from ftbench.stats import turns
-from ftbench.stats.statistics import FEWEST_ROUNDS, Ratio, Reached, negligible, ratio, reached, verdict
+from ftbench.stats.statistics import FEWEST_ROUNDS, Ratio, negligible, ratio, verdict
 
 # A run of more than this many times the rounds is no useful advice.
 MOST_MORE = 10
@@ -31,8 +31,6 @@ class Comparison(Ratio):
     numerator: Candidate
     denominator: Candidate
     metric: str
-    target: Target | None = None
-    reached: Reached | None = None
 
     @property
     def advantage(self) -> tuple[float, float | None, float | None]:
@@ -57,7 +55,6 @@ def compared(scenario: Scenario) -> list[Comparison]:
             if pair.first_only and metric != first:
                 continue
             r = of_two(scenario, pair.numerator, pair.denominator, metric)
-            target = pair.target if metric == first else None
             r.asked = pair.asked and (metric == first or metric == CPU and pair.kind in (STEP, TOTAL))
             found.append(
                 Comparison(
@@ -67,8 +64,6 @@ def compared(scenario: Scenario) -> list[Comparison]:
                     numerator=scenario.candidate(pair.numerator),
                     denominator=scenario.candidate(pair.denominator),
                     metric=metric,
-                    target=target,
-                    reached=reached(r, target) if target else None,
                 )
             )
     return found

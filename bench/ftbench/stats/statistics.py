@@ -20,10 +20,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean, variance
-from typing import Literal
 
 from ftbench.document.model import Change, Verdict
-from ftbench.plan.candidates import Target
 
 CONFIDENCE = 0.95
 # The probability that a difference of `resolution` would have been shown.
@@ -33,10 +31,6 @@ FEWEST_ROUNDS = 3
 EXPECTED_ROUNDS = 4
 # Memory repeats to a tenth of a percent. A difference as small as that matters to no one, even if it is certain.
 NEGLIGIBLE = 1.01
-
-
-Reached = Literal["met", "missed", "unclear"]
-"""Conclusion on whether a ratio meets its target."""
 
 
 @dataclass(kw_only=True)
@@ -112,13 +106,3 @@ def verdict(r: Ratio) -> Verdict:
     if certain and not negligible(r.ratio):
         return Verdict.ABOVE if r.ratio > 1 else Verdict.BELOW
     return Verdict.NO_DIFFERENCE
-
-
-def reached(r: Change, target: Target) -> Reached:
-    """Return "met" or "missed" if the whole interval of a ratio lies on one side of the target, otherwise "unclear"."""
-    if r.n < FEWEST_ROUNDS or r.low is None or r.high is None:
-        return "unclear"
-    least = target.at == "least"
-    if r.low >= target.value if least else r.high <= target.value:
-        return "met"
-    return "missed" if (r.high < target.value if least else r.low > target.value) else "unclear"

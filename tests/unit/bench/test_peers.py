@@ -3,21 +3,16 @@
 import json
 import subprocess
 import sys
-from dataclasses import replace
 
 import pytest
 
 from ftbench.arguments import choose_scenarios
-from ftbench.document.model import Verdict
 from ftbench.plan.candidates import CONFIGS, VARIANTS
-from ftbench.plan.comparisons import at_least
 from ftbench.plan.scenario import Task
-from ftbench.report import verdict_words
 from ftbench.rounds.controller import ESSENTIAL
 from ftbench.rounds.measurement import Measurement
 from ftbench.rounds.twins import Twins
 from ftbench.scenarios import GROUPS, SCENARIOS, members
-from ftbench.stats.analysis import analyse
 from tests.unit.bench.scripted import Noted, options
 from tests.unit.bench.turns import first_line, without_pause
 
@@ -25,16 +20,16 @@ PEERS = [scenario for scenario in SCENARIOS.values() if scenario.group == "peers
 
 
 @pytest.mark.parametrize("scenario", PEERS, ids=lambda s: s.name)
-def test_every_target_has_its_candidates_until_the_last(scenario):
+def test_what_is_asked_for_has_its_candidates_until_the_last(scenario):
     ranked = scenario.plan.ranked(CONFIGS, [1, 2], quick=False)
     keys = [c.key for _, c in ranked]
     assert len(keys) == len(set(keys)) <= 11
     pairs = scenario.plan.pairs(c for _, c in ranked)
     assert len(pairs) == len(scenario.plan.comparisons)
-    assert pairs[0].target is not None
+    assert pairs[0].asked
     ranks = {c.key: rank for rank, c in ranked}
     for pair in pairs:
-        if pair.target is not None:
+        if pair.asked:
             assert max(ranks[pair.numerator], ranks[pair.denominator]) <= ESSENTIAL
     # The first comparison stays, whatever has to go.
     first = [c for rank, c in ranked if rank == 0]
@@ -89,23 +84,6 @@ def test_a_run_of_peers(special, special_run):
     assert (special_run.directory / "peers-pillow-128.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
 
 
-@pytest.fixture
-def analysed(special_run):
-    return next(each for each in analyse(special_run.record).scenarios if each.group == "peers")
-
-
-def test_targets_are_printed_with_what_came_of_them(analysed, special_run):
-    scenario = analysed
-    wanted = [c for c in scenario.comparisons if c.target]
-    assert wanted and all(c.reached == "unclear" for c in wanted)  # one round shows nothing
-    page = (special_run.directory / "report.html").read_text()
-    for c in wanted:
-        assert verdict_words.target(c) in special_run.printed and verdict_words.target(c).replace(">", "&gt;") in page
-    assert all(c.metric == "throughput" for c in wanted)
-    # Told without a target too: memory and the first batch.
-    assert {c.metric for c in scenario.comparisons} == {"throughput", "time_to_first_batch", "memory_mib"}
-
-
 @pytest.mark.parametrize(
     "name, metrics",
     [
@@ -124,16 +102,6 @@ def test_the_other_measurements(paths, name, metrics):
         assert set(scenario.metrics) == metrics <= set(result["metrics"]) and min(result["metrics"].values()) > 0
         assert result["batches"] == 4 <= len(result["rows"])
     assert [found[0][part] for part in ("first_batch", "rows")] == [found[1][part] for part in ("first_batch", "rows")]
-
-
-def test_words_for_targets(analysed):
-    scenario = analysed
-    one = next(c for c in scenario.comparisons if c.target)
-    figures = {"ratio": 2.0, "low": 1.95, "high": 2.05, "n": 5, "verdict": Verdict.ABOVE}
-    comparison = replace(one, **figures, target=at_least(1.9), reached="met")
-    assert verdict_words.target(comparison) == ">= 1.9x: met"
-    sentence = verdict_words.conclusion(scenario, [comparison])
-    assert ": 100% faster (95% to 105%); target >= 1.9x: met." in sentence
 
 
 # Threads of another library that are inside of torch's C++ code when the trial has answered.

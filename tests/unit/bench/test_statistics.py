@@ -8,11 +8,11 @@ from scipy import stats
 
 from ftbench.document.model import Verdict
 from ftbench.measure.epochs import typical
-from ftbench.plan.candidates import Candidate, Pair, Target
+from ftbench.plan.candidates import Candidate, Pair
 from ftbench.plan.comparisons import grid
 from ftbench.plan.metrics import METRICS
 from ftbench.stats.comparisons import Comparison, compared, judge
-from ftbench.stats.statistics import Ratio, ratio, reached, verdict
+from ftbench.stats.statistics import Ratio, ratio, verdict
 from tests.unit.bench import simulated
 
 
@@ -160,38 +160,17 @@ def test_verdict(r, expected):
     assert verdict(r) == expected
 
 
-@pytest.mark.parametrize(
-    "r, target, expected",
-    [
-        (known(2.0, 1.95, 2.1, 5), Target("least", 1.9), "met"),
-        (known(2.0, 1.8, 2.2, 5), Target("least", 1.9), "unclear"),
-        (known(1.5, 1.4, 1.6, 5), Target("least", 1.9), "missed"),
-        (known(0.2, 0.1, 0.3, 5), Target("most", 1 / 3), "met"),
-        (known(0.3, 0.2, 0.4, 5), Target("most", 1 / 3), "unclear"),
-        (known(0.5, 0.4, 0.6, 5), Target("most", 1 / 3), "missed"),
-        (known(9.0, 8.0, 10.0, 2), Target("least", 1.9), "unclear"),  # too few rounds
-        (known(9.0, None, None, 1), Target("least", 1.9), "unclear"),
-    ],
-)
-def test_a_target_is_met_or_missed_by_the_whole_interval(r, target, expected):
-    assert reached(r, target) == expected
-
-
 A, B = "ft/loader-thread/1", "gil/loader-thread/1"
 
 
-def test_targets_and_questions_are_of_the_first_metric_and_some_pairs_too():
+def test_questions_are_of_the_first_metric_and_some_pairs_too():
     values = {
         "overhead_us": {A: [1.0, 1.1, 0.9], B: [4.0, 4.1, 4.2]},
         "memory_mib": {A: [5.0, 5.0, 5.0], B: [5.0, 5.0, 5.0]},
     }
-    pairs = [Pair("peer", A, B, target=Target("most", 0.5), asked=True), Pair("scaling", B, A, first_only=True)]
-    told = [(c.kind, c.metric, c.asked, c.reached) for c in compared(simulated.measured(values, pairs))]
-    assert told == [
-        ("peer", "overhead_us", True, "met"),
-        ("scaling", "overhead_us", False, None),
-        ("peer", "memory_mib", False, None),
-    ]
+    pairs = [Pair("peer", A, B, asked=True), Pair("scaling", B, A, first_only=True)]
+    told = [(c.kind, c.metric, c.asked) for c in compared(simulated.measured(values, pairs))]
+    assert told == [("peer", "overhead_us", True), ("scaling", "overhead_us", False), ("peer", "memory_mib", False)]
 
 
 def test_a_difference_of_a_tenth_of_a_percent_is_none_however_certain():
