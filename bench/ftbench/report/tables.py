@@ -84,7 +84,6 @@ def ratios(scenario: AnalysedScenario, comparisons: Sequence[Comparison]) -> Tab
             ("comparison", False, lambda c: run_words.title_with_why(scenario, c)),
             ("ratio", True, lambda c: f"{verdict_words.figure(c.ratio)}x"),
             ("95% CI", True, verdict_words.interval),
-            ("could have seen", True, lambda c: verdict_words.change(c.resolution) if c.resolution else ""),
             ("p, adjusted", True, lambda c: "" if c.q is None else f"{c.q:.3f}" if c.q >= 0.001 else "< 0.001"),
             ("verdict", False, verdict_words.short),
         ],

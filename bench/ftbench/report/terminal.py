@@ -93,7 +93,7 @@ def _answers(console: Console, scenario: AnalysedScenario) -> None:
     about = run_words.capital(scenario.question or scenario.description)
     console.print(Text.assemble((one_line(scenario.name), "bold"), one_line(f": {about}")))
     say(console, filter(None, [scenario.note]), "bold yellow")
-    say(console, verdict_words.verdict(scenario), "bold")
+    say(console, [*verdict_words.answer(scenario), *verdict_words.levels(scenario)[1:]], "bold")
     say(console, run_words.disturbed(scenario))
     console.print()
 
@@ -106,7 +106,6 @@ def _figures(console: Console, scenario: AnalysedScenario, ratios: bool) -> None
     found = scenario.principal() if scenario.cases else scenario.compared(metric.name)
     if ratios and found:
         table(console, f"Ratios of {metric.noun} within rounds", tables.outcomes(scenario, found))
-        say(console, [verdict_words.resolution(scenario)])
     console.print()
 
 

@@ -12,8 +12,6 @@ from ftbench.stats.comparisons import Comparison, level, more_minutes
 from ftbench.stats.statistics import negligible
 from ftrun.configurations import CONFIGURATIONS
 
-# The most sentences of a scenario's conclusion.
-MOST_SENTENCES = 3
 # The most cases that a sentence tells.
 MOST_CASES = 5
 # The number of metrics that are ratios by themselves and get a sentence: the main one, and one more.
@@ -104,18 +102,6 @@ def settles(scenario: Scenario, c: Change, metric: str = "throughput") -> str | 
     return f"{run_words.count(minutes, 'more minute')} would settle it" if minutes else None
 
 
-def resolution(scenario: AnalysedScenario) -> str:
-    """Return a sentence with the smallest difference that the rounds of this scenario could have shown."""
-    found = [c.resolution for c in scenario.comparisons if c.metric == scenario.metrics[0] and c.resolution]
-    if not found:
-        return "One round cannot tell a difference from noise."
-    ends = dict.fromkeys((change(min(found)), change(max(found))))
-    return (
-        f"The smallest difference that these {len(scenario.rounds)} rounds could have shown is "
-        f"{' to '.join(ends)}{', depending on the comparison' if len(ends) > 1 else ''}."
-    )
-
-
 def conclusion(scenario: AnalysedScenario, group: Sequence[Comparison]) -> str:
     """Return a sentence on one comparison in one metric; `group` is the comparison in one case or in several cases."""
     c = group[0]
@@ -155,44 +141,18 @@ def levels(scenario: AnalysedScenario) -> list[str]:
 
 def answer(scenario: AnalysedScenario) -> list[str]:
     """Return sentences that answer the scenario's question: on its main metric, and on others that it asks for."""
-    return [*_main(scenario)[:1], *_besides(scenario)]
-
-
-def verdict(scenario: AnalysedScenario) -> list[str]:
-    """Return a scenario's conclusion: the main comparison's verdict, then sentences on the others (see `_compared`)."""
-    first = _main(scenario)
-    return [*first[:1], *_besides(scenario), *first[1:]]
-
-
-def _main(scenario: AnalysedScenario) -> list[str]:
-    return [*levels(scenario), *_compared(scenario, scenario.metrics[0])]
-
-
-def _besides(scenario: AnalysedScenario) -> list[str]:
-    asked = (name for name in scenario.metrics[1:] if METRICS[name].answers)
-    return [sentence for name in asked for sentence in _compared(scenario, name)[:1]]
+    asked = [name for name in scenario.metrics[1:] if METRICS[name].answers]
+    main = levels(scenario)[:1] or _compared(scenario, scenario.metrics[0])
+    return [*main, *(sentence for name in asked for sentence in _compared(scenario, name))]
 
 
 def _compared(scenario: AnalysedScenario, metric: str) -> list[str]:
-    """Return a sentence for each comparison in *metric* that is asked; if none is, at most MOST_SENTENCES."""
+    """Return a list of one sentence, on the first comparison in *metric*, in all cases; an empty list without one."""
     groups: dict[tuple, list[Comparison]] = {}
     for c in scenario.principal(metric):
         who = ((each.config, each.variant, each.workers) for each in (c.numerator, c.denominator))
-        groups.setdefault((c.kind, *who, c.asked and c.numerator.case), []).append(c)
-    wanted = [group for group in groups.values() if group[0].asked]
-    return [conclusion(scenario, group) for group in wanted or _chosen(list(groups.values()))]
-
-
-def _chosen(groups: list[list[Comparison]]) -> list[list[Comparison]]:
-    """Choose at most MOST_SENTENCES groups: two of the first kind (Pair.kind), one of each other kind, then others."""
-    kinds: dict[str, list[list[Comparison]]] = {}
-    for group in groups:
-        kinds.setdefault(group[0].kind, []).append(group)
-    if not kinds:
-        return []
-    first, *others = kinds.values()
-    one_each, left = [of[0] for of in others], [group for of in others for group in of[1:]]
-    return [*first[:2], *one_each, *first[2:], *left][:MOST_SENTENCES]
+        groups.setdefault((c.kind, *who), []).append(c)
+    return [conclusion(scenario, group) for group in [*groups.values()][:1]]
 
 
 def contestants(run: Analysis, fall: Waterfall) -> str:

@@ -112,7 +112,7 @@ def test_summary_in_markdown(many):
     for each in advice.openings(many):
         assert before.index(escape.markdown(each.sentence)) < before.index(escape.markdown(each.advice))
         assert not each.code or f"\n```python\n{each.code}\n```\n" in before
-    assert "./twins bench" in text and "The smallest difference that these" in text
+    assert "./twins bench" in text
     # Every row has as many cells as its head: five of a waterfall, two of comparisons.
     for table in re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE):
         assert {line.count(" | ") for line in table.splitlines()} in ({4}, {1}), table

@@ -36,17 +36,16 @@ def test_a_second_metric_that_is_asked_for_has_a_sentence_of_its_own(many):
     """As in startup: the first batch, and from epoch to epoch."""
     asked = documents.scenario(many.scenarios[0], "asks", metrics=("time_to_first_batch", "epoch_gap", "memory_mib"))
     run = alone(many, asked)
-    first, second, *others = verdict_words.verdict(run.scenarios[0])
+    first, second = verdict_words.answer(run.scenarios[0])
     assert verdict_words.glance(run) == [(run.scenarios[0], f"{first} {second}")]
     assert first.startswith("With 2 workers, loader threads") and ": time to first batch " in first
     assert second.startswith("With 2 workers, loader threads") and ": from epoch to epoch, new workers " in second
-    assert others and not any("epoch" in sentence or "memory" in sentence for sentence in others)
 
 
 def test_of_many_cases_the_largest_differences_are_told(many, monkeypatch):
     monkeypatch.setattr(verdict_words, "MOST_CASES", 2)
     sizes = many.scenario("sizes")
-    sentence = verdict_words.verdict(sizes)[0]
+    sentence = verdict_words.answer(sizes)[0]
     (first, *_) = {c.kind: c for c in sizes.principal()}.values()
     group = [c for c in sizes.principal() if c.kind == first.kind and c.numerator.config == first.numerator.config]
     least = min(group, key=lambda c: abs(math.log(c.ratio)))
@@ -156,19 +155,6 @@ def test_what_would_take_days_settles_nothing(seconds):
     assert verdict_words.settles(rounds_of(seconds), change) == said
 
 
-def test_the_resolution_in_words():
-    def scenario(*found: float | None) -> SimpleNamespace:
-        comparisons = [SimpleNamespace(metric="memory_mib", resolution=each) for each in found]
-        comparisons.append(SimpleNamespace(metric="throughput", resolution=9.0))
-        return SimpleNamespace(metrics=["memory_mib"], rounds=[None] * 7, comparisons=comparisons)
-
-    assert verdict_words.resolution(scenario(1.04, 1.21, None)) == (
-        "The smallest difference that these 7 rounds could have shown is 4% to 21%, depending on the comparison."
-    )
-    assert verdict_words.resolution(scenario(1.04)).endswith("could have shown is 4%.")
-    assert verdict_words.resolution(scenario(None)) == "One round cannot tell a difference from noise."
-
-
 def test_disturbed_rounds_are_told():
     state = State([1.5, 1.0, 0.5], 2, None, None, None, None)
 
@@ -181,11 +167,3 @@ def test_disturbed_rounds_are_told():
     assert run_words.disturbed(scenario) == [
         "1 of 3 rounds was disturbed (round 2: other processes used 0.25 of 2 CPUs)."
     ]
-
-
-@pytest.mark.parametrize(
-    "kinds, chosen", [("aaabbc", [0, 1, 3]), ("aab", [0, 1, 2]), ("abb", [0, 1, 2]), ("a", [0]), ("", [])]
-)
-def test_sentences_are_of_several_kinds(kinds, chosen):
-    groups = [[SimpleNamespace(kind=kind)] for kind in kinds]
-    assert verdict_words._chosen(groups) == [groups[index] for index in chosen]
