@@ -8,7 +8,7 @@ from enum import StrEnum
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-OPTIONAL = {"over", "picture", "ranks", "start_method"}
+OPTIONAL = {"over", "ranks", "start_method"}
 """JSON keys that are left out if their value is None."""
 
 TYPES = {str: "string", int: "integer", float: "number", bool: "boolean"}

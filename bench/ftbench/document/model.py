@@ -109,7 +109,6 @@ class Load:
     sample_bytes: A[Whole, "bytes of a sample in a batch"]
     dataset: Dataset
     batch_size: A[Whole, "samples a batch, the same for all candidates"]
-    requested_batch_size: A[Whole, "before it was made smaller to fit into memory"]
     batches_per_worker: A[Whole, "length of a turn: each worker builds as many"]
     turns: A[Whole, "turns of a trial, which alternate with the turns of the round's other trials"]
 
@@ -143,10 +142,9 @@ class Distribution:
 
 @dataclass
 class RoundDisturbance(Disturbance):
-    """Load on the CPUs during a round, and the machine's state before and after the round."""
+    """Load on the CPUs during a round, and the machine's state before the round."""
 
     before: State
-    after: State
 
 
 @dataclass
@@ -188,7 +186,6 @@ class Scenario(Load):
     question: A[str, "the question that the scenario answers, or empty"]
     description: A[str, "the work in one line"]
     note: A[str, "a note for every output (a CPU backend where there is no GPU), or empty"]
-    sample: A[str, "one sample in a few words"]
     prefetch_factor: A[Whole, "batches that each worker loads in advance"]
     ranks: A[int | None, {"minimum": 2}, "processes of a trial, each with a loader and workers; left out for 1"] = None
     seed: A[Count, "of the order within rounds, and of the hashes of strings (PYTHONHASHSEED)"]
@@ -196,7 +193,6 @@ class Scenario(Load):
     case_axis: A[str, "difference between the cases (sample size), empty without cases"]
     case_unit: A[str, "the unit of the cases' values, or empty"]
     cases: A[list[MeasuredCase], "the conditions in order; empty if there is but one"]
-    picture: A[str | None, "unused; earlier runs kept some samples as a PNG, in base64"] = None
     candidates: A[list[Candidate], {"minItems": 1}, "all that took part, given up later or not"]
     pairs: A[list[Pair], "comparisons of those that took part in every round, the most important first"]
     failures: A[list[Failure], "candidates whose trials failed"]

@@ -111,7 +111,7 @@ class Disturbance:
 
 @dataclass
 class State:
-    """State of the machine before or after a round: load, usable CPUs and frequency settings."""
+    """State of the machine before a round: load, usable CPUs and frequency settings."""
 
     load: A[
         list[A[float, {"minimum": 0}]] | None,
@@ -120,11 +120,7 @@ class State:
     ]
     affinity: A[int, {"minimum": 1}, "CPUs that the process may use"]
     quota: A[float | None, {"minimum": 0}, "CPUs that the control group leaves it; null for all"]
-    frequency_mhz: A[
-        float | None, {"minimum": 0}, "mean of the usable CPUs; in a virtual machine it may be a mere name"
-    ]
     governor: A[str | None, "frequency governor; null where none is to be seen, as in most virtual machines"]
-    turbo: A[bool | None, "whether CPUs may exceed their nominal frequency; null where that is not to be seen"]
 
 
 def state(sys: Path = Path("/sys/devices/system/cpu")) -> State:
@@ -134,24 +130,7 @@ def state(sys: Path = Path("/sys/devices/system/cpu")) -> State:
     cpus = os.sched_getaffinity(0)
     governors = {cgroup.read(sys / f"cpu{n}/cpufreq/scaling_governor") for n in cpus}
     governor = ", ".join(sorted(filter(None, governors))) or None
-    return State(load, len(cpus), cgroup.cpu_quota(), _frequency(), governor, _turbo(sys))
-
-
-def _frequency() -> float | None:
-    """Return the mean frequency of the usable CPUs (MHz); None if the system does not say."""
-    import psutil
-
-    each: list = []
-    with contextlib.suppress(NotImplementedError, OSError, ValueError):
-        each = psutil.cpu_freq(percpu=True)
-    found = [each[cpu].current for cpu in os.sched_getaffinity(0) if cpu < len(each) and each[cpu].current]
-    return round(fmean(found), 1) if found else None
-
-
-def _turbo(sys: Path) -> bool | None:
-    no_turbo = {"0": True, "1": False}.get(cgroup.read(sys / "intel_pstate/no_turbo") or "")
-    boost = {"1": True, "0": False}.get(cgroup.read(sys / "cpufreq/boost") or "")
-    return boost if no_turbo is None else no_turbo
+    return State(load, len(cpus), cgroup.cpu_quota(), governor)
 
 
 def marks(found: Disturbance, usable: float) -> list[str]:

@@ -29,8 +29,6 @@ class Scenario:
     name: str
     description: str
     """One line for the head of a report."""
-    sample: str
-    """Description of one sample in a few words."""
     sample_bytes: int
     """Bytes of one sample in a batch."""
     dataset: Callable[[Task], Any]

@@ -294,7 +294,7 @@ class Controller:
         if not trials:
             raise self._all_failed()
         found = together([vars(trial.disturbance) for trial in trials.values()])
-        disturbance = RoundDisturbance(**found, before=before, after=state())
+        disturbance = RoundDisturbance(**found, before=before)
         seconds = round(time.monotonic() - begin, 2)
         return Round(number, seconds, list(trials.values()), disturbance), longest
 

@@ -32,7 +32,7 @@ WORKERS_PER_CPU = 4
 # Less than any trial takes to start: it imports torch.
 START_SECONDS = 1.0
 # Fields of a scenario that are copied into its record.
-COPIED = ("name", "group", "question", "description", "sample", "case_axis", "case_unit")
+COPIED = ("name", "group", "question", "description", "case_axis", "case_unit")
 
 
 @dataclass
@@ -320,7 +320,6 @@ class Measurement:
             sample_bytes=sample_bytes,
             dataset=dataset,
             batch_size=batch_size,
-            requested_batch_size=requested,
             batches_per_worker=amount.batches_per_worker,
             turns=amount.turns,
         )

@@ -53,7 +53,6 @@ SCENARIO = Scenario(
     name="augment",
     question="When do workers pay for light and for heavy augmentation?",
     description="JPEG decoding with Pillow, then random augmentation to 224x224 float32",
-    sample="one 640x408 JPEG decoded, augmented and standardised",
     sample_bytes=3 * SIDE * SIDE * 4,
     source="images",
     dataset=dataset,

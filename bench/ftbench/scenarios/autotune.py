@@ -213,7 +213,6 @@ SCENARIO = Scenario(
     name="autotune",
     question='With num_workers="auto", how close does the loop come to the best number of threads?',
     description='the loop with num_workers="auto", against the best of 1 to 64 threads in the same process',
-    sample="a sample of the case",
     sample_bytes=100_000,
     dataset=dataset,
     measure=measure,

@@ -128,7 +128,6 @@ SCENARIO = Scenario(
     name="cache",
     question="a local cache that grows from a remote source: how much reaches the training loop while it grows?",
     description=f"epochs over a growing cache, while samples come in at {RATE / 1e6:.0f} MB/s",
-    sample="1 MiB of int16",
     sample_bytes=SAMPLE_BYTES,
     source="shards",
     # This is the source. The measurement makes the dataset from it.

@@ -199,7 +199,6 @@ SCENARIO = Scenario(
     name="contention",
     question="why can threads lose?",
     description="small operations on what threads share, by one worker and by many; processes share nothing",
-    sample="one operation",
     sample_bytes=1,
     dataset=lambda _: None,
     measure=measure,

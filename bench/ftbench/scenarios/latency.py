@@ -74,7 +74,6 @@ def _scenario(client: str, note: str) -> Scenario:
         group=NAME,
         question=f"Do many threads hide the delays of remote storage, read with {client}?",
         description=f"samples of 100 kB from a web server that answers late, read with {client}",
-        sample="100,000 bytes from a web server",
         sample_bytes=SAMPLE_BYTES,
         # The address is that of the server that the measurement starts.
         dataset=lambda task: RemoteSamples(task.parameters["address"], client),

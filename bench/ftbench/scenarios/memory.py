@@ -83,7 +83,6 @@ SCENARIO = Scenario(
     name="memory",
     question="copy-on-access: how much memory does a list of a million file names take, times N workers?",
     description="memory of the whole process tree over an epoch that looks at up to 1,000,000 file names",
-    sample="the length of a file name",
     sample_bytes=8,
     dataset=lambda task: FileNames(task.parameters["kept"] == "array"),
     measure=measure,

@@ -129,7 +129,6 @@ def scenario(target: str, collate_fn: str | None = None) -> Scenario:
         name=OWN,
         question="Your own dataset: threads or processes, with or without the GIL?",
         description=f"samples of {target}",
-        sample=f"a sample of {target}",
         sample_bytes=1,
         dataset=dataset,
         measure=measure,

@@ -96,13 +96,7 @@ def dataset(task: Task) -> PillowDataset:
 
 
 # A scenario of these images, with the defaults of all such scenarios.
-of_images = functools.partial(
-    Scenario,
-    sample="one 640x408 JPEG decoded to RGB uint8",
-    sample_bytes=HEIGHT * WIDTH * 3,
-    source="images",
-    dataset=dataset,
-)
+of_images = functools.partial(Scenario, sample_bytes=HEIGHT * WIDTH * 3, source="images", dataset=dataset)
 
 SCENARIO = of_images(
     name="pillow",

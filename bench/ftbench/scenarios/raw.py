@@ -155,7 +155,6 @@ PINNED = _case("pinned", "pinned memory", pinned=True), _case("pageable", "ordin
 _scenario = functools.partial(
     Scenario,
     group=NAME,
-    sample="one 2048x1024 int16 array",
     sample_bytes=SAMPLE_BYTES,
     source="shards",
     dataset=dataset,
@@ -169,7 +168,6 @@ SCENARIOS = (
         name="raw-size",
         question="incompressible scientific samples: how many GB/s into the training process, by their size?",
         description="raw int16 samples of 64 KiB to 64 MiB from files in the page cache",
-        sample="one int16 array of a detector's values",
         plan=ComparisonPlan(USUAL, SIZES, quick_cases=("4-MiB", "64-KiB", "16-MiB")),
         case_axis="sample size",
         case_unit="bytes",

@@ -83,7 +83,6 @@ SCENARIO = Scenario(
     name="startup",
     question="how long until the first batch, and from epoch to epoch, with a dataset of 1 MB to 1 GB to ship?",
     description="time to the first batch and between epochs, workers started in every way",
-    sample="one row of 1024 int64",
     sample_bytes=VALUES * ITEM_BYTES,
     dataset=lambda task: Table(task.parameters["bytes"]),
     measure=measure,

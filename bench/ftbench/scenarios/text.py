@@ -71,7 +71,6 @@ SCENARIO = Scenario(
     name="text",
     question="Where Python code holds the GIL, as in tokenising text: threads or processes?",
     description="lines of JSON parsed and tokenised in Python, collated into int64 batches",
-    sample="256 token ids and their mask of a text of 120 words",
     sample_bytes=2 * LENGTH * 8,
     dataset=lambda _: Texts(),
     measure=epochs.measure,

@@ -180,7 +180,6 @@ SCENARIO = Scenario(
     name="training",
     question="does a whole training get faster?",
     description="a small convolutional network trained on augmented JPEG crops for some epochs",
-    sample="one 640x408 JPEG decoded, cropped, resized to 64x64, with its label",
     sample_bytes=3 * SIDE * SIDE + 8,
     source="images",
     dataset=lambda task: Quadrants(task.paths, steps_per_epoch(task) * task.batch_size, EPOCHS, SEED),

@@ -138,7 +138,7 @@ def hostile(document: model.Results) -> model.Results:
                 setattr(part, name, HOSTILE)
         twin.packages = {HOSTILE: HOSTILE}
     for entry in spoilt.scenarios:
-        for name in ("name", "description", "sample", "question", "note", "case_axis", "case_unit"):
+        for name in ("name", "description", "question", "note", "case_axis", "case_unit"):
             setattr(entry, name, getattr(entry, name) + HOSTILE)
         entry.dataset = replace(entry.dataset, source="own", directory=HOSTILE)
         entry.failures = [model.Failure("failed", entry.candidates[0].key, HOSTILE)]

@@ -21,7 +21,6 @@ def load(batch_size: int, batches_per_worker: int, turns: int = 1) -> Load:
         sample_bytes=1,
         dataset=Dataset("none", "nothing", None, 0, 0, 0, None),
         batch_size=batch_size,
-        requested_batch_size=batch_size,
         batches_per_worker=batches_per_worker,
         turns=turns,
     )

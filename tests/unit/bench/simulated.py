@@ -55,10 +55,8 @@ def blank(twin: str = "ft") -> model.Results:
         question="",
         description="JPEG decoding",
         note="",
-        sample="one JPEG",
         sample_bytes=783360,
         batch_size=8,
-        requested_batch_size=8,
         batches_per_worker=4,
         turns=1,
         prefetch_factor=2,
@@ -106,7 +104,7 @@ TRIAL = {
 
 
 def quiet() -> model.RoundDisturbance:
-    return model.RoundDisturbance(**QUIET, before=disturbance.state(), after=disturbance.state())
+    return model.RoundDisturbance(**QUIET, before=disturbance.state())
 
 
 def document(

@@ -135,7 +135,7 @@ ROUND, PAIR = "scenarios/0/rounds/0", "scenarios/0/pairs/0"
     [
         ("environment", GONE),
         (f"{PAIR}/why", GONE),
-        (f"{ROUND}/disturbance/before/turbo", GONE),
+        (f"{ROUND}/disturbance/before/governor", GONE),
         ("environment/twins/other", {}),
         ("seconds", "long"),
         ("reason", 1),

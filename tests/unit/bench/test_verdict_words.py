@@ -156,10 +156,10 @@ def test_what_would_take_days_settles_nothing(seconds):
 
 
 def test_disturbed_rounds_are_told():
-    state = State([1.5, 1.0, 0.5], 2, None, None, None, None)
+    state = State([1.5, 1.0, 0.5], 2, None, None)
 
     def one(number: int, others: float | None, before: State = state) -> Round:
-        return Round(number, 3.0, [], RoundDisturbance(3.0, 1.9, others, None, None, before, before))
+        return Round(number, 3.0, [], RoundDisturbance(3.0, 1.9, others, None, None, before))
 
     # The last one's system tells nothing of others.
     rounds = [one(1, 0.0), one(2, 0.25), one(3, None, replace(state, load=None))]
