@@ -8,12 +8,11 @@ whether the choice is right.
 from __future__ import annotations
 
 import functools
-import time
+from collections.abc import Callable
 from dataclasses import replace
-from statistics import median
+from typing import Any
 
-from ftbench.measure import checksums, epochs
-from ftbench.measure.loaders import open_loader
+from ftbench.measure import epochs
 from ftbench.plan.case import Amount
 from ftbench.plan.comparisons import FT, GIL, NODES, SPDL, THREADS, TORCH, Comparison, ComparisonPlan
 from ftbench.plan.scenario import Scenario, Task
@@ -27,88 +26,41 @@ LENGTH = 65_536
 FEATURES = 16
 
 
-class Samples:
-    """Base class of datasets of LENGTH samples that are made on demand."""
+class Made:
+    """Dataset of LENGTH samples that are made on demand: sample i is MAKE[kind](self, i)."""
 
-    def __init__(self, batch_size: int = 1):
+    def __init__(self, kind: str, batch_size: int = 1):
         import numpy
         import torch
 
-        self._tensor, self._array, self._float32 = torch.full, numpy.full, numpy.float32
-        self._batch_size = batch_size
+        self.tensor, self.array, self.float32 = torch.full, numpy.full, numpy.float32
+        self.rows = torch.arange(LENGTH * FEATURES, dtype=torch.float32).reshape(LENGTH, FEATURES)
+        self._kind, self.batch_size = kind, batch_size
 
     def __len__(self) -> int:
         return LENGTH
 
-
-class Integers(Samples):
-    """Dataset of integers: sample i is i."""
-
-    def __getitem__(self, index: int) -> int:
-        return index
+    def __getitem__(self, index: int) -> Any:
+        return MAKE[self._kind](self, index)
 
 
-class SmallTensors(Samples):
-    """Dataset of the rows of a table: sample i is a float32 tensor of 16 values."""
-
-    def __init__(self, batch_size: int = 1):
-        import torch
-
-        self._rows = torch.arange(LENGTH * FEATURES, dtype=torch.float32).reshape(LENGTH, FEATURES)
-
-    def __getitem__(self, index: int):
-        return self._rows[index]
-
-
-class Tokens(Samples):
-    """Dataset of dicts: sample i has three int64 tensors of 512 values (token ids, mask, types) and a label."""
-
-    def __getitem__(self, index: int):
-        return {name: self._tensor((512,), index) for name in ("ids", "mask", "types")} | {"label": index}
-
-
-class Medium(Samples):
-    """Dataset of float32 tensors of 64 KiB."""
-
-    def __getitem__(self, index: int):
-        return self._tensor((16_384,), float(index))
-
-
-class Leaves(Samples):
-    """Dataset of tuples of four float32 arrays of 256 KiB each."""
-
-    def __getitem__(self, index: int):
-        return tuple(self._array(65_536, index + leaf, self._float32) for leaf in range(4))
-
-
-class Ragged(Samples):
-    """Dataset of float32 tensors of 40 to 120 KiB, of one length within a batch, as with bucketing by length."""
-
-    def __getitem__(self, index: int):
-        bucket = index // self._batch_size * 7 % 21
-        return self._tensor((10_240 + 1024 * bucket,), float(index))
+MAKE: dict[str, Callable[[Made, int], Any]] = {
+    "overhead-int": lambda _, index: index,
+    "overhead-tensor": lambda of, index: of.rows[index],
+    # Token ids, mask, types.
+    "shapes-tokens": lambda of, index: (
+        {name: of.tensor((512,), index) for name in ("ids", "mask", "types")} | {"label": index}
+    ),
+    "shapes-medium": lambda of, index: of.tensor((16_384,), float(index)),
+    "shapes-leaves": lambda of, index: tuple(of.array(65_536, index + leaf, of.float32) for leaf in range(4)),
+    # Of one length within a batch, as with bucketing by length.
+    "shapes-ragged": lambda of, index: of.tensor((10_240 + 1024 * (index // of.batch_size * 7 % 21),), float(index)),
+}
 
 
 def images(task: Task) -> PillowDataset:
     """Return the dataset of images, decoded by ftloader.decode for variant loader-decode, otherwise by Pillow."""
     return (DecodedImages if task.variant == "loader-decode" else PillowDataset)(task.paths)
-
-
-def measure_starts(task: Task) -> dict:
-    """Start `task.batches` loaders one after another; return the median time to the first batch (s)."""
-    dataset = task.dataset()
-    samples = (task.prefetch_factor + 1) * task.workers * task.batch_size  # more than are prefetched
-    times, seen = [], checksums.Seen()
-    for _ in range(task.batches):
-        with open_loader(task, dataset, persistent=False) as loader:
-            begin = time.perf_counter()
-            epoch = loader.epoch(samples)
-            batch = next(epoch)
-            times.append(time.perf_counter() - begin)
-            seen.take(batch)
-            del epoch
-    loaded = task.batches * task.batch_size
-    return {"metrics": {"time_to_first_batch": median(times)}, **seen.result(loaded, len(batch))}
 
 
 _asked = functools.partial(Comparison, asked=True)
@@ -158,7 +110,6 @@ def _cheap(
     name: str,
     sample: str,
     sample_bytes: int,
-    dataset: type,
     plan: tuple[Comparison, ...],
     batch_size: int,
     batches: int,
@@ -169,7 +120,7 @@ def _cheap(
         group=NAME,
         description=f"samples that cost little: {sample}",
         sample_bytes=sample_bytes,
-        dataset=lambda task: dataset(task.batch_size),
+        dataset=lambda task: Made(name, task.batch_size),
         measure=epochs.measure,
         metrics=(metric, *METRICS[1:]),
         plan=ComparisonPlan(plan),
@@ -183,23 +134,23 @@ SCENARIOS = (
     _pillow(512, 3, 2, DECODING, 400),
     spdl_io.SCENARIO,
     replace(
-        _cheap("raw", "one 2048x1024 int16 array from a file in the page cache", 4 << 20, raw.Shards, MEMORY, 8, 30),
+        _cheap("raw", "one 2048x1024 int16 array from a file in the page cache", 4 << 20, MEMORY, 8, 30),
         dataset=lambda task: raw.Shards(task.paths, 4 << 20),
         source="shards",
         quick=Amount(batch_size=4, batches_per_worker=20, turns=2, seconds=40),
     ),
-    _cheap("overhead-int", "one int", 8, Integers, COST, 256, 500, "overhead_us"),
-    _cheap("overhead-tensor", "one float32 tensor of 16 values", 64, SmallTensors, COST, 256, 250, "overhead_us"),
-    _cheap("shapes-tokens", "three int64 tensors of 512 values and a label", 12_296, Tokens, SHAPE, 64, 400),
-    _cheap("shapes-medium", "one float32 tensor of 64 KiB", 64 << 10, Medium, SHAPE, 64, 400),
-    _cheap("shapes-leaves", "four float32 arrays of 256 KiB", 1 << 20, Leaves, SHAPE, 64, 60),
-    _cheap("shapes-ragged", "one float32 tensor of 40 to 120 KiB, by batch", 80 << 10, Ragged, SHAPE, 64, 300),
+    _cheap("overhead-int", "one int", 8, COST, 256, 500, "overhead_us"),
+    _cheap("overhead-tensor", "one float32 tensor of 16 values", 64, COST, 256, 250, "overhead_us"),
+    _cheap("shapes-tokens", "three int64 tensors of 512 values and a label", 12_296, SHAPE, 64, 400),
+    _cheap("shapes-medium", "one float32 tensor of 64 KiB", 64 << 10, SHAPE, 64, 400),
+    _cheap("shapes-leaves", "four float32 arrays of 256 KiB", 1 << 20, SHAPE, 64, 60),
+    _cheap("shapes-ragged", "one float32 tensor of 40 to 120 KiB, by batch", 80 << 10, SHAPE, 64, 300),
     of_images(
         name="peers-startup",
         group=NAME,
         description="the first batch of JPEGs by a new loader, from the start of its workers",
         dataset=images,
-        measure=measure_starts,
+        measure=epochs.measure,
         metrics=("time_to_first_batch",),
         plan=ComparisonPlan(
             (_asked(FT, TORCH, "all workers at the first batch, and none to fork"), Comparison(FT, NODES))

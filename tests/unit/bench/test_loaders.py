@@ -14,7 +14,7 @@ from ftbench.measure.loaders import OPEN, BareLoop, open_loader
 from ftbench.plan.candidates import VARIANTS
 from ftbench.plan.scenario import Task
 from ftbench.scenarios import SCENARIOS
-from ftbench.scenarios.peers import SmallTensors
+from ftbench.scenarios.peers import Made
 from ftbench.scenarios.pillow import PillowDataset
 
 MODULES = {"torchdata": "torchdata.nodes", "spdl-core": "spdl.pipeline"}
@@ -66,7 +66,7 @@ def test_every_variant_has_a_loader():
 @pytest.mark.parametrize("variant", [name for name in FROM_HERE if name != "loop"])
 def test_batches_are_those_of_a_plain_loop(variant):
     available(variant)
-    dataset = SmallTensors()
+    dataset = Made("overhead-tensor")
     with open_loader(task_of(variant), dataset, persistent=True) as loader:
         for samples in (6, 21):  # the second epoch is longer, with the same workers where they persist
             found = list(loader.epoch(samples))

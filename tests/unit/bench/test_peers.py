@@ -89,6 +89,8 @@ def test_a_run_of_peers(special, special_run):
     [
         ("peers-startup", {"time_to_first_batch"}),
         ("peers-overhead-int", {"overhead_us", "time_to_first_batch", "memory_mib"}),
+        ("peers-shapes-ragged", {"throughput", "time_to_first_batch", "memory_mib"}),
+        ("peers-shapes-leaves", {"throughput", "time_to_first_batch", "memory_mib"}),
     ],
 )
 def test_the_other_measurements(paths, name, metrics):
