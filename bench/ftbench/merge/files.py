@@ -63,9 +63,6 @@ def show(merged: Merged, written: Path | None) -> None:
             terminal.say(console, words.ordinary(group))
             console.print()
             terminal.table(console, f"{group.workload}: each change", words.waterfalls(group), chain=True)
-            if len(group.kinds) > 1:
-                console.print()
-                terminal.table(console, f"{group.workload}: between kinds", words.steps(group), chain=True)
             console.print()
         for group in merged.apart:
             terminal.say(console, [words.set_apart(group)], "yellow")

@@ -170,10 +170,7 @@ def effect(mean: Mean, n: int) -> Effect:
     if not low <= 1 <= high and not negligible(ratio):
         verdict = Verdict.ABOVE if ratio > 1 else Verdict.BELOW
     expected = [*map(_exp, mean.interval(new=True))] if n > 2 else None
-    tau = _exp(math.sqrt(mean.tau2))
-    return Effect(
-        ratio=ratio, low=low, high=high, n=n, resolution=None, verdict=verdict, tau=tau, i2=mean.i2, expected=expected
-    )
+    return Effect(ratio=ratio, low=low, high=high, n=n, resolution=None, verdict=verdict, expected=expected)
 
 
 def _steps(means: Mapping[str, Mapping[str, Mean]]) -> list[StepResult]:

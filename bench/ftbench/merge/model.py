@@ -22,8 +22,6 @@ Agreement = Literal["differs", "agrees", "undecided", "one kind"]
 class Effect(Change):
     """A ratio with its 95% confidence interval; `n` is the number of machines, or of kinds."""
 
-    tau: A[float, "typical difference of the true ratios from their mean, as a factor; 1 for none"] = 1.0
-    i2: A[float, "part of the variation that measurement errors do not explain, from 0 to 1"] = 0.0
     expected: A[list[float] | None, "roughly where one more ratio is expected (95%); null for fewer than three"] = None
 
 

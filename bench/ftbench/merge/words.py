@@ -1,6 +1,6 @@
 """The wording of a merge: the answer of each group, where kinds of machine agree or differ, and outliers."""
 
-from ftbench.merge.model import Effect, Group, Merged, Outlier, StepResult
+from ftbench.merge.model import Effect, Group, Merged, Outlier
 from ftbench.plan.metrics import METRICS
 from ftbench.report import run_words, verdict_words
 from ftbench.report.tables import Table
@@ -9,8 +9,6 @@ from ftbench.stats.comparisons import CPU
 from ftbench.stats.outliers import FEWEST
 
 THROUGHPUT = METRICS["throughput"]
-# A mean of two has one degree of freedom: its interval reaches from many times slower to many times faster.
-FEW = "two kinds are too few for a mean"
 # The most machines that a line names, and the most kinds that have a sentence of their own.
 MOST_NAMES = 8
 METHOD = (
@@ -108,30 +106,6 @@ def set_apart(group: Group) -> str:
     names = [machine.run for kind in group.kinds for machine in kind.machines]
     more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
     return f"{', '.join(names[:MOST_NAMES])}{more}: {group.workload} is set apart: {'; '.join(group.differences)}."
-
-
-def steps(group: Group) -> Table:
-    """Return a table of the steps over all kinds of machine: the mean, the agreement, the variation between kinds."""
-    few = len(group.kinds) == 2
-    rows = tuple(
-        (step.name, FEW if few else outcome(THROUGHPUT, step.mean), _between(step), *_variation(step.mean))
-        for step in group.steps
-        if step.mean
-    )
-    head = ("what changes", "mean of the kinds (95%)", "between kinds", "typical difference", "more than noise (I²)")
-    return Table(head, rows, frozenset({3, 4}))
-
-
-def _between(step: StepResult) -> str:
-    said = f"at most {change(step.apart or 1)} apart"
-    if step.agreement == "differs":
-        ends = sorted(each.ratio for each in step.kinds.values())
-        said = " to ".join(directed(THROUGHPUT, end) for end in (ends[0], ends[-1]))
-    return f"{step.agreement}: {said}"
-
-
-def _variation(mean: Effect) -> tuple[str, str]:
-    return change(mean.tau) if mean.tau > 1 else "none seen", f"{100 * mean.i2:.0f}%"
 
 
 def waterfalls(group: Group) -> Table:

@@ -3,9 +3,9 @@
 Each machine's true effect is drawn around a common mean with the variance tau2, and is measured with a known error.
 tau2 is Paule and Mandel's estimate (J. Res. NBS 87, 1982), which assumes no distribution. The interval of the mean is
 Student's t with Hartung and Knapp's variance (Stat. Med. 20, 2001). That variance is never taken smaller than the
-errors allow, since few machines may agree by chance (Röver, Knapp and Friede, BMC Med. Res. Methodol. 15, 2015). I2 is
-Higgins and Thompson's (Stat. Med. 21, 2002), and the test of equal means Welch's (Biometrika 38, 1951).
-statsmodels.stats.meta_analysis has the same estimates, but no wheel for free-threaded Python 3.13.
+errors allow, since few machines may agree by chance (Röver, Knapp and Friede, BMC Med. Res. Methodol. 15, 2015). The
+test of equal means is Welch's (Biometrika 38, 1951). statsmodels.stats.meta_analysis has the same estimates, but no
+wheel for free-threaded Python 3.13.
 """
 
 import math
@@ -25,8 +25,6 @@ class Mean(NamedTuple):
     """Degrees of freedom of the standard error."""
     tau2: float = 0.0
     """Variance of the true effects around their mean; 0 for a single effect."""
-    i2: float = 0.0
-    """Part of the effects' variation that measurement errors do not explain, from 0 to 1."""
 
     def interval(self, new: bool = False) -> tuple[float, float]:
         """Return the mean's confidence interval, or, if *new*, an approximate prediction interval for a further effect.
@@ -52,11 +50,10 @@ def random_effects(effects: Sequence[float], errors: Sequence[float]) -> Mean:
         mean = math.fsum(w * y for w, y in zip(weights, effects, strict=True)) / math.fsum(weights)
         return math.fsum(weights), mean, math.fsum(w * (y - mean) ** 2 for w, y in zip(weights, effects, strict=True))
 
-    q = weighted(0)[2]
     most = math.fsum((y - weighted(0)[1]) ** 2 for y in effects) / spare  # there, the sum of squares is below `spare`
-    tau2 = brentq(lambda tau2: weighted(tau2)[2] - spare, 0, most) if q > spare else 0.0
+    tau2 = brentq(lambda tau2: weighted(tau2)[2] - spare, 0, most) if weighted(0)[2] > spare else 0.0
     total, mean, squares = weighted(tau2)
-    return Mean(mean, math.sqrt(max(1, squares / spare) / total), spare, tau2, max(0, 1 - spare / q) if q else 0.0)
+    return Mean(mean, math.sqrt(max(1, squares / spare) / total), spare, tau2)
 
 
 def differ(means: Sequence[Mean]) -> float:

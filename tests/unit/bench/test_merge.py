@@ -32,7 +32,6 @@ def test_steps_on_which_kinds_differ_and_agree(cluster):
     assert processes.apart < 1.1 and threads.apart > 1.4
     assert [round(threads.kinds[f"Processor {kind}, 2 CPUs, 24 GiB"].ratio, 1) for kind in "ABC"] == [1.0, 1.5, 1.5]
     assert total.mean.n == 3 and total.mean.low < 1.5 ** (2 / 3) < total.mean.high
-    assert total.mean.tau > 1.2 and total.mean.i2 > 0.9 and processes.mean.i2 < 0.9
     assert total.mean.expected[0] < total.mean.low and total.mean.expected[1] > total.mean.high
     first = words.answer(group)
     assert re.match(r"Pillow: threads without the GIL against torch's DataLoader with processes: between \d", first)
@@ -63,7 +62,6 @@ def test_two_kinds_are_told_without_a_mean(cluster):
     said = words.answer(group)
     assert "on 3 machines with Processor A, 2 CPUs, 24 GiB, and " in said
     assert re.search(r"\d times faster \(\d.* on 3 machines with Processor B", said)
-    assert {row[1] for row in words.steps(group).rows} == {words.FEW}
     assert group.total.agreement == "differs"
 
 
