@@ -64,10 +64,7 @@ def show(merged: Merged, written: Path | None) -> None:
             console.print()
             terminal.table(console, f"{group.workload}: each change", words.waterfalls(group), chain=True)
             console.print()
-        for group in merged.apart:
-            terminal.say(console, [words.set_apart(group)], "yellow")
-            outliers = [words.outlier(group, one) for one in group.outliers]
-            terminal.say(console, [words.answer(group), *words.heterogeneity(group), *outliers])
+        terminal.say(console, [words.set_apart(group) for group in merged.apart], "yellow")
         terminal.say(console, [f"left out: {each.what}: {each.why}" for each in merged.left_out], "yellow")
         terminal.say(console, [f"note: {note}" for note in merged.notes])
         if merged.groups:

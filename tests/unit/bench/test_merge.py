@@ -218,14 +218,16 @@ KEPT = CHECKOUT / "docs/results"
 
 
 @pytest.mark.skipif(not KEPT.exists(), reason="docs/results is not in the images")
-def test_the_kept_runs_are_of_other_versions(capsys):
+def test_the_kept_runs_are_of_other_versions(capsys, tmp_path):
     kept = [KEPT / "2026-11-24-quick-2-cpus", KEPT / "2026-11-27-quick-16-cpus"]
     merged = merge(kept)
     pillow, text, apart = merged.groups
     assert [group.workload for group in merged.groups] == ["pillow", "text", "pillow"]
     assert pillow.kinds[0].kind == "AMD EPYC, 2 CPUs, 24 GiB" and apart.kinds[0].workers == 16
     assert "torch is 2.11.0, not 2.10.0" in apart.differences and apart.differences[-1] == "and 1 more difference"
-    assert run(capsys, *kept)[0] == 1
+    assert run(capsys, *kept, "--out", tmp_path)[0] == 1
+    summary = (tmp_path / "summary.md").read_text()
+    assert summary.count("### Pillow") == 1 and summary.count("quick-16-cpus: pillow is set apart: ") == 1
 
 
 @pytest.mark.skipif(not KEPT.exists(), reason="docs/results is not in the images")
