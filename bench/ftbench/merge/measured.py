@@ -47,18 +47,11 @@ class Measured:
 
     run: str
     machine: Machine
-    scenario: str
-    case: str
-    workload: str
+    fall: Waterfall
     contestants: str
     """The first and the last candidate in words: "threads without the GIL against ..."."""
-    workers: int
-    start: str
-    """Name of the first candidate."""
     sides: tuple[str, ...]
     """"configuration/variant" of the first candidate, and of the candidate after each step."""
-    start_speed: float
-    """Throughput of the first candidate, in samples/s."""
     steps: dict[str, Figure]
     """The change in throughput by the name of the step."""
     total: Figure
@@ -107,14 +100,9 @@ def _measured(name: str, run: Analysis, scenario: AnalysedScenario, fall: Waterf
     return Measured(
         run=name,
         machine=machine(run.results),
-        scenario=fall.scenario,
-        case=fall.case,
-        workload=fall.workload,
+        fall=fall,
         contestants=verdict_words.contestants(run, fall),
-        workers=fall.workers,
-        start=fall.start.name,
         sides=tuple(key.rpartition("/")[0] for key in chain),
-        start_speed=fall.start.value,
         steps={
             step.name: throughput(after, before)
             for step, before, after in zip(fall.steps, chain, chain[1:], strict=False)

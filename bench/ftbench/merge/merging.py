@@ -69,7 +69,7 @@ def merge(named: Sequence[Path]) -> Merged:
         record.kind = of[machines[record.name]]
     places: dict[tuple[str, str], list[Measured]] = {}
     for part in parts:
-        places.setdefault((part.scenario, part.case), []).append(part)
+        places.setdefault((part.fall.scenario, part.fall.case), []).append(part)
     for these in places.values():
         result.groups += _groups(these, of)
     result.groups.sort(key=lambda group: bool(group.differences))
@@ -113,8 +113,8 @@ def _group(parts: Sequence[Measured], of: Mapping[Machine, str], differences: li
         far += outside
     first = parts[0]
     return Group(
-        first.workload,
-        first.start,
+        first.fall.workload,
+        first.fall.start.name,
         [*first.sides],
         first.contestants,
         dict(first.setting),
@@ -145,12 +145,12 @@ def _kind(
         others = max(abs(value - centre) for value in usual)
         found += [Outlier(parts[at].run, name, what, _exp(values[at] - centre), _exp(others)) for at in far]
     machines = [
-        MachineResult(p.run, _exp(p.speed.mean - speed), p.start_speed, effect(_mean([p.total]), 1)) for p in parts
+        MachineResult(p.run, _exp(p.speed.mean - speed), p.fall.start.value, effect(_mean([p.total]), 1)) for p in parts
     ]
-    start = _exp(fmean(math.log(part.start_speed) for part in parts))
+    start = _exp(fmean(math.log(part.fall.start.value) for part in parts))
     total = steps.pop(IN_ALL)
     cpu = effect(_mean([part.cpu for part in parts]), len(parts))
-    return KindResult(name, parts[0].workers, start, steps, total, cpu, machines), found
+    return KindResult(name, parts[0].fall.workers, start, steps, total, cpu, machines), found
 
 
 def _mean(figures: Sequence[Figure]) -> Mean:
