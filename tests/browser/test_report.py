@@ -3,7 +3,6 @@
 import math
 import re
 from pathlib import Path
-from xml.etree import ElementTree
 
 import pytest
 from PIL import Image
@@ -180,25 +179,14 @@ def test_values_show_on_hovering(browser, page, many):
     assert first.count("\n") == 3 and "mean" in first and "rounds" in first
 
 
-def test_downloads(browser, page, many, tmp_path):
+def test_the_download(browser, page, many, tmp_path):
     browser.window(PHONE, dark=True)
     browser.open(page)
     browser.downloads(tmp_path)
-    for name in ("sizes-throughput.svg", "results.json"):
-        browser.download(f"document.querySelector('a[download=\"{name}\"]').click()")
+    browser.download("document.querySelector('a[download]').click()")
     assert_quiet(browser)
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["results.json", "sizes-throughput.svg"]
-    root = ElementTree.fromstring((tmp_path / "sizes-throughput.svg").read_text())
-    assert root.tag == "{http://www.w3.org/2000/svg}svg"
-    text = " ".join(root.itertext())
-    assert "Throughput with 2 workers: higher is better" in text and "4096 KiB" in text and "CPUs usable" in text
-    assert "sizes: " in text and "var(" not in (tmp_path / "sizes-throughput.svg").read_text()
+    assert [p.name for p in tmp_path.iterdir()] == ["results.json"]
     assert load(tmp_path / "results.json") == many.results  # to the last digit
-    # Light, whatever the page is.
-    browser.open(tmp_path / "sizes-throughput.svg")
-    browser.screenshot(tmp_path / "shot.png")
-    with Image.open(tmp_path / "shot.png") as image:
-        assert image.convert("RGB").getpixel((1, 1)) == (255, 255, 255)
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")  # glyphs that a font has not
@@ -211,7 +199,7 @@ def test_hostile_results_run_nothing(browser, many, tmp_path):
     assert browser.run("window.hurt === undefined")
     assert browser.run("document.images.length") == 0
     links = browser.run("[...document.querySelectorAll('[href]')].map((e) => e.getAttribute('href').slice(0, 40))")
-    assert all(re.match("#|data:,$|data:(image/svg[+]xml|application/json);base64,", link) for link in links), links
+    assert all(re.match("#|data:,$|data:application/json;base64,", link) for link in links), links
     assert "window.hurt=1" in browser.run("document.querySelector('h2[id$=-title]').textContent")
     assert_quiet(browser)
     # And if escaping failed: the policy lets no script run.

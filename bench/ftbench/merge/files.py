@@ -33,7 +33,7 @@ def files(merged: Merged) -> Iterator[tuple[str, bytes]]:
     modules = [run_words]
     yield "summary.md", (render("merged.md.jinja", escape.markdown, modules, **context).rstrip() + "\n").encode()
     download = f"data:application/json;base64,{base64.b64encode(document).decode()}"
-    shown = {"svg": page.svg, "link": page.link, "download": download}
+    shown = {"svg": page.svg, "download": download}
     yield PAGE, render("merged.html.jinja", escape.terminal, modules, **context, **shown).encode()
 
 

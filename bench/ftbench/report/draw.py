@@ -281,7 +281,7 @@ class Chart:
     """One chart of the HTML page: its title and caption, its picture, and the table of its figures."""
 
     name: str
-    """Name of the chart in the page's ids, and of its SVG file."""
+    """Name of the chart in the page's ids."""
     title: str
     caption: str
     """Help for reading the picture."""

@@ -1,8 +1,8 @@
 """The files of a run's report: pictures, and an HTML page that needs no other file.
 
 The page has no script, and its content security policy allows no script and no external address. Strings of
-results.json are escaped by the template or, in charts, by matplotlib, or they are in base64. The page has two SVGs of
-each chart: one to be shown, narrow enough for a phone, and one to be saved. The charts of a scenario are also a PNG.
+results.json are escaped by the template or, in charts, by matplotlib, or they are in base64. The page has an SVG of
+each chart, narrow enough for a phone. The charts of a scenario are also a PNG, to be saved.
 """
 
 import base64
@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import matplotlib.style
@@ -38,8 +39,6 @@ STYLE = {
 FONT = "font-size: 13px; font-family: 'DejaVu Sans', sans-serif; "
 # The most lines of a text above charts.
 MOST_LINES = 6
-# The gid of texts above charts.
-ABOVE = "above"
 
 
 def files(run: Analysis, where: Path = Path()) -> Iterator[tuple[str, bytes]]:
@@ -50,14 +49,14 @@ def files(run: Analysis, where: Path = Path()) -> Iterator[tuple[str, bytes]]:
     alarm = run.results.status != "complete"
     if run.waterfalls:
         falls = [waterfalls.chart(run, fall) for fall in run.waterfalls]
-        yield "waterfall.png", _saved(falls, "png", heading(run), alarm)
+        yield "waterfall.png", png(falls, heading(run), alarm)
     told = {fall.scenario for fall in run.waterfalls}
     for scenario in run.scenarios:
         # The document may come from elsewhere, so its names are not safe as parts of a path.
         name = run_words.slug(scenario.name)
         shown = [] if scenario.name in told else [c for c in charts.charts(scenario) if not c.folded]
         if shown:
-            yield f"{name}.png", _saved(shown, "png", heading(run, scenario), alarm)
+            yield f"{name}.png", png(shown, heading(run, scenario), alarm)
     yield "report.html", page(run, where)
     yield "summary.md", markdown.summary(run, where).encode()
 
@@ -74,7 +73,6 @@ def page(run: Analysis, where: Path = Path()) -> bytes:
         repeat=commands.commands(run, where),
         heading=heading,
         svg=svg,
-        link=link,
         palette=PALETTE,
         download=link("application/json", written.encode()),
     )
@@ -118,7 +116,7 @@ def _figure(shown: Sequence[Chart], head: Sequence[str], alarm: bool) -> Figure:
     figure = Figure(figsize=(across / 72, down / 72), dpi=72, facecolor=BACK)
 
     def write(x: float, y: float, line: str, **how) -> None:
-        figure.text((x + 4) / across, 1 - y / down, line, va="top", gid=ABOVE, **how)
+        figure.text((x + 4) / across, 1 - y / down, line, va="top", **how)
 
     for number, line in enumerate(above):
         write(0, GAP + number * LINE, line, color=ALARM if alarm else TEXT)
@@ -129,31 +127,32 @@ def _figure(shown: Sequence[Chart], head: Sequence[str], alarm: bool) -> Figure:
     return figure
 
 
-def _saved(shown: Sequence[Chart], kind: str, head: Sequence[str], alarm: bool = False) -> bytes:
-    """Return the content of one "png" or "svg" file with charts and their titles; `alarm` colours the heading red."""
+def png(shown: Sequence[Chart], head: Sequence[str], alarm: bool = False) -> bytes:
+    """Return a PNG of charts with their titles; `alarm` colours the heading red."""
+    with matplotlib.style.context(["default", STYLE]):  # ignore the user's matplotlibrc
+        return _saved(_figure(shown, head, alarm), format="png", dpi=144)
+
+
+def _saved(figure: Figure, **how: Any) -> bytes:
     buffer = io.BytesIO()
-    # Ignore the user's matplotlibrc. Ids in an SVG are hashes with this salt, so none is in two charts of a page.
-    with matplotlib.style.context(["default", STYLE, {"svg.hashsalt": shown[0].name}]):
-        resolution = {"svg": 72, "png": 144}[kind]
-        _figure(shown, head, alarm).savefig(buffer, format=kind, dpi=resolution, metadata={"Date": None})
+    figure.savefig(buffer, metadata={"Date": None}, **how)
     return buffer.getvalue()
 
 
-def svg(chart: Chart, head: Sequence[str]) -> tuple[str, str]:
-    """Return two SVGs of a chart: one for the page, in the page's colours; one to be saved, with heading and title."""
-    content = _saved([chart], "svg", head)
-    return _refined(content, chart, inline=True), _refined(content, chart, inline=False)
-
-
-def _refined(content: bytes, chart: Chart, inline: bool) -> str:
-    """Return matplotlib's SVG with tooltips and without unused parts: for the page (`inline`), or for a file."""
-    root = ElementTree.fromstring(content)
+def svg(chart: Chart) -> str:
+    """Return an SVG of a chart without its title, in the page's colours, with tooltips and without unused parts."""
+    height = chart.picture.height
+    # Ids are hashes with this salt, so none is in two charts of a page.
+    with matplotlib.style.context(["default", STYLE, {"svg.hashsalt": chart.name}]):
+        figure = Figure(figsize=(WIDTH / 72, height / 72), dpi=72, facecolor=BACK)
+        chart.picture.draw(figure, 0, 0)
+        root = ElementTree.fromstring(_saved(figure, format="svg", dpi=72))
     elements = list(root.iter())
     used = set(re.findall(r"#([\w-]+)", " ".join(value for element in elements for value in element.attrib.values())))
-    changes = {FONT: ""} | ({light: f"var(--{name})" for name, (light, _) in PALETTE.items()} if inline else {})
+    changes = {FONT: ""} | {light: f"var(--{name})" for name, (light, _) in PALETTE.items()}
     for element in elements:
         for child in list(element):
-            if child.tag.endswith(("}metadata", "}style")) or inline and child.get("id") == ABOVE:
+            if child.tag.endswith(("}metadata", "}style")):
                 element.remove(child)
         element.tag, element.tail = element.tag.rpartition("}")[2], None
         element.text = element.text if element.tag == "text" else None
@@ -165,18 +164,11 @@ def _refined(content: bytes, chart: Chart, inline: bool) -> str:
                 element.insert(0, title)
                 element.set("pointer-events", "all")
             elif key.endswith("}href"):
-                # Programs that support only SVG 1.1 need xlink:href.
-                element.set("href" if inline else "xlink:href", value)
+                element.set("href", value)
             elif key != "id" and not value.startswith("rotate(-0 ") or value in used:
                 for old, new in changes.items():
                     value = value.replace(old, new)
                 element.set(key, re.sub(r"\d+\.\d\d+", lambda found: f"{float(found[0]):.2f}", value))
-    # In the page, the title stands above the picture.
-    whole = float(root.attrib["viewBox"].split()[3])
-    height = chart.picture.height if inline else whole
-    top = whole - GAP - height if inline else 0
-    root.attrib.update(width=f"{WIDTH}", height=f"{height:g}", viewBox=f"0 {top:g} {WIDTH} {height:g}")
+    root.attrib.update(width=f"{WIDTH}", height=f"{height:g}", viewBox=f"0 0 {WIDTH} {height:g}")
     root.attrib.update(xmlns="http://www.w3.org/2000/svg", style=f"{FONT}stroke-linejoin: round; stroke-linecap: butt")
-    if not inline:
-        root.set("xmlns:xlink", "http://www.w3.org/1999/xlink")
     return ElementTree.tostring(root, encoding="unicode")

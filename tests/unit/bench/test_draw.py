@@ -59,15 +59,17 @@ PICTURES = {
 }
 
 
-def drawn(picture: object, title: str = "A title") -> list[ElementTree.Element]:
-    table = Table(("what",), (("it",),), frozenset())
-    chart = Chart("it", title, "", picture, table)
-    return [ElementTree.fromstring(text) for text in page.svg(chart, ["what was measured"])]
+def chart_of(picture: object, title: str = "A title") -> Chart:
+    return Chart("it", title, "", picture, Table(("what",), (("it",),), frozenset()))
+
+
+def drawn(picture: object) -> ElementTree.Element:
+    return ElementTree.fromstring(page.svg(chart_of(picture)))
 
 
 @pytest.mark.parametrize("name", PICTURES)
 def test_awkward_values_are_drawn(name):
-    root, _ = drawn(PICTURES[name])
+    root = drawn(PICTURES[name])
     shown = ElementTree.tostring(root, encoding="unicode")
     assert not re.search(r"\b(nan|inf)\b", shown)
     # At least one mark of its axis, and something to hover over.
@@ -136,26 +138,27 @@ def test_bars_far_apart_are_marks_on_a_logarithmic_axis():
 
 
 def test_the_last_point_of_a_long_curve_shows_its_value():
-    root, _ = drawn(Curves([line(*map(float, range(1000)))], "step", "nats"))
+    root = drawn(Curves([line(*map(float, range(1000)))], "step", "nats"))
     titles = [element.text for element in root.iter("{http://www.w3.org/2000/svg}title")]
     assert titles[0] == "0.0" and titles[-1] == "999.0" and len(titles) <= 13
 
 
 def test_own_settings_of_matplotlib_change_nothing(monkeypatch):
-    expected = [ElementTree.tostring(root) for root in drawn(bars(3.0, 5.0))]
+    expected = ElementTree.tostring(drawn(bars(3.0, 5.0)))
     for name, value in (("savefig.bbox", "tight"), ("savefig.transparent", True), ("axes.facecolor", "red")):
         monkeypatch.setitem(matplotlib.rcParams, name, value)
-    assert [ElementTree.tostring(root) for root in drawn(bars(3.0, 5.0))] == expected
+    assert ElementTree.tostring(drawn(bars(3.0, 5.0))) == expected
 
 
 @pytest.mark.parametrize("text", HOSTILE_TEXTS)
 def test_hostile_text_arrives_as_it_is(text):
     picture = Rows([(text, [Row(text, 1.0, None, None, text, "ft", "loader-thread", text=text)])], text)
     expected = one_line(text)
-    for root in drawn(picture, text):
-        told = [e.text for e in root.iter() if e.tag.endswith(("}text", "}title")) and e.text]
-        assert expected in told  # for hovering; others are cut or in lines
-        assert any(each.startswith(expected[:10].strip()) for each in told)
+    told = [e.text for e in drawn(picture).iter() if e.tag.endswith(("}text", "}title")) and e.text]
+    assert expected in told  # for hovering; others are cut
+    above = [each.get_text() for each in page._figure([chart_of(picture, text)], [text], alarm=False).texts]
+    for each in (told, above):
+        assert any(line.startswith(expected[:10].strip()) for line in each)
 
 
 @pytest.mark.parametrize("count", [1, 3])
@@ -163,9 +166,10 @@ def test_long_names_are_cut(count):
     name = "a name of so many words that no line has room for it " * 40
     rows = [Row(name, 1.0, None, None, name, "ft", "spdl-samples", detail=name, text=name) for _ in range(count)]
     for picture in (Rows([(name, rows)], name), Curves([line(1.0, label=name)] * count, name, name)):
-        for root in drawn(picture, name):
-            assert max(len(element.text) for element in root.iter(TEXT)) <= style.LINE_LETTERS
-            assert float(root.get("height")) < 1500
+        root, whole = drawn(picture), page._figure([chart_of(picture, name)], [name], alarm=False)
+        shown = [element.text for element in root.iter(TEXT)] + [each.get_text() for each in whole.texts]
+        assert max(map(len, shown)) <= style.LINE_LETTERS
+        assert float(root.get("height")) < 72 * whole.get_figheight() < 1500
 
 
 def test_every_variant_has_a_look():
