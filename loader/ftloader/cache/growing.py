@@ -4,7 +4,6 @@ import os
 import time
 import warnings
 import weakref
-import zlib
 from collections.abc import Callable
 from typing import Any
 
@@ -24,7 +23,6 @@ from ftloader.cache.store import LEAST_BUDGET, Snapshot, Store
 
 EVICT = ("oldest", "lru")
 _FETCHED = ("fetched", "fetched_bytes", "retried", "failed", "failed_listings")
-_MOST_DAMAGED = 1024  # segments that readers can report until the next epoch is set
 
 
 class GrowingCache(Dataset):
@@ -98,8 +96,7 @@ class GrowingCache(Dataset):
         self._decode = RawArray() if decode is None else decode
         self._min_samples, self._most_bytes = min_samples, int(pin * (max_bytes or 0))
         self._current = Snapshot(-1, [])
-        # Shared with worker processes: the number of epochs set, and marks of segments that readers found damaged.
-        self._shared = torch.zeros(1 + _MOST_DAMAGED, dtype=torch.int64).share_memory_()
+        self._shared = torch.zeros(1, dtype=torch.int64).share_memory_()  # with worker processes: number of epochs set
         self._set_here = 0
         self._unlisted, self._most_unlisted, self._warned = 0, max_unlisted, ""
         self._counts = _Counts()
@@ -135,10 +132,7 @@ class GrowingCache(Dataset):
             else:
                 data = one.read(row)
         except CorruptSampleError:
-            with self._counts.lock:  # if two processes write the same entry, the next read reports again
-                marks = self._shared[1:].tolist()
-                if _mark(one.name) not in marks and 0 in marks:
-                    self._shared[1 + marks.index(0)] = _mark(one.name)
+            one.mark_damaged()
             raise
         with self._counts.lock:
             self._counts.read += 1
@@ -189,10 +183,7 @@ class GrowingCache(Dataset):
             return
         began = time.monotonic()
         store, fetchers = self._store, self._fetchers
-        marks = set(self._shared[1:].tolist())
-        for name in sorted(one for one in self._current.names if _mark(one) in marks):
-            store.drop(name)
-        self._shared[1:] = 0
+        store.drop_damaged()
         self._check_listing(store, fetchers)
         with store.guard:
             if store.contents()[0] < self._min_samples:
@@ -340,13 +331,8 @@ class GrowingCache(Dataset):
         self._store = self._fetchers = self._pins = self._source = None
 
 
-def _mark(name: str) -> int:
-    """Return a nonzero hash of a segment's *name*, which marks a damaged segment in ``GrowingCache._shared``."""
-    return 1 + zlib.crc32(name.encode())
-
-
 class _Counts:
-    """Counts of one process for the statistics. ``lock`` guards those of reads and ``GrowingCache._shared``'s marks."""
+    """Counts of one process for the statistics. ``lock`` guards those of reads."""
 
     def __init__(self) -> None:
         self.began = time.monotonic()

@@ -20,8 +20,8 @@ from ftloader.cache.errors import CacheError, CorruptSampleError, DamagedSegment
 from ftloader.cache.files import BLOCK, disk_usage, opened, read_all, read_bytes, write_all
 from ftloader.cache.record import FRAME, HEAD, RECORD, TFRECORD, TRAILER
 
-SUFFIX, _DATA_SUFFIX = ".segment", ".tfrecord"
-_OWN = re.compile(r"\d{10,}-[0-9a-f]{8}\.(segment|tfrecord)")
+SUFFIX, _DATA_SUFFIX, _DAMAGED_SUFFIX = ".segment", ".tfrecord", ".damaged"
+_OWN = re.compile(r"\d{10,}-[0-9a-f]{8}\.(segment|tfrecord|damaged)")
 """Names of the cache's files. Other files in the directory belong to other programs."""
 _OF_THE_PROCESS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 """Errors of the process, which say nothing about a file: too many open files, no memory."""
@@ -98,6 +98,11 @@ class Segment:
         if not right:
             raise CorruptSampleError(f"sample {self.keys[row]!r} in {self.data_path} is damaged: its checksum differs")
         return data
+
+    def mark_damaged(self) -> None:
+        """Tell the writer, with an empty file, that a sample is damaged. On error, the next read tells it again."""
+        with contextlib.suppress(OSError):
+            os.close(os.open(self.path.removesuffix(SUFFIX) + _DAMAGED_SUFFIX, _NEW, 0o666))
 
     @property
     def path(self) -> str:
@@ -206,6 +211,12 @@ def names_in(directory: str) -> list[str]:
     """Return the names of the segments in *directory*, the oldest first."""
     names = [name for name in os.listdir(directory) if _OWN.fullmatch(name) and name.endswith(SUFFIX)]
     return sorted(names, key=lambda name: (number_of(name), name))
+
+
+def marked_damaged(directory: str) -> list[str]:
+    """Return the names of the segments in *directory* that readers found damaged, see ``Segment.mark_damaged``."""
+    names = [name for name in os.listdir(directory) if _OWN.fullmatch(name) and name.endswith(_DAMAGED_SUFFIX)]
+    return sorted(name.removesuffix(_DAMAGED_SUFFIX) + SUFFIX for name in names)
 
 
 def check_own(directory: str) -> None:
@@ -358,7 +369,7 @@ def _data_path(path: str) -> str:
 
 
 def unlink(path: str) -> None:
-    """Remove the segment file *path* and, if there is one, the TFRecord file of its samples."""
-    for each in (_data_path(path), path):
+    """Remove the segment file *path* and, if they exist, the TFRecord file of its samples and the mark of damage."""
+    for each in (_data_path(path), path, path.removesuffix(SUFFIX) + _DAMAGED_SUFFIX):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(each)

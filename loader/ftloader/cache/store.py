@@ -301,11 +301,14 @@ class Store:
             self.full = False
             self.changed.notify_all()
 
-    def drop(self, name: str) -> None:
-        """Remove a damaged segment. Its samples have to be fetched again."""
+    def drop_damaged(self) -> None:
+        """Remove the segments that readers found damaged. Their samples have to be fetched again."""
         with self.guard:
-            if name in self._sealed:
-                self._evict(self._sealed[name])
+            for name in segment.marked_damaged(self.directory):
+                if name in self._sealed:
+                    self._evict(self._sealed[name])
+                else:  # removed already, or this is the start of a run
+                    segment.unlink(os.path.join(self.directory, name))
 
     def contents(self) -> tuple[int, int]:
         """Return (number of complete samples, bytes of the budget in use)."""
@@ -315,6 +318,7 @@ class Store:
     # Start and end
 
     def _recover(self) -> None:
+        self.drop_damaged()
         names = segment.names_in(self.directory)
         self._next_number = 1 + max(map(segment.number_of, names), default=-1)
         damaged, found = [], []

@@ -10,9 +10,9 @@ import threading
 import pytest
 
 from ftloader import DataLoader
-from ftloader.cache import CacheError, GrowingCache, sharing
+from ftloader.cache import CacheError, CorruptSampleError, GrowingCache, sharing
 from ftloader.distributed import DistributedSampler
-from tests.unit.loader.cache.sources import Numbered, check, content, keys_of, until
+from tests.unit.loader.cache.sources import Numbered, check, check_whole, content, keys_of, until
 
 
 @pytest.fixture
@@ -143,6 +143,24 @@ def test_a_rank_that_is_killed_leaves_no_pins(cache, tmp_path):
     for epoch in range(1, 4):
         next_epoch(cache, epoch)
     assert not first & set(keys_of(cache)) and cache._store.evictions and not pins(tmp_path / "cache")
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_what_a_reader_finds_damaged_is_fetched_again(ready, opened, tmp_path, restarted):
+    source = Numbered(5)
+    cache = ready(source)
+    with GrowingCache(None, tmp_path / "cache") as reader:
+        reader.set_epoch(0)
+        with open(reader._current.segments[0].path, "r+b") as file:
+            file.seek(60)
+            file.write(b"\0\0\0\0")
+        with pytest.raises(CorruptSampleError):
+            check(reader)
+    if restarted:
+        cache.close()
+        cache = opened(source, min_samples=5)
+    check_whole(cache, source, 1)
+    assert len(source.reads) == 10 and not [name for name in os.listdir(cache._directory) if "damaged" in name]
 
 
 def test_ranks_that_join_in_the_middle_of_an_epoch(cache, tmp_path):
