@@ -164,10 +164,13 @@ class Pins(LockedFile):
     """Locked file with the names of the segments that one reader uses, so that the writer does not evict them."""
 
     def __init__(self, directory: str) -> None:
-        name = os.path.join(directory, secrets.token_hex(8))
-        super().__init__(name)
-        self._path = name + PINS
-        os.rename(name, self._path)  # after locking: a writer removes unlocked ones, which dead readers left
+        while True:
+            self._path = os.path.join(directory, secrets.token_hex(8) + PINS)
+            with contextlib.suppress(BlockingIOError):  # a writer came before the lock, and removes the file
+                super().__init__(self._path)
+                if os.path.exists(self._path):
+                    return
+                super().release()
 
     def release(self) -> None:
         if self.held:
@@ -183,8 +186,9 @@ def pinned_by_readers(directory: str) -> set[str]:
         if _OWN_PINS.fullmatch(name):
             path = os.path.join(directory, name)
             try:
-                LockedFile(path, create=False).release()
-                os.unlink(path)
+                dead = LockedFile(path, create=False)
+                os.unlink(path)  # before the release: a reader may be about to lock it
+                dead.release()
             except FileNotFoundError:
                 pass
             except BlockingIOError:

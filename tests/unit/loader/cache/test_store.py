@@ -373,6 +373,32 @@ def test_a_child_that_is_forked_while_a_file_is_locked_does_not_share_the_lock(s
     os.waitpid(forked[0], 0)
 
 
+def test_pins_are_made_while_a_writer_looks_for_those_of_dead_readers(store, monkeypatch):
+    """A writer comes between the making of the file and its lock. A reader killed there leaves a name that it knows."""
+    flock, names, held = sharing.fcntl.flock, [], []
+
+    def lock(fd, how):
+        names.extend(set(os.listdir(store.directory)) - before)
+        with monkeypatch.context() as patching:
+            patching.setattr(sharing.fcntl, "flock", flock)
+            if len(names) == 1:
+                sharing.pinned_by_readers(store.directory)  # the writer removes the file
+            if len(names) == 2:
+                held.append(sharing.LockedFile(os.path.join(store.directory, names[1])))  # it is about to remove it
+        flock(fd, how)
+
+    before = set(os.listdir(store.directory))
+    with monkeypatch.context() as patching:
+        patching.setattr(sharing.fcntl, "flock", lock)
+        pins = sharing.Pins(store.directory)
+    pins.write("x")
+    held[0].release()
+    assert sharing.pinned_by_readers(store.directory) == {"x"}
+    assert {os.path.splitext(name)[1] for name in names} == {sharing.PINS}
+    pins.release()
+    assert set(os.listdir(store.directory)) == before
+
+
 def test_a_reader_s_pins_are_kept_and_a_dead_reader_s_are_not(store):
     add(store, *range(100))
     old = publish(store, 4 * MIB)
