@@ -179,7 +179,11 @@ class GrowingCache(Dataset):
         if os.getpid() != self._process:
             raise CacheError("set_epoch is for the process that made the cache, not for its workers")
         if self._store is None or self._fetchers is None:
-            self._follow(sharing.wait_for_epoch(self._directory, epoch), at_most)
+            state: dict[str, Any] = {}
+            while state != (found := sharing.wait_for_epoch(self._directory, epoch)):
+                state = found
+                self._pin(state)  # then look again: the writer may have gone on before, and evicted segments
+            self._set_current(Snapshot.of_state(state, self._directory, at_most))
             return
         began = time.monotonic()
         store, fetchers = self._store, self._fetchers
@@ -242,13 +246,11 @@ class GrowingCache(Dataset):
         self._set_here += 1
         self._shared[0] = self._set_here
 
-    def _follow(self, state: dict[str, Any], at_most: int | None) -> None:
-        """Start the epoch of snapshot *state*, with at most *at_most* samples. Pin its segments against eviction."""
+    def _pin(self, state: dict[str, Any]) -> None:
+        """Pin the segments of the snapshot *state*, so that the writer does not evict them."""
         if self._pins is None:
             self._pins = sharing.Pins(self._directory)
         self._pins.write(" ".join(state["segments"]))
-        length = state["length"] if at_most is None else min(at_most, state["length"])
-        self._set_current(Snapshot.of_state({**state, "length": length}, self._directory))
 
     def state_dict(self) -> dict[str, Any]:
         """Return the current epoch for ``load_state_dict``: a dict of its number, segment names and sample count."""
@@ -261,7 +263,8 @@ class GrowingCache(Dataset):
         if os.getpid() != self._process:
             self._current = Snapshot.of_state(state, self._directory)
         elif self._store is None:
-            self._follow(state, None)
+            self._pin(state)
+            self._set_current(Snapshot.of_state(state, self._directory))
         else:
             new = Snapshot(state["epoch"], self._store.named(state["segments"]), state["length"])
             self._store.publish(new)

@@ -68,10 +68,11 @@ class Snapshot:
         return {"epoch": self.epoch, "segments": [one.name for one in self.segments], "length": self._length}
 
     @staticmethod
-    def of_state(state: dict[str, Any], directory: str) -> "Snapshot":
-        """Return the snapshot whose ``state()`` is *state*. Raise ``CacheError`` if one of its segments is missing."""
+    def of_state(state: dict[str, Any], directory: str, at_most: int | None = None) -> "Snapshot":
+        """Return the snapshot whose ``state()`` is *state*, or its first *at_most* samples. Raise ``CacheError`` if one
+        of its segments is missing."""
         segments = [segment.load(directory, os.path.basename(name)) for name in state["segments"]]
-        return Snapshot(state["epoch"], segments, state["length"])
+        return Snapshot(state["epoch"], segments, state["length"] if at_most is None else min(at_most, state["length"]))
 
     @property
     def names(self) -> frozenset[str]:

@@ -95,6 +95,23 @@ def test_epochs_that_differ(cache, reader, opened):
     assert keys_of(reader) == keys_of(again)
 
 
+def test_a_reader_that_the_writer_overtakes_is_told_of_that(cache, reader, monkeypatch):
+    """The writer sets the next epoch, and evicts segments, just before the reader has pinned them."""
+    next_epoch(cache, 0)
+    write = sharing.Pins.write
+
+    def late(pins, text):
+        for epoch in 1, 2, 3:
+            next_epoch(cache, epoch)
+        write(pins, text)
+
+    with monkeypatch.context() as patching, pytest.raises(CacheError, match="at epoch 3 already, not at 0"):
+        patching.setattr(sharing.Pins, "write", late)
+        reader.set_epoch(0)
+    reader.set_epoch(3)
+    check(reader)
+
+
 def test_what_is_being_written_is_no_snapshot(cache, reader, monkeypatch):
     """Neither system call is atomic: a reader can see a part of the new snapshot followed by the old one."""
     cache.set_epoch(0)
