@@ -14,7 +14,7 @@ from ftloader.compat.torch_private import autograd_profiler as profiler
 
 # Tools set the variable for the programs that they capture; torch without CUDA has no NVTX.
 _NVTX = bool(os.environ.get("NVTX_INJECTION64_PATH")) and torch.backends.cuda.is_built()
-_unfinished: list[Any] = []  # keeps ranges from being ended, see Range.end
+_unfinished: list[Any] = []  # keeps ranges from being ended while a profiler runs, see Range.end
 
 
 class _Session:
@@ -28,6 +28,8 @@ class _Session:
 
 def _start(torchs: Any = profiler._run_on_profiler_start) -> None:
     _Session.latest = object()
+    if not profiler._is_profiler_enabled:
+        _unfinished.clear()  # no session runs, so their destructors write nothing
     torchs()
 
 
