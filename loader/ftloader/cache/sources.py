@@ -41,7 +41,8 @@ class UrlSource:
 
     Args:
         url: an address that fsspec understands: a directory, "memory://...", "http://...", "s3://...", ...
-        keys: an iterable of the keys, for a *url* that cannot be listed. Each call of ``keys()`` returns this iterable.
+        keys: an iterable of the keys, for a *url* that cannot be listed. Each call of ``keys()`` returns this iterable,
+            so an iterator, such as a generator, is refused.
         timeout: seconds within which a web server or an asynchronous file system must send one whole sample.
         largest: maximum size in bytes of a sample from a web server or s3, unless fsspec's own client reads it.
         options: keyword arguments for the file system: ``fsspec.filesystem(protocol, **options)``.
@@ -54,6 +55,10 @@ class UrlSource:
         self, url: str, keys: Iterable[str] | None = None, timeout: float = 60.0, largest: int = 1 << 30, **options: Any
     ) -> None:
         slip = None if url.startswith(("file:/", "local:/")) or os.path.exists(url) else _SLIP.match(url)
+        if isinstance(keys, Iterator):
+            raise TypeError(
+                "keys must be a list or another iterable that each listing can go through again, not an iterator"
+            )
         if slip and slip[1] in {*fsspec.available_protocols(), "http", "https"}:
             raise ValueError(
                 f"{url!r} is a path on this machine: was '{slip[1]}://{slip[2]}' meant? Else write './{url}'"

@@ -43,6 +43,11 @@ def test_a_whole_archive_and_a_directory_in_it(tmp_path):
     assert everything(UrlSource(f"zip://deep::{archive}")) == {"er/1.bin": content("deep/er/1.bin", 300)}
 
 
+def test_keys_that_only_the_first_listing_would_see_are_refused(tmp_path):
+    with pytest.raises(TypeError, match="keys must be a list .* not an iterator"):
+        UrlSource(str(tmp_path), (f"{number}.bin" for number in range(3)))
+
+
 WRAPPERS = "simplecache:: filecache:: blockcache:: async_wrapper:: simplecache::async_wrapper:: simplecache::file://"
 
 
