@@ -159,11 +159,9 @@ class LoopReader:
         self._loop = asyncio.new_event_loop()
         self._filesystem = type(like)(**{**like.storage_options, "asynchronous": True, "skip_instance_cache": True})
 
-    def read(self, path: str) -> bytes:
-        return self._cat(path, self._timeout)
-
-    def _cat(self, path: str, seconds: float) -> bytes:
-        return self._loop.run_until_complete(asyncio.wait_for(self._filesystem._cat_file(path), seconds))
+    def read(self, path: str, seconds: float | None = None) -> bytes:
+        reading = asyncio.wait_for(self._filesystem._cat_file(path), self._timeout if seconds is None else seconds)
+        return self._loop.run_until_complete(reading)
 
     def close(self) -> None:
         # fsspec has no common name for connections: _session for http and gs, _s3 for s3.
@@ -212,7 +210,7 @@ def open_bucket(filesystem: AsyncFileSystem, bucket: str, timeout: float) -> Any
     )
 
 
-class ObjectReader(LoopReader):
+class ObjectReader:
     """Reader for the objects of one bucket in s3, used by one thread.
 
     The server is not trusted: an object must come within *timeout* seconds, and obstore reads at most *largest* bytes.
@@ -221,9 +219,9 @@ class ObjectReader(LoopReader):
     """
 
     def __init__(self, like: AsyncFileSystem, bucket: Any, timeout: float, largest: int) -> None:
-        super().__init__(like, timeout)
-        self._bucket, self._largest = bucket, largest
+        self._like, self._bucket, self._timeout, self._largest = like, bucket, timeout, largest
         self._proven = False
+        self._fallback: LoopReader | None = None  # made at its first use
 
     def read(self, path: str) -> bytes:
         from obstore.exceptions import BaseError, PermissionDeniedError, UnauthenticatedError
@@ -248,4 +246,10 @@ class ObjectReader(LoopReader):
                     raise TimeoutError(f"{path}: not all of it came within {self._timeout} seconds") from None
                 if self._proven:
                     raise OSError(f"{path}: {str(error).partition('\n')[0]}") from None
-        return self._cat(path, deadline - time.monotonic())
+        if self._fallback is None:
+            self._fallback = LoopReader(self._like, self._timeout)
+        return self._fallback.read(path, deadline - time.monotonic())
+
+    def close(self) -> None:
+        if self._fallback is not None:
+            self._fallback.close()
