@@ -5,10 +5,6 @@ class CacheError(RuntimeError):
     """Error of the cache. The message says what the cache cannot do, why, and what the user can do."""
 
 
-class DamagedSegmentError(CacheError):
-    """Error for a segment file that cannot be read, or whose first bytes (its head) are damaged."""
-
-
 class PartlyListedError(OSError):
     """Error for a source that could be listed only in part. ``keys()`` raises it after the last key found."""
 

@@ -1,11 +1,10 @@
 """File format of a segment.
 
-    head | record | record | ... | rows | keys | trailer
+    head | sample | sample | ... | rows | keys | trailer
 
-A record is a header (lengths, checksums, time), the key and the sample. Headers are written in the records' order.
-So after a crash, the records of an unfinished segment can be read from its start. Each record has a row: the values of
-the header, and the sample's offset. The trailer has the offset of the rows and is written last. A segment with a valid
-trailer is sealed. A segment is synced if the trailer's last field says that it has reached the disk (``fdatasync``).
+Each sample has a row: its offset, lengths, checksum and time. The trailer has the offset of the rows and is written
+last. A segment with a valid trailer is sealed. A segment is synced if the trailer's last field says that it has reached
+the disk (``fdatasync``). After a crash, unsealed segments are removed, and their samples fetched again.
 
 All numbers are little-endian, checksums are CRC-32 (``zlib.crc32``).
 
@@ -16,13 +15,13 @@ Once the segment is sealed, the TFRecord file holds the samples and nothing else
 import os
 import struct
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
 from ftloader.cache import tfrecord
-from ftloader.cache.errors import CacheError, DamagedSegmentError
+from ftloader.cache.errors import CacheError
 from ftloader.cache.files import read_bytes
 
 FORMATS = {"segment": 1, "tfrecord": 2}  # formats of the samples, by name: the version in a segment's head
@@ -30,21 +29,14 @@ TFRECORD = FORMATS["tfrecord"]
 FRAME = tfrecord.HEADER + tfrecord.FOOTER
 
 HEAD = struct.Struct("<8sI4x")  # magic, version
-RECORD = struct.Struct("<IIIIQd")  # magic; checksums of the rest with the key, and of the sample; lengths; time
 # magic; checksums of the index, and of these; place and number of rows; 1 if synced
 TRAILER = struct.Struct("<8sIIQQQ")
-_MAGIC, _RECORD_MAGIC, _TRAILER_MAGIC = b"ftcache\n", 0x44524352, b"ftsealed"
+_MAGIC, _TRAILER_MAGIC = b"ftcache\n", b"ftsealed"
 ROW = np.dtype([("offset", "<u8"), ("length", "<u8"), ("crc", "<u4"), ("key", "<u4"), ("time", "<f8")])
 
 
 def head(version: int) -> bytes:
     return HEAD.pack(_MAGIC, version)
-
-
-def record_header(key: bytes, length: int, crc: int, when: float) -> bytes:
-    """Return the first part of a record, which comes before the sample: the header and the key."""
-    rest = struct.pack("<IIQd", crc, len(key), length, when) + key
-    return struct.pack("<II", _RECORD_MAGIC, zlib.crc32(rest)) + rest
 
 
 def end(table: np.ndarray, keys: list[str], start: int) -> bytes:
@@ -54,8 +46,8 @@ def end(table: np.ndarray, keys: list[str], start: int) -> bytes:
     return index + TRAILER.pack(_TRAILER_MAGIC, parts[0], zlib.crc32(repr(parts).encode()), *parts[1:], 0)
 
 
-def read_end(fd: int) -> tuple[np.ndarray, tuple[str, ...], int, bool] | None:
-    """Return a segment's (rows, keys, offset of the rows, True if it is synced); None if it has no valid trailer."""
+def read_end(fd: int) -> tuple[np.ndarray, tuple[str, ...], bool] | None:
+    """Return a segment's (rows, keys, True if it is synced); None if it has no valid trailer."""
     at = os.fstat(fd).st_size - TRAILER.size
     if at < HEAD.size:
         return None
@@ -75,29 +67,7 @@ def read_end(fd: int) -> tuple[np.ndarray, tuple[str, ...], int, bool] | None:
         keys = tuple(_decoded(index[first:last]) for first, last in zip(starts.tolist(), ends.tolist()))
     except UnicodeDecodeError:
         return None
-    return rows, keys, start, synced == 1
-
-
-def walk(fd: int, version: int) -> Iterator[tuple[tuple, str]]:
-    """Yield (row, key) for each record of an unsealed segment. Stop at the first record with an invalid header."""
-    at, size, data = HEAD.size, os.fstat(fd).st_size, tfrecord.HEADER
-    inline = version != TFRECORD
-    while at + RECORD.size <= size:
-        header = read_bytes(fd, RECORD.size, at)
-        magic, check, crc, key_length, length, when = RECORD.unpack(header)
-        if magic != _RECORD_MAGIC or at + RECORD.size + key_length + length * inline > size:
-            return
-        key = read_bytes(fd, key_length, at + RECORD.size)
-        if zlib.crc32(header[8:] + key) != check:
-            return
-        try:
-            name = _decoded(key)
-        except UnicodeDecodeError:
-            return
-        at += RECORD.size + key_length
-        yield (at if inline else data, length, crc, key_length, when), name
-        at += length * inline
-        data += length + FRAME
+    return rows, keys, synced == 1
 
 
 def is_right(version: int, fd: int, row: tuple, pieces: Iterable[Any]) -> bool:
@@ -114,25 +84,18 @@ def is_right(version: int, fd: int, row: tuple, pieces: Iterable[Any]) -> bool:
     return crc == expected
 
 
-def version_of(fd: int, name: str) -> int:
-    """Return the format version in the head of segment *name*; 0 if a crash came before the head was written.
-    Raise ``DamagedSegmentError`` if the head was overwritten, ``CacheError`` if it is of another version or program."""
+def version_of(fd: int, name: str) -> int | None:
+    """Return the format version in the head of segment *name*; None if a crash came before it or it was overwritten.
+    Raise ``CacheError`` if the segment is of another version or program."""
     found = os.pread(fd, HEAD.size, 0)
     magic, version = HEAD.unpack(found.ljust(HEAD.size, b"\0"))
     if magic == _MAGIC and version in FORMATS.values():
         return version
-    if magic != _MAGIC and (end := read_end(fd)) is not None and (any(found) or end[3]):
-        raise DamagedSegmentError(f"{name} has an overwritten head")
-    if any(found):
-        what = f"of version {version}" if magic == _MAGIC else "of another program"
-        raise CacheError(f"{name} is {what}; this is version 1 or 2")
-    return 0
-
-
-def is_inline(fd: int) -> bool:
-    """Return True if a sealed segment file itself holds the samples: the first sample's offset is past the head."""
-    end = read_end(fd)
-    return end is not None and len(end[0]) > 0 and bool(end[0]["offset"][0] >= HEAD.size)
+    trailer = os.pread(fd, len(_TRAILER_MAGIC), max(0, os.fstat(fd).st_size - TRAILER.size))
+    if magic != _MAGIC and (not any(found) or trailer == _TRAILER_MAGIC):
+        return None
+    what = f"of version {version}" if magic == _MAGIC else "of another program"
+    raise CacheError(f"{name} is {what}; this is version 1 or 2. Take another directory, or remove this file")
 
 
 def checksum(version: int, data: Any, before: int = 0) -> int:
@@ -151,5 +114,5 @@ def _decoded(key: bytes | bytearray) -> str:
 
 def needs(version: int, key: bytes, length: int) -> tuple[int, int]:
     """Return how many bytes a sample of *length* bytes needs, as (in the segment file, in the TFRecord file)."""
-    index = RECORD.size + ROW.itemsize + 2 * len(key)
+    index = ROW.itemsize + len(key)
     return (index, length + FRAME) if version == TFRECORD else (index + length, 0)

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from ftloader.cache import record, tfrecord
-from ftloader.cache.errors import CacheError, CorruptSampleError, DamagedSegmentError
+from ftloader.cache.errors import CacheError, CorruptSampleError
 from ftloader.cache.files import BLOCK, disk_usage, opened, read_all, read_bytes, write_all
-from ftloader.cache.record import FRAME, HEAD, RECORD, TFRECORD, TRAILER
+from ftloader.cache.record import FRAME, HEAD, TFRECORD, TRAILER
 
 SUFFIX, _DATA_SUFFIX, _DAMAGED_SUFFIX = ".segment", ".tfrecord", ".damaged"
 _OWN = re.compile(r"\d{10,}-[0-9a-f]{8}\.(segment|tfrecord|damaged)")
@@ -163,16 +163,13 @@ class SegmentWriter:
 
     def begin(self, key: bytes, length: int, crc: int) -> tuple:
         """Reserve room for a sample of *length* bytes. Return its row, to be passed to ``write`` and ``complete``."""
-        now = time.time()
-        write_all(self._fd, record.record_header(key, length, crc, now), self._end)
         inside, outside = record.needs(self.version, key, length)
-        self._end += RECORD.size + len(key)
         offset = self._data_end + tfrecord.HEADER if outside else self._end
         self._end += 0 if outside else length
         self._data_end += outside
         self._reserved += inside
         self.users += 1
-        return offset, length, crc, len(key), now
+        return offset, length, crc, len(key), time.time()
 
     def write(self, row: tuple, data: bytes | memoryview) -> None:
         """Write a sample's bytes, *data*, to the place that ``begin`` reserved when it returned *row*."""
@@ -189,9 +186,19 @@ class SegmentWriter:
 
     def seal(self) -> Segment | None:
         """Finish the segment and return it as a ``Segment``. If it has no samples, remove it and return None."""
+        if self._fd < 0:  # Ctrl-C interrupted an earlier call: the next writer removes the segment
+            return None
         try:
-            pairs = list(zip(self._rows, self.keys))
-            return _seal((self._fd, self._data), self.directory, self.name, self.version, self._end, pairs)
+            if not self._rows:
+                unlink(self.path)
+                return None
+            rows, keys = map(list, zip(*sorted(zip(self._rows, self.keys))))
+            table = np.array(_without_gaps(self._data, rows) if self.version == TFRECORD else rows, record.ROW)
+            # Truncate last: blocks that were cut off first could be missing on a full disk. In the longer file no
+            # reader looks for the trailer here.
+            write_all(self._fd, rest := record.end(table, keys, self._end), self._end)
+            os.ftruncate(self._fd, self._end + len(rest))
+            return Segment(self.directory, self.name, self.version, tuple(keys), table)
         finally:
             self.close()
 
@@ -219,31 +226,12 @@ def marked_damaged(directory: str) -> list[str]:
     return sorted(name.removesuffix(_DAMAGED_SUFFIX) + SUFFIX for name in names)
 
 
-def check_own(directory: str) -> None:
-    """Raise ``CacheError`` if *directory* has segments of other programs or versions, but none that we read."""
-    strange: CacheError | None = None
-    for name in names_in(directory):
-        try:
-            with opened(os.path.join(directory, name), os.O_RDONLY | os.O_NOFOLLOW) as fd:
-                if record.version_of(fd, name):
-                    return
-        except DamagedSegmentError:
-            return
-        except CacheError as error:
-            strange = error
-        except OSError as error:
-            if error.errno not in (errno.ENOENT, errno.EIO):  # removed by another writer, or the head cannot be read
-                raise _named(error, directory, name) from error
-    if strange is not None:
-        raise CacheError(f"in {directory}, {strange}. Take another directory")
-
-
 def load(directory: str, name: str) -> Segment:
     """Return the sealed segment *name*. Raise ``CacheError`` if the file is missing, unreadable or not sealed."""
     try:
         with _both_opened(directory, name, os.O_RDONLY) as (version, fds):
             found = record.read_end(fds[0])
-        if found is not None:
+        if version is not None and found is not None:
             return Segment(directory, name, version, found[1], found[0])
     except OSError as error:
         raise CacheError(f"the segment {name} of the cache {directory} cannot be read: {error}") from error
@@ -251,37 +239,23 @@ def load(directory: str, name: str) -> Segment:
 
 
 def recover(directory: str, name: str, most: int | None = None) -> Segment | None:
-    """Return the segment *name*. If an earlier writer left the segment unsynced, first seal it with its intact samples.
-    Remove the segment and return None if no sample is intact, or if the segment has more than *most* bytes. Raise
-    ``CacheError`` and change nothing if the segment has another version or a damaged head."""
+    """Return the segment *name* of an earlier writer. Return None if it has to be removed: it is not sealed, cannot be
+    read, is not synced and has a damaged sample, or has more than *most* bytes. Raise ``CacheError`` if it is of
+    another version or program."""
     try:
-        with _both_opened(directory, name, os.O_RDWR) as (version, fds):
-            if most is not None and usage(directory, name) > most:
-                unlink(os.path.join(directory, name))
+        with _both_opened(directory, name, os.O_RDONLY) as (version, fds):
+            if version is None or (most is not None and usage(directory, name) > most):
                 return None
-            found = record.read_end(fds[0])
-            if found is not None and found[3]:
-                return Segment(directory, name, version, found[1], found[0])
-            if found is None:
-                pairs = list(record.walk(fds[0], version))
-                inline = version != TFRECORD  # TFRecord: this file has only the headers
-                end = HEAD.size + sum(RECORD.size + row[3] + row[1] * inline for row, _ in pairs)
-            else:
-                pairs, end = [(row.item(), key) for row, key in zip(found[0], found[1])], found[2]
-            intact = [(row, key) for row, key in pairs if _is_intact(version, fds[1], row)]
-            return _seal(fds, directory, name, version, end, intact)
-    except FileNotFoundError:  # no samples: it was being made or removed
-        os.unlink(os.path.join(directory, name))
-        return None
+            if (found := record.read_end(fds[0])) is None:
+                return None
+            rows, keys, synced = found
+            is_right = synced or all(_is_intact(version, fds[1], row) for row in rows.tolist())
+            return Segment(directory, name, version, keys, rows) if is_right else None
     except OSError as error:
-        if error.errno != errno.EIO:
-            raise _named(error, directory, name) from error
-        raise DamagedSegmentError(f"{name} cannot be read: {error}") from error
-
-
-def _named(error: OSError, directory: str, name: str) -> OSError:
-    # Errors of open files lack the name.
-    return OSError(error.errno, os.strerror(error.errno or 0), os.path.join(directory, name))
+        if error.errno in (errno.ENOENT, errno.EIO):
+            return None
+        # Errors of open files lack the name.
+        raise OSError(error.errno, os.strerror(error.errno or 0), os.path.join(directory, name)) from error
 
 
 def usage(directory: str, name: str) -> int:
@@ -302,7 +276,7 @@ def sync(directory: str, name: str) -> None:
     """Sync a sealed segment to the disk, wait for that, and record it in the trailer. Ignore a missing segment."""
     with contextlib.suppress(FileNotFoundError), _both_opened(directory, name, os.O_RDWR) as (_, fds):
         fd = fds[0]
-        if (found := record.read_end(fd)) is None or found[3]:
+        if (found := record.read_end(fd)) is None or found[2]:
             return
         for each in set(fds):
             os.fdatasync(each)
@@ -311,29 +285,9 @@ def sync(directory: str, name: str) -> None:
         write_all(fd, (1).to_bytes(8, "little"), os.fstat(fd).st_size - 8)
 
 
-def _seal(
-    fds: tuple[int, int], directory: str, name: str, version: int, end: int, pairs: list[tuple[tuple, str]]
-) -> Segment | None:
-    if not pairs:
-        unlink(os.path.join(directory, name))
-        return None
-    fd, data = fds
-    if version == TFRECORD:
-        pairs = sorted(pairs, key=lambda pair: pair[0][0])
-    rows, keys = [row for row, _ in pairs], [key for _, key in pairs]
-    table = np.array(_without_gaps(data, rows) if version == TFRECORD else rows, record.ROW)
-    rest = record.end(table, keys, end)
-    write_all(fd, record.head(version), 0)  # a crash may have come before it
-    # Truncate last: blocks that were cut off first could be missing on a full disk. In the longer file no reader looks
-    # for the trailer here.
-    write_all(fd, rest, end)
-    os.ftruncate(fd, end + len(rest))
-    return Segment(directory, name, version, tuple(keys), table)
-
-
 def _without_gaps(fd: int, rows: list[tuple]) -> list[tuple]:
     """Move the records *rows* of a TFRecord file to its start, leaving no gaps. Return the rows with new offsets."""
-    end, moved = 0, []  # after a crash in between, the checksums tell which records are left
+    end, moved = 0, []
     for offset, length, *rest in rows:
         begin, size = offset - tfrecord.HEADER, length + FRAME
         if begin != end:
@@ -352,14 +306,15 @@ def _is_intact(version: int, fd: int, row: tuple) -> bool:
 
 
 @contextlib.contextmanager
-def _both_opened(directory: str, name: str, flags: int) -> Iterator[tuple[int, tuple[int, int]]]:
-    """Context manager: open a segment file and its samples' file (maybe the same). Yield (version, descriptors)."""
+def _both_opened(directory: str, name: str, flags: int) -> Iterator[tuple[int | None, tuple[int, int]]]:
+    """Context manager: open a segment file and its samples' file (maybe the same). Yield (version, descriptors).
+
+    The version is None if the segment's head is damaged."""
     path, flags = os.path.join(directory, name), flags | os.O_NOFOLLOW
     with opened(path, flags) as fd:
-        has_records = os.path.lexists(_data_path(path))
-        version = record.version_of(fd, name) or (TFRECORD if has_records else 1)
-        if has_records != (version == TFRECORD) and record.is_inline(fd) == (version == TFRECORD):
-            raise DamagedSegmentError(f"{name} has the head of another format")
+        version = record.version_of(fd, name)
+        if os.path.lexists(_data_path(path)) != (version == TFRECORD):
+            version = None
         with opened(_data_path(path), flags) if version == TFRECORD else contextlib.nullcontext(fd) as data:
             yield version, (fd, data)
 

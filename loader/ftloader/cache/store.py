@@ -14,7 +14,6 @@ import itertools
 import os
 import threading
 import time
-import warnings
 from collections import deque
 from typing import Any
 
@@ -115,7 +114,6 @@ class Store:
         self._used = _RESERVE
         self._next_number = 0
         os.makedirs(directory, exist_ok=True)
-        segment.check_own(directory)
         self._lock = sharing.WriterLock(directory)
         try:
             with self.guard:
@@ -224,19 +222,19 @@ class Store:
 
     def _end(self, writer: SegmentWriter) -> None:
         """Seal the segment of *writer*, unless it is the open segment or a thread still writes to it."""
-        # If Ctrl-C interrupts the caller before this, close() seals the segment.
+        # If Ctrl-C interrupts the caller before the segment is sealed, close() seals it.
         if writer.users or writer is self._open:
             return
-        self._unsealed.discard(writer)
         self.changed.notify_all()
         try:
             sealed = writer.seal()
-        except Exception:
-            if not self.stopped:  # its samples have to be fetched again; if stopped, the next writer recovers it
-                self._keys.difference_update(writer.keys)
-                segment.unlink(writer.path)
-                self._used -= writer.size + _NAME
+        except Exception:  # its samples have to be fetched again
+            self._unsealed.discard(writer)
+            self._keys.difference_update(writer.keys)
+            self._used -= writer.size + _NAME
+            segment.unlink(writer.path)
             raise
+        self._unsealed.discard(writer)
         self._used -= writer.size + _NAME
         if sealed is not None:
             self._keep(sealed)
@@ -308,7 +306,7 @@ class Store:
             for name in segment.marked_damaged(self.directory):
                 if name in self._sealed:
                     self._evict(self._sealed[name])
-                else:  # removed already, or this is the start of a run
+                else:  # removed already
                     segment.unlink(os.path.join(self.directory, name))
 
     def contents(self) -> tuple[int, int]:
@@ -319,33 +317,19 @@ class Store:
     # Start and end
 
     def _recover(self) -> None:
-        self.drop_damaged()
         names = segment.names_in(self.directory)
         self._next_number = 1 + max(map(segment.number_of, names), default=-1)
-        damaged, found = [], []
-        for name in names[::-1]:
-            try:
-                one = segment.recover(self.directory, name, self.max_bytes)
-            except CacheError as error:
-                damaged.append(str(error))
-                self._used += segment.usage(self.directory, name) + _NAME
-                continue
-            if one is None:
-                continue
-            if len(set(one.keys)) < len(one) or not self._keys.isdisjoint(one.keys):
-                segment.unlink(one.path)  # an earlier writer could not read it, and fetched its samples again
+        # All are read before one is removed: the directory may be another program's.
+        found, kept = [segment.recover(self.directory, name, self.max_bytes) for name in names], []
+        for name, one in zip(names[::-1], found[::-1]):
+            if one is None or len(set(one.keys)) < len(one) or not self._keys.isdisjoint(one.keys):
+                segment.unlink(os.path.join(self.directory, name))
             else:
                 self._keys.update(one.keys)
-                found.append(one)
-        for one in found[::-1]:
+                kept.append(one)
+        for one in kept[::-1]:
             self._keep(one)
-        if damaged:
-            warnings.warn(
-                f"the cache {self.directory} goes on without these segments: {'; '.join(damaged)}. Their samples are "
-                "fetched again. The files are left as they are, and count for max_bytes until you remove them",
-                RuntimeWarning,
-                stacklevel=4,
-            )
+        self.drop_damaged()
         segment.remove_strays(self.directory)
         self._earlier = frozenset(self._lock.earlier)
         while self._used > self.max_bytes and self._sealed:  # the budget was larger before
@@ -378,7 +362,7 @@ class Store:
             self.sync()
             with self.guard:
                 self.changed.wait_for(lambda: not self._syncing)
-        finally:  # the next writer recovers unsealed segments
+        finally:  # the next writer removes unsealed segments
             with self.guard:
                 self._lock.release()
                 self.changed.notify_all()

@@ -133,7 +133,7 @@ def test_buffers_of_any_kind_are_bytes(ready):
 
 @pytest.mark.parametrize("format", ["segment", "tfrecord"])
 def test_keys_of_any_kind(opened, format):
-    long = "x" * 300_000
+    long = "x" * 600_000
     names = ["a\0b", "a\nb", "../../etc/passwd", "/abs", "", ".", "..", "ü\u2028\udcff", "y" * 2000]
 
     class Odd(Numbered):

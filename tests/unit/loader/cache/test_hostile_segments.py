@@ -62,18 +62,6 @@ def lying(data, chance):
     return body + index + record.TRAILER.pack(magic, crc, own, begin, count, chance.randrange(2))
 
 
-def lying_record(data, chance):
-    """Return an unsealed segment whose first record has another length or key, with a fitting checksum."""
-    _, _, crc, key, length, when = record.RECORD.unpack_from(data, record.HEAD.size)
-    begin = record.HEAD.size + record.RECORD.size
-    name = bytearray(data[begin : begin + key])
-    if chance.random() < 0.5:
-        length = chance.choice(NUMBERS)
-    else:
-        name[chance.randrange(key)] = chance.randrange(256)
-    return data[: record.HEAD.size] + record.record_header(bytes(name), length, crc, when) + data[begin + key :]
-
-
 def samples(step, directory, name):
     """Yield the samples that can be read from the segment after *step*."""
     try:
@@ -94,12 +82,12 @@ def samples(step, directory, name):
             pass
 
 
-@pytest.mark.parametrize("change", [changed, lying, lying_record])
+@pytest.mark.parametrize("change", [changed, lying])
 @pytest.mark.parametrize("format", WRITTEN)
 @pytest.mark.slow(cases=2)
 def test_no_error_but_those_that_are_documented(tmp_path, format, change):
     chance, read = random.Random(format), 0
-    for seal in (True, False) if change is changed else (change is lying,):
+    for seal in (True, False) if change is changed else (True,):
         whole, directory = tmp_path / f"whole{seal}", tmp_path / "changed"
         whole.mkdir()
         name = WRITTEN[format](whole, seal=seal).name
@@ -117,11 +105,10 @@ def test_no_error_but_those_that_are_documented(tmp_path, format, change):
 
 
 @pytest.mark.parametrize("format", WRITTEN)
-@pytest.mark.parametrize("seal", [True, False])
-def test_a_file_that_shrinks_while_it_is_read(tmp_path, monkeypatch, format, seal):
+def test_a_file_that_shrinks_while_it_is_read(tmp_path, monkeypatch, format):
     """The file is truncated to any length right after its size was read."""
     (tmp_path / "whole").mkdir()
-    name, fstat = WRITTEN[format](tmp_path / "whole", count=5, seal=seal).name, os.fstat
+    name, fstat = WRITTEN[format](tmp_path / "whole", count=5).name, os.fstat
     for step in (segment.load, segment.recover):
         for length in range(0, 300, 7):
             shutil.copytree(tmp_path / "whole", tmp_path / "shrunk")
@@ -145,7 +132,7 @@ def test_a_giant_with_holes_is_not_read(opened, ready, sealed):
     directory, _ = filled(opened, source)
     path = directory / f"0000000001-0123abcd{segment.SUFFIX}"
     with open(path, "wb") as file:
-        file.write(record.head(1) + record.record_header(b"key", 1 << 40, 0, 0.0))
+        file.write(record.head(1))
         file.truncate((1 << 40) + 4096)
         if sealed:
             parts = zlib.crc32(b""), 16, 1
@@ -159,18 +146,16 @@ def test_a_giant_with_holes_is_not_read(opened, ready, sealed):
 HEADS = {
     "random": random.Random(1).randbytes(64),
     "zeros": bytes(64),
-    "another version": record.HEAD.pack(b"ftcache\n", 9),
-    "another program": b"\x89PNG\r\n\x1a\n",
+    "another program's": b"\x89PNG\r\n\x1a\n",
     "another format": None,
 }
 
 
 def overwrite(path, format, head):
-    """Write one of HEADS to the start of the segment at *path*. Return its bytes."""
+    """Write one of HEADS to the start of the segment at *path*."""
     new = HEADS[head] or record.head(3 - record.FORMATS[format])
     data = new + path.read_bytes()[len(new) :]
     path.write_bytes(data)
-    return data
 
 
 def files(directory):
@@ -185,16 +170,14 @@ def filled(opened, source, **arguments):
     return Path(cache._directory), segment.names_in(cache._directory)
 
 
-def check_what_is_lost(opened, source, lost, **arguments):
-    """Check that a cache that is opened again names *lost*, and fetches its samples and no others."""
-    with pytest.warns(RuntimeWarning) as caught:
-        cache = opened(source, min_samples=source.count, **arguments)
-    (warning,) = caught
-    assert lost in str(warning.message) and str(warning.message).count(segment.SUFFIX) == 1
-    assert warning.filename.endswith("conftest.py")  # the caller
+def check_what_is_lost(opened, source, keys, **arguments):
+    """Check that a cache that is opened again fetches the samples *keys*, and no others."""
+    cache = opened(source, min_samples=source.count, **arguments)
     check_whole(cache, source, 0)
     assert on_disk(cache._directory) <= cache.statistics().bytes_used <= 4 << 20
     cache.close()
+    assert sorted(source.reads) == sorted(keys)
+    source.reads.clear()
 
 
 @pytest.mark.parametrize("head", HEADS)
@@ -204,71 +187,48 @@ def test_an_overwritten_head_loses_one_segment(opened, format, head):
     directory, names = filled(opened, source, format=format)
     lost = names[len(names) // 2]
     keys = segment.load(str(directory), lost).keys
-    before = files(directory) | {lost: overwrite(directory / lost, format, head)}
-    check_what_is_lost(opened, source, lost, format=format)
-    assert sorted(source.reads) == sorted(keys) and 0 < len(keys) < 30
-    after = files(directory)
-    assert [name for name in before if name.endswith((".segment", ".tfrecord")) and after[name] != before[name]] == []
-    source.reads.clear()
-    check_what_is_lost(opened, source, lost, format=format)
-    assert source.reads == []
-
-
-@pytest.mark.parametrize("head", [head for head in HEADS if head != "another version"])
-@pytest.mark.parametrize("format", WRITTEN)
-def test_the_only_segment_has_an_overwritten_head(opened, format, head):
-    source = Numbered(2)
-    directory, (lost,) = filled(opened, source, format=format)
+    assert 0 < len(keys) < 30
     overwrite(directory / lost, format, head)
-    check_what_is_lost(opened, source, lost, format=format)
+    for each in keys, ():
+        check_what_is_lost(opened, source, each, format=format)
+    assert lost not in segment.names_in(str(directory))
 
 
 @pytest.mark.parametrize("where", ["begin", "end"])
 def test_a_segment_that_the_disk_cannot_read(opened, monkeypatch, where):
     source, pread = Numbered(60, size=10_000), os.pread
     directory, names = filled(opened, source)
-    status = os.stat(directory / names[0])
+    status, keys = os.stat(directory / names[0]), segment.load(str(directory), names[0]).keys
 
     def read(fd, length, offset):
         if os.fstat(fd).st_ino == status.st_ino and (offset < 4096 if where == "begin" else offset > 4096):
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         return pread(fd, length, offset)
 
-    with monkeypatch.context() as patching:
+    with monkeypatch.context() as patching, open(directory / names[0]):  # open: the inode is not used again
         patching.setattr(os, "pread", read)
-        check_what_is_lost(opened, source, names[0])
-    source.reads.clear()
-    check_whole(opened(source, min_samples=60), source, 0)  # it can be read again
-    assert source.reads == []
+        check_what_is_lost(opened, source, keys)
 
 
-def test_a_cache_of_another_version_is_refused_and_not_touched(opened):
-    directory, names = filled(opened, Numbered(60, size=10_000))
-    for name in names:
-        overwrite(directory / name, "segment", "another version")
-    before = files(directory)
-    with pytest.raises(CacheError, match="of version 9; this is version 1 or 2. Take another directory"):
+OTHERS = {"version 9": record.HEAD.pack(b"ftcache\n", 9), "another program": b"of another program" * 10}
+
+
+@pytest.mark.parametrize("other", OTHERS)
+@pytest.mark.parametrize("number", [0, 1, 10**9])
+def test_a_file_of_another_version_or_program_is_refused_and_not_touched(opened, other, number):
+    """Also the files next to it are left alone, of which some are ours."""
+    directory, _ = filled(opened, Numbered(60, size=10_000))
+    (directory / f"{number:010d}-0123abcd{segment.SUFFIX}").write_bytes(OTHERS[other])
+    (directory / f"{2:010d}-0123abcd{segment.SUFFIX}").write_bytes(bytes(100))
+    before = {name: data for name, data in files(directory).items() if not name.startswith("ftcache.")}
+    with pytest.raises(CacheError, match=f"of {other}; this is version 1 or 2. Take another directory"):
         opened(Numbered(60))
-    assert files(directory) == before
-
-
-def test_a_directory_of_another_program_is_refused_and_not_touched(opened, tmp_path):
-    (tmp_path / "cache").mkdir()
-    for number, data in enumerate([b"", b"short", bytes(100), b"of another program" * 10]):
-        (tmp_path / "cache" / f"{number:010d}-0123abcd{segment.SUFFIX}").write_bytes(data)
-    before = files(tmp_path / "cache")
-    with pytest.raises(CacheError, match="of another program.*Take another directory"):
-        opened(Numbered(60))
-    assert files(tmp_path / "cache") == before
+    assert before.items() <= files(directory).items()
 
 
 @pytest.mark.parametrize("format", WRITTEN)
-def test_a_head_that_was_not_written_before_a_crash(tmp_path, format):
-    """Nothing was synced: intact samples are kept, whatever else the disk has kept."""
+def test_a_head_that_a_power_failure_lost(tmp_path, format):
     name = WRITTEN[format](tmp_path).name
     with open(tmp_path / name, "r+b") as file:
         file.write(bytes(record.HEAD.size))
-    recovered = segment.recover(str(tmp_path), name)
-    segment.sync(str(tmp_path), name)
-    assert len(test_segment.intact(recovered)) == 20
-    assert test_segment.intact(segment.recover(str(tmp_path), name)) == test_segment.intact(recovered)
+    assert segment.recover(str(tmp_path), name) is None
