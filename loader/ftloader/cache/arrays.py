@@ -1,7 +1,6 @@
-"""Decoders for samples that are arrays: the cache reads the file straight into the batch, or into a new array."""
+"""Decoder for samples that are arrays: the cache reads the file straight into the batch, or into a new array."""
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -35,41 +34,3 @@ class RawArray:
         array = self.empty(len(data))
         array.reshape(-1).view(np.uint8)[:] = np.frombuffer(data, np.uint8)
         return array
-
-
-class RawArrays:
-    """Decoder (``decode=``) for samples of several arrays, stored back to back. Returns a sample as a dict of arrays.
-
-        decode=RawArrays({"label": RawArray(np.int64, ()), "image": RawArray(np.float32, (3, 512, 512))})
-
-    Args:
-        arrays: each array's name and decoder, in the order of the bytes. One of the decoders may have ``shape=None``:
-            its array gets all bytes that are not for other arrays.
-    """
-
-    def __init__(self, arrays: Mapping[str, RawArray]) -> None:
-        self.arrays = dict(arrays)
-        self._sizes = {name: array.dtype.itemsize * math.prod(array.shape or ()) for name, array in arrays.items()}
-        self._open = [name for name, array in arrays.items() if array.shape is None]
-        if len(self._open) > 1:
-            raise ValueError(f"only one array may have no shape, not {', '.join(self._open)}")
-        self._sizes.update(dict.fromkeys(self._open, 0))
-
-    def empty(self, nbytes: int) -> dict[str, np.ndarray]:
-        """Return a dict of uninitialised arrays. Raise ``CacheError`` if they do not have *nbytes* bytes in all."""
-        left = nbytes - sum(self._sizes.values())
-        if left < 0 or (left and not self._open):
-            raise CacheError(f"a sample of {nbytes} bytes: its arrays {', '.join(self.arrays)} have {nbytes - left}")
-        sizes = {**self._sizes, **dict.fromkeys(self._open, left)}
-        # A sample has one slot of the batch, which the first array gets: make it the largest.
-        made = {
-            name: self.arrays[name].empty(sizes[name]) for name in sorted(sizes, key=sizes.__getitem__, reverse=True)
-        }
-        return {name: made[name] for name in self.arrays}
-
-    def __call__(self, data: bytes) -> dict[str, np.ndarray]:
-        arrays, start, whole = self.empty(len(data)), 0, np.frombuffer(data, np.uint8)
-        for array in arrays.values():
-            array.reshape(-1).view(np.uint8)[:] = whole[start : start + array.nbytes]
-            start += array.nbytes
-        return arrays

@@ -43,7 +43,7 @@ class GrowingCache(Dataset):
         evict: what to evict first. "oldest": the oldest samples. "lru": the samples that this process has not read for
             the longest time. 1/128 of the budget is evicted at a time.
         decode: a function that gets a sample's bytes and returns the sample. By default, the sample is a uint8 array.
-            ``RawArray`` and ``RawArrays`` make other such functions.
+            ``RawArray`` makes other such functions.
         min_samples: number of samples that ``set_epoch`` waits for.
         pin: maximum size of an epoch, as a fraction of ``max_bytes``. An epoch has the newest samples that fit. The
             rest is for samples of later epochs. While the cache has all samples of the source, each epoch has them all.
@@ -128,7 +128,7 @@ class GrowingCache(Dataset):
             size = one.nbytes(row)
             if into := hasattr(self._decode, "empty"):
                 data = self._decode.empty(size)
-                one.read_into(row, data.values() if isinstance(data, dict) else [data])
+                one.read_into(row, data)
             else:
                 data = one.read(row)
         except CorruptSampleError:

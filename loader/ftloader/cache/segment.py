@@ -10,7 +10,7 @@ import os
 import re
 import secrets
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -61,26 +61,23 @@ class Segment:
 
     def read(self, row: int) -> bytes:
         """Return sample *row*. Raise ``CorruptSampleError`` if damaged, ``OSError`` if out of memory or descriptors."""
-        return self._checked(row, lambda fd, offset, length: [read_bytes(fd, length, offset)])[0]
+        return self._checked(row, lambda fd, offset, length: read_bytes(fd, length, offset))
 
-    def read_into(self, row: int, arrays: Iterable[np.ndarray]) -> None:
-        """Fill *arrays* with sample *row*. Raise ``CacheError`` if they are not contiguous or not of the right size."""
-        arrays = list(arrays)
-        if (size := sum(array.nbytes for array in arrays)) != self.nbytes(row):
-            raise CacheError(f"sample {self.keys[row]!r} has {self.nbytes(row)} bytes, and the arrays for it {size}")
-        if not all(array.flags.c_contiguous for array in arrays):
-            raise CacheError(f"the arrays for sample {self.keys[row]!r} are not contiguous (C order)")
-        views = [memoryview(array.reshape(-1).view(np.uint8)) for array in arrays]
+    def read_into(self, row: int, array: np.ndarray) -> None:
+        """Fill *array* with sample *row*. Raise ``CacheError`` if it is not contiguous or not of the right size."""
+        if array.nbytes != self.nbytes(row):
+            raise CacheError(f"sample {self.keys[row]!r} has {self.nbytes(row)} bytes, and the array {array.nbytes}")
+        if not array.flags.c_contiguous:
+            raise CacheError(f"the array for sample {self.keys[row]!r} is not contiguous (C order)")
+        view = memoryview(array.reshape(-1).view(np.uint8))
 
-        def fill(fd: int, offset: int, _: int) -> list[memoryview]:
-            for view in views:
-                read_all(fd, view, offset)
-                offset += len(view)
-            return views
+        def fill(fd: int, offset: int, _: int) -> memoryview:
+            read_all(fd, view, offset)
+            return view
 
         self._checked(row, fill)
 
-    def _checked(self, row: int, read: Callable[[int, int, int], list[Any]]) -> list[Any]:
+    def _checked(self, row: int, read: Callable[[int, int, int], Any]) -> Any:
         self.used = time.monotonic()
         offset, length, *_ = found = self._rows[row].item()
         try:
@@ -88,7 +85,7 @@ class Segment:
                 if offset + length > os.fstat(fd).st_size:
                     raise OSError(errno.EIO, "the file is shorter than it should be")
                 data = read(fd, offset, length)
-                right = record.is_right(self.version, fd, found, data)
+                right = record.is_right(self.version, fd, found, [data])
         except OSError as error:
             if error.errno in _OF_THE_PROCESS:
                 raise

@@ -14,7 +14,7 @@ import torch
 from torch.utils.data import WeightedRandomSampler
 
 from ftloader import DataLoader
-from ftloader.cache import CacheError, CorruptSampleError, GrowingCache, RawArray, RawArrays, fetchers
+from ftloader.cache import CacheError, CorruptSampleError, GrowingCache, RawArray, fetchers
 from tests.checkout import CHECKOUT
 from tests.unit.loader.cache.sources import Failing, Numbered, check, check_whole, content, keys_of, until
 
@@ -174,7 +174,7 @@ def test_raw_arrays_are_read_into_the_batch(ready):
     ("empty", "error"),
     [
         (lambda nbytes: np.empty((20, nbytes // 20), np.uint8).T, "not contiguous"),
-        (lambda nbytes: np.empty(nbytes + 1, np.uint8), "has 1000 bytes, and the arrays for it 1001"),
+        (lambda nbytes: np.empty(nbytes + 1, np.uint8), "has 1000 bytes, and the array 1001"),
     ],
 )
 def test_a_decoder_whose_arrays_cannot_be_filled(ready, empty, error):
@@ -189,35 +189,6 @@ def test_a_decoder_whose_arrays_cannot_be_filled(ready, empty, error):
     assert not isinstance(caught.value, CorruptSampleError)
     cache.set_epoch(1)
     assert len(source.reads) == len(cache) == 3  # nothing was given up
-
-
-PARTS = {"label": RawArray(np.int64, ()), "pixels": RawArray(np.float32, (250, 4)), "mask": RawArray()}
-
-
-@pytest.mark.parametrize("format", ["segment", "tfrecord"])
-def test_a_sample_of_several_arrays_with_names(ready, format):
-    cache = ready(Numbered(8, size=5008), decode=RawArrays(PARTS), format=format)
-    rows = []
-    for batch in DataLoader(cache, batch_size=4, num_workers=2, worker_method="thread"):
-        assert {name: (array.shape, array.dtype) for name, array in batch.items()} == {
-            "label": ((4,), torch.int64),
-            "pixels": ((4, 250, 4), torch.float32),
-            "mask": ((4, 1000), torch.uint8),
-        }
-        rows += [b"".join(array[row].numpy().tobytes() for array in batch.values()) for row in range(4)]
-    assert rows == [content(key, 5008) for key in keys_of(cache)]
-    data = content("any", 5008)
-    assert b"".join(array.tobytes() for array in RawArrays(PARTS)(data).values()) == data
-
-
-def test_arrays_that_do_not_fit_are_refused(opened):
-    fixed = RawArrays({"a": RawArray(np.int64, (3,)), "b": RawArray(np.int16, ())})
-    assert fixed(bytes(26))["a"].shape == (3,)
-    for decode, nbytes in ((fixed, 25), (fixed, 27), (RawArrays(PARTS), 4007)):
-        with pytest.raises(CacheError, match=f"{nbytes} bytes: its arrays"):
-            decode(bytes(nbytes))
-    with pytest.raises(ValueError, match="only one array may have no shape, not a, b"):
-        RawArrays({"a": RawArray(), "b": RawArray(np.int16), "c": RawArray(np.int16, ())})
 
 
 def test_a_state_gives_the_same_snapshot_after_a_restart(opened, tmp_path):

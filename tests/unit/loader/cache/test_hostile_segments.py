@@ -72,7 +72,7 @@ def samples(step, directory, name):
         try:
             assert one.nbytes(row) <= 2 << 20
             array = np.empty(one.nbytes(row), np.uint8)
-            one.read_into(row, [array])
+            one.read_into(row, array)
             yield key, array.tobytes()
         except CorruptSampleError:
             pass

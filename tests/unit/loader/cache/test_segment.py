@@ -42,7 +42,7 @@ def intact(one):
         data = one.read(row)
         assert data == content(key, len(data)) and len(data) == one.nbytes(row)
         array = np.empty(len(data), np.uint8)
-        one.read_into(row, [array])
+        one.read_into(row, array)
         assert array.tobytes() == data
         samples[key] = data
     if one.version == record.TFRECORD:
@@ -104,11 +104,11 @@ def test_a_damaged_sample_is_not_read(tmp_path):
     with pytest.raises(CorruptSampleError, match="key 2 .*checksum differs"):
         loaded.read(2)
     with pytest.raises(CorruptSampleError, match="checksum differs"):
-        loaded.read_into(2, [np.empty(700, np.uint8)])
+        loaded.read_into(2, np.empty(700, np.uint8))
     assert loaded.read(3) == content(loaded.keys[3], 5000)
     os.truncate(sealed.path, 1000)
     with pytest.raises(CorruptSampleError, match="shorter than it should be"):
-        loaded.read_into(3, [np.empty(5000, np.uint8)])
+        loaded.read_into(3, np.empty(5000, np.uint8))
     os.unlink(sealed.path)
     with pytest.raises(CorruptSampleError, match="No such file"):
         loaded.read(3)
@@ -123,7 +123,7 @@ def test_a_process_that_can_open_no_more_files_has_no_damaged_sample(tmp_path, m
 
     with monkeypatch.context() as patching:
         patching.setattr(os, "open", refuse)
-        for read in (lambda: sealed.read(2), lambda: sealed.read_into(2, [np.empty(700, np.uint8)])):
+        for read in (lambda: sealed.read(2), lambda: sealed.read_into(2, np.empty(700, np.uint8))):
             with pytest.raises(OSError, match=os.strerror(code)):
                 read()
     assert sealed.read(2) == content(sealed.keys[2], 700)

@@ -70,7 +70,7 @@ class TestFiles:
             with pytest.raises(CorruptSampleError, match="key 2 .*damaged"):
                 sealed.read(2)
             with pytest.raises(CorruptSampleError, match="damaged"):
-                sealed.read_into(2, [np.empty(700, np.uint8)])
+                sealed.read_into(2, np.empty(700, np.uint8))
             assert sealed.read(3) == content(sealed.keys[3], 5000)
 
 
