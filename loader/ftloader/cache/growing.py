@@ -21,7 +21,6 @@ from ftloader.cache.sources import Source, UrlSource, close_source
 from ftloader.cache.statistics import Statistics
 from ftloader.cache.store import LEAST_BUDGET, Snapshot, Store
 
-EVICT = ("oldest", "lru")
 _FETCHED = ("fetched", "fetched_bytes", "retried", "failed", "failed_listings")
 
 
@@ -38,10 +37,9 @@ class GrowingCache(Dataset):
         source: an object with ``keys()`` and ``read(key)``, or an address that fsspec understands. None: this process
             reads the samples that another process, such as another rank of the job, fetches on this machine.
         directory: where the cache keeps its files. The cache writes nothing elsewhere.
-        max_bytes: disk budget in bytes, at least 1 MiB. Never exceeded, not even by unfinished writes.
+        max_bytes: disk budget in bytes, at least 1 MiB. Never exceeded, not even by unfinished writes. When it is used
+            up, the oldest samples are evicted, 1/128 of the budget at a time.
         fetchers: number of threads that fetch samples. Each has at most one sample in memory.
-        evict: what to evict first. "oldest": the oldest samples. "lru": the samples that this process has not read for
-            the longest time. 1/128 of the budget is evicted at a time.
         decode: a function that gets a sample's bytes and returns the sample. By default, the sample is a uint8 array.
             ``RawArray`` makes other such functions.
         min_samples: number of samples that ``set_epoch`` waits for.
@@ -68,7 +66,6 @@ class GrowingCache(Dataset):
         directory: str | os.PathLike[str],
         max_bytes: float | None = None,
         fetchers: int = 16,
-        evict: str = "oldest",
         *,
         decode: Callable[[bytes], Any] | None = None,
         min_samples: int = 1,
@@ -77,8 +74,6 @@ class GrowingCache(Dataset):
         max_unlisted: int | None = None,
         format: str = "segment",
     ) -> None:
-        if evict not in EVICT:
-            raise ValueError(f"evict must be one of {', '.join(EVICT)}, not {evict!r}")
         if format not in FORMATS:
             raise ValueError(f"format must be one of {', '.join(FORMATS)}, not {format!r}")
         if not 0 < pin <= 1:
@@ -107,7 +102,7 @@ class GrowingCache(Dataset):
         if self._source is None:
             return
         checksum(FORMATS[format], b"")  # raise here, not in the threads, if crc32c is missing
-        self._store = Store(self._directory, int(max_bytes or 0), evict, FORMATS[format])
+        self._store = Store(self._directory, int(max_bytes or 0), FORMATS[format])
         try:
             self._fetchers = Fetchers(self._source, self._store, fetchers, retries)
             # The threads of a dropped cache would never end.

@@ -29,18 +29,14 @@ _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
 
 class Segment:
-    """Sealed segment, for reading. Any number of threads may read a segment, since only ``used`` ever changes.
+    """Sealed segment, for reading. Any number of threads may read a segment, since nothing of it changes."""
 
-    ``used``: time of this process's last read. No lock: of two reads at the same time, either may set the time.
-    """
-
-    __slots__ = ("_rows", "directory", "keys", "name", "number", "size", "used", "version")
+    __slots__ = ("_rows", "directory", "keys", "name", "number", "size", "version")
 
     def __init__(self, directory: str, name: str, version: int, keys: tuple[str, ...], rows: np.ndarray) -> None:
         self.directory, self.name, self.version, self.keys, self._rows = directory, name, version, keys, rows
         self.size = usage(directory, name)
         self.number = number_of(name)
-        self.used = 0.0
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -78,7 +74,6 @@ class Segment:
         self._checked(row, fill)
 
     def _checked(self, row: int, read: Callable[[int, int, int], Any]) -> Any:
-        self.used = time.monotonic()
         offset, length, *_ = found = self._rows[row].item()
         try:
             with opened(self.data_path, os.O_RDONLY | os.O_NOFOLLOW) as fd:

@@ -88,8 +88,8 @@ class Store:
     Raises ``CacheError`` if another process writes to *directory*, ``OSError`` if the directory cannot be written.
     """
 
-    def __init__(self, directory: str, max_bytes: int, evict: str, version: int = 1) -> None:
-        self.directory, self.max_bytes, self.evict, self._version = directory, max_bytes, evict, version
+    def __init__(self, directory: str, max_bytes: int, version: int = 1) -> None:
+        self.directory, self.max_bytes, self._version = directory, max_bytes, version
         # Entered itself: Ctrl-C can come between Condition.__enter__'s acquiring and its return, and nothing would
         # release the lock. __enter__ of a lock is C.
         self.guard = fork.rlock()
@@ -251,9 +251,7 @@ class Store:
         if free and not ignore_readers:
             held = sharing.pinned_by_readers(self.directory)
             free = [s for s in free if s.name not in held]
-        if not free:
-            return None
-        return min(free, key=lambda s: (s.used if self.evict == "lru" else 0, s.number))
+        return min(free, key=lambda s: s.number, default=None)
 
     def _evict(self, victim: Segment) -> None:
         segment.unlink(victim.path)

@@ -62,8 +62,8 @@ def open_store(tmp_path):
     """Return ``open_store()``, which opens the directory "cache" with 4 MiB, and closes it after the test."""
     with contextlib.ExitStack() as stores:
 
-        def make(max_bytes=4 << 20, evict="oldest"):
-            store = Store(str(tmp_path / "cache"), max_bytes, evict)
+        def make(max_bytes=4 << 20):
+            store = Store(str(tmp_path / "cache"), max_bytes)
             stores.callback(store.close)
             return store
 

@@ -19,14 +19,14 @@ def test_files_of_others_are_left_alone(tmp_path):
     theirs = ("train-00000.tfrecord", "notes.segment", "writer", "turn")
     for name in theirs:
         (directory / name).write_text(name)
-    store = Store(str(directory), 4 * MIB, "oldest")
+    store = Store(str(directory), 4 * MIB)
     add(store, 1)
     store.close()
     assert tuple((directory / name).read_text() for name in theirs) == theirs
     (directory / "ftcache.writer").unlink()
     (directory / "ftcache.writer").symlink_to(victim)
     with pytest.raises(OSError, match="symbolic link"):
-        Store(str(directory), 4 * MIB, "oldest")
+        Store(str(directory), 4 * MIB)
     assert victim.read_text() == "precious"
 
 
@@ -83,7 +83,7 @@ def test_the_largest_number_of_a_segment(store):
     open(os.path.join(store.directory, f"{10**10 - 1}-0123abcd{segment.SUFFIX}"), "w").close()
     store.close()
     for number in (1, 2):
-        again = Store(store.directory, 4 * MIB, "oldest")
+        again = Store(store.directory, 4 * MIB)
         assert keys(again.newest(4 * MIB)) == list(range(1, number))
         add(again, number)
         again.close()
@@ -106,7 +106,7 @@ def test_a_link_in_a_segment_s_place_is_not_followed(store, tmp_path, sealed):
     with pytest.raises(CacheError, match="symbolic"):
         segment.load(store.directory, name)
     with pytest.raises(OSError, match="symbolic"):
-        Store(store.directory, 4 * MIB, "oldest")
+        Store(store.directory, 4 * MIB)
     assert victim.read_bytes() == before
 
 
@@ -122,8 +122,8 @@ def test_a_pipe_in_a_segment_s_place_is_not_waited_for(store):
     with pytest.raises(CacheError, match="cannot be read"):
         segment.load(store.directory, one.name)
     with pytest.raises(OSError, match=one.name):
-        Store(store.directory, 4 * MIB, "oldest")
+        Store(store.directory, 4 * MIB)
     os.unlink(one.path)
     os.mkdir(one.path)
     with pytest.raises(IsADirectoryError, match=one.name):
-        Store(store.directory, 4 * MIB, "oldest")
+        Store(store.directory, 4 * MIB)

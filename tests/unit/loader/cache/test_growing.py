@@ -306,8 +306,7 @@ def test_what_worker_processes_find_damaged_is_fetched_again(opened, context):
 
 
 @pytest.mark.parametrize(
-    "arguments",
-    [{"evict": "newest"}, {"pin": 0}, {"fetchers": 0}, {"max_bytes": 1000}, {"max_bytes": None}, {"min_samples": -1}],
+    "arguments", [{"pin": 0}, {"fetchers": 0}, {"max_bytes": 1000}, {"max_bytes": None}, {"min_samples": -1}]
 )
 def test_arguments(tmp_path, arguments):
     with pytest.raises(ValueError, match=next(iter(arguments))):

@@ -90,7 +90,7 @@ def test_nothing_is_left_of_an_empty_segment(tmp_path):
     assert writer.seal() is None
     (tmp_path / f"0000000007-0123abcd{segment.SUFFIX}").write_bytes(b"")
     assert segment.recover(str(tmp_path), f"0000000007-0123abcd{segment.SUFFIX}") is None
-    Store(str(tmp_path), 4 << 20, "oldest").close()
+    Store(str(tmp_path), 4 << 20).close()
     assert segment.names_in(str(tmp_path)) == []
 
 

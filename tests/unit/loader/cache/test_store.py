@@ -101,7 +101,7 @@ def test_who_finds_no_room_waits_for_the_next_snapshot(store):
 def test_the_budget_is_kept_by_the_byte(disk, version):
     """The file system is as large as the budget: one byte too many would be an error."""
     directory = disk(2 * MIB)
-    store = Store(str(directory), 2 * MIB, "oldest", version)
+    store = Store(str(directory), 2 * MIB, version)
     errors = []
 
     def fill(first):
@@ -132,24 +132,12 @@ def test_the_budget_is_kept_by_the_byte(disk, version):
     assert (free.f_blocks - free.f_bfree) * free.f_frsize <= 2 * MIB
 
 
-def test_least_recently_used(open_store):
-    store = open_store(evict="lru")
-    add(store, *range(300))
-    all_of_it = publish(store, 4 * MIB)
-    first = all_of_it.segments[0]
-    first.read(0)
-    store.publish(Snapshot(1, list(all_of_it.segments[-1:])))
-    add(store, *range(300, 420))
-    there = keys(store.newest(4 * MIB))
-    assert set(keys([first])) < set(there) and not set(keys([all_of_it.segments[1]])) & set(there)
-
-
 def test_one_writer(store):
     words = rf"process {os.getpid()} writes to the cache(.|\n)*another\s+job needs a directory of its own"
     with pytest.raises(CacheError, match=words):
-        Store(store.directory, 4 * MIB, "oldest")
+        Store(store.directory, 4 * MIB)
     store.close()
-    Store(store.directory, 4 * MIB, "oldest").close()
+    Store(store.directory, 4 * MIB).close()
 
 
 def test_a_disk_that_fails_at_the_end_leaves_no_lock(store, open_store, monkeypatch):
@@ -181,7 +169,7 @@ def test_ctrl_c_at_any_line_is_no_hindrance_to_closing(tmp_path):
                     raise KeyboardInterrupt
             return trace if frame.f_code.co_filename == store_module.__file__ else None
 
-        store = Store(str(tmp_path / f"{number}"), 4 * MIB, "oldest")
+        store = Store(str(tmp_path / f"{number}"), 4 * MIB)
         add(store, 1)
         before = sys.gettrace()
         sys.settrace(trace)
@@ -193,7 +181,7 @@ def test_ctrl_c_at_any_line_is_no_hindrance_to_closing(tmp_path):
         finally:
             sys.settrace(before)
         store.close()
-        again = Store(store.directory, 4 * MIB, "oldest")
+        again = Store(store.directory, 4 * MIB)
         assert keys(again.newest(4 * MIB)) == [1]
         again.close()
     assert number > 15
@@ -306,7 +294,7 @@ def test_a_forked_child_does_not_share_the_lock(store):
     child = fork_and_wait(*ends)
     os.read(begun, 1)
     store.close()
-    Store(store.directory, 4 * MIB, "oldest").close()
+    Store(store.directory, 4 * MIB).close()
     for end in ends:
         os.close(end)
     assert os.waitpid(child, 0)[1] == 0
@@ -327,7 +315,7 @@ def test_a_snapshot_that_cannot_be_published_leaves_the_one_before(store, monkey
 @pytest.mark.parametrize("version", record.FORMATS.values(), ids=record.FORMATS)
 def test_a_forked_child_holds_no_room(tmp_path, version):
     """A file that a child has open would keep its room on the disk after its eviction."""
-    store = Store(str(tmp_path), 4 * MIB, "oldest", version)
+    store = Store(str(tmp_path), 4 * MIB, version)
     add(store, 1)
     assert opened_in(store.directory)
     child = os.fork()

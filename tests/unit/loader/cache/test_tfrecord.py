@@ -88,7 +88,7 @@ class TestCache:
         sealed = written(tmp_path, version=VERSION)
         (tmp_path / "0000000009-0123abcd.tfrecord").write_bytes(b"left")
         os.rename(sealed.data_path, tmp_path / "0000000008-0123abcd.tfrecord")
-        store = Store(str(tmp_path), 4 << 20, "oldest", VERSION)
+        store = Store(str(tmp_path), 4 << 20, VERSION)
         assert store.contents()[0] == 0 and os.listdir(tmp_path).count("ftcache.turn") == 1
         store.close()
         assert not [name for name in os.listdir(tmp_path) if name.endswith((".tfrecord", ".segment"))]
