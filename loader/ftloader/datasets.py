@@ -7,7 +7,7 @@ these names (torchvision/datasets/folder.py), with these differences:
   sliced, iterated and compared like lists. Lists may also be assigned to these attributes.
 * A file that cannot be decoded raises ``ftloader.decode.DecodeError`` with its path.
 * A folder that cannot be listed raises ``OSError`` instead of being left out silently.
-* ``ImageFolder`` has the keyword arguments *extensions* and *batch_loader*.
+* ``ImageFolder`` has the keyword argument *extensions*.
 """
 
 import os
@@ -274,17 +274,15 @@ class DatasetFolder(torch.utils.data.Dataset):
 
     def __getitem__(self, index: int) -> tuple[Any, Any]:
         path, target = self.samples[index]
-        return self._transformed(self.loader(path), target)
-
-    def __len__(self) -> int:
-        return len(self.samples)
-
-    def _transformed(self, sample: Any, target: Any) -> tuple[Any, Any]:
+        sample = self.loader(path)
         if self.transform is not None:
             sample = self.transform(sample)
         if self.target_transform is not None:
             target = self.target_transform(target)
         return sample, target
+
+    def __len__(self) -> int:
+        return len(self.samples)
 
     def __repr__(self) -> str:
         lines = [f"Number of datapoints: {len(self)}", f"Root location: {self.root}"]
@@ -301,9 +299,6 @@ class ImageFolder(DatasetFolder):
         loader: function that loads the file at a path. By default, samples are RGB ``PIL.Image.Image`` objects, which
             torchvision's transforms take. ``decode.read_image`` makes uint8 arrays (height, width, 3), in less time.
         extensions: endings of the names of files to use, unless *is_valid_file* is given.
-        batch_loader: function from a list of paths to the samples. If given, DataLoaders load each batch in one call
-            (``__getitems__``), and transforms are applied to each sample. ``dataset[i]`` still uses *loader*.
-            Example: ``functools.partial(decode.read_images, device="cuda:0")``.
 
     The attribute ``imgs`` is the same as ``samples``.
     """
@@ -318,24 +313,10 @@ class ImageFolder(DatasetFolder):
         allow_empty: bool = False,
         *,
         extensions: tuple[str, ...] = IMG_EXTENSIONS,
-        batch_loader: Callable[[list[str]], Sequence[Any]] | None = None,
     ) -> None:
         endings = extensions if is_valid_file is None else None
         super().__init__(root, loader, endings, transform, target_transform, is_valid_file, allow_empty)
-        self.batch_loader = batch_loader
         self.imgs = self.samples
-
-    @property
-    def __getitems__(self) -> Callable[[Sequence[int]], list[tuple[Any, Any]]] | None:
-        # None tells torch's loaders that this dataset has no batched way.
-        return None if self.batch_loader is None else self._load_batch
-
-    def _load_batch(self, indices: Sequence[int]) -> list[tuple[Any, Any]]:
-        pairs = [self.samples[index] for index in indices]
-        samples = self.batch_loader([path for path, _ in pairs])  # type: ignore[misc]  # see __getitems__
-        if len(samples) != len(pairs):
-            raise ValueError(f"batch_loader gave {len(samples)} samples for {len(pairs)} paths")
-        return [self._transformed(sample, target) for sample, (_, target) in zip(samples, pairs, strict=True)]
 
 
 def _files(top: str) -> Iterator[str]:

@@ -242,35 +242,9 @@ def test_pickles(root):
     assert dataset[0][0].size == (8, 6)
 
 
-def test_batch_loader_loads_a_batch_at_once(root):
-    calls = []
-
-    def load(paths):
-        calls.append(paths)
-        return decode.read_images(paths)
-
-    dataset = ImageFolder(root, transform=torch.from_numpy, batch_loader=load)
-    batch = dataset.__getitems__([5, 0, 5])
-    assert calls == [[dataset.samples[i][0] for i in (5, 0, 5)]]
-    assert [target for _, target in batch] == [1, 0, 1]
-    assert batch[0][0].shape == (6, 8, 3)
-    with_too_few = ImageFolder(root, batch_loader=lambda paths: [])
-    with pytest.raises(ValueError, match="0 samples for 1 paths"):
-        with_too_few.__getitems__([0])
-
-
-def test_no_batched_way_by_default(root):
-    assert not ImageFolder(root).__getitems__
-
-
-@pytest.mark.parametrize("batched", [False, True])
 @pytest.mark.parametrize("workers", [0, 2])
-def test_under_the_loader(root, worker_method, workers, batched):
-    dataset = ImageFolder(
-        root,
-        loader=decode.read_image,
-        batch_loader=functools.partial(decode.read_images, backend="pillow") if batched else None,
-    )
+def test_under_the_loader(root, worker_method, workers):
+    dataset = ImageFolder(root, loader=decode.read_image)
     extra = {"worker_method": worker_method} if workers else {}
     batches = list(DataLoader(dataset, batch_size=4, num_workers=workers, **extra))
     images = torch.cat([images for images, _ in batches])
@@ -278,10 +252,3 @@ def test_under_the_loader(root, worker_method, workers, batched):
     assert targets.tolist() == list(dataset.targets)
     for image, (path, _) in zip(images, dataset.samples, strict=True):
         assert np.array_equal(image.numpy(), np.array(Image.open(path).convert("RGB")))
-
-
-def test_a_subset_keeps_the_batched_way(root):
-    dataset = ImageFolder(root, batch_loader=decode.read_images)
-    subset = torch.utils.data.Subset(dataset, [4, 2])
-    assert [target for _, target in subset.__getitems__([0, 1])] == [1, 1]
-    assert [t for _, t in torch.utils.data.Subset(ImageFolder(root), [5, 0]).__getitems__([1])] == [0]
