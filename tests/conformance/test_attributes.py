@@ -33,16 +33,19 @@ def test_len_of_iterable_style(arguments, light_workers):
     assert len(ours) == len(torch.utils.data.DataLoader(Sized(10, 10), **arguments))
 
 
-@pytest.mark.parametrize("says", [3, 8, 9, 100])
-def test_warnings_about_a_wrong_len_are_torchs(says, workers):
+@pytest.mark.parametrize(("says", "fewer"), [(3, {}), (8, {}), (9, {}), (100, {}), (8, {"num_workers": 1})])
+def test_warnings_about_a_wrong_len_are_torchs(says, fewer, workers):
     found = []
-    for cls, more in ((DataLoader, workers), (torch.utils.data.DataLoader, {})):
+    for cls, more in ((DataLoader, workers | fewer), (torch.utils.data.DataLoader, {})):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             dl = cls(Sized(says, 9), batch_size=None, **more)
             assert len(dl) == says
             assert sorted(dl) == [*range(9)]
-        texts = [str(w.message) for w in caught if "Length of IterableDataset" in str(w.message)]
+        about = [w for w in caught if "Length of IterableDataset" in str(w.message)]
+        if cls is DataLoader:
+            assert {(w.filename, w.category) for w in about} <= {(__file__, UserWarning)}
+        texts = [str(w.message) for w in about]
         found.append([text.partition(" was reported to be ")[2].partition(". ")[0] for text in texts])
     assert found[0] == found[1]
     assert len(found[0]) == max(0, 9 - says)

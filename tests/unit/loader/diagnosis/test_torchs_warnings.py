@@ -5,22 +5,11 @@ import warnings
 
 import pytest
 import torch
-from torch.utils.data import IterableDataset
 
 from ftloader import DataLoader
 
 WORKERS = pytest.mark.parametrize("method, workers", [("thread", 0), ("thread", 1), ("process", 1)])
 no_accelerator = pytest.mark.skipif(torch.accelerator.is_available(), reason="there is an accelerator to pin for")
-
-
-class Longer(IterableDataset):
-    """Stream of three samples, which says that it has one."""
-
-    def __len__(self):
-        return 1
-
-    def __iter__(self):
-        return iter(range(3))
 
 
 def lines(caught, words: str) -> list[tuple[str, type]]:
@@ -41,16 +30,6 @@ def test_a_device_to_pin_for(method, workers):
         loader = DataLoader([1], pin_memory=True, pin_memory_device="cuda", num_workers=workers, worker_method=method)
         list(loader)
     assert lines(caught, "pin_memory_device is deprecated") == [(__file__, UserWarning)]
-
-
-@WORKERS
-def test_a_stream_that_is_longer_than_it_says(method, workers):
-    loader = DataLoader(Longer(), batch_size=None, num_workers=workers, worker_method=method)
-    assert len(loader) == 1
-    with pytest.warns(UserWarning) as caught:
-        assert len(list(loader)) == 3
-    # Two batches are more than it said; filters of pytest's show each.
-    assert lines(caught, "Length of IterableDataset") == [(__file__, UserWarning)] * 2
 
 
 def test_too_many_processes():
