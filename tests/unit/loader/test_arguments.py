@@ -111,8 +111,9 @@ def test_too_many_workers_are_announced_as_threads():
     with pytest.warns(UserWarning, match=f"^{words} creation might get") as caught:
         DataLoader(ROWS, num_workers=many, worker_method="thread")
     assert [w.filename for w in caught] == [__file__]
-    with pytest.warns(UserWarning, match=f"{many} worker processes"):
+    with pytest.warns(UserWarning, match=f"{many} worker processes in total") as caught:
         DataLoader(ROWS, num_workers=many, worker_method="process")
+    assert [w.filename for w in caught] == [__file__]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         DataLoader(ROWS, num_workers=1, worker_method="thread")

@@ -32,12 +32,6 @@ def test_a_device_to_pin_for(method, workers):
     assert lines(caught, "pin_memory_device is deprecated") == [(__file__, UserWarning)]
 
 
-def test_too_many_processes():
-    with pytest.warns(UserWarning) as caught:
-        DataLoader([1], num_workers=os.process_cpu_count() + 1, worker_method="process")
-    assert lines(caught, "worker processes in total") == [(__file__, UserWarning)]
-
-
 class Unsendable:
     """Dataset that cannot be sent to a process."""
 
