@@ -29,7 +29,7 @@ from ftbench.trial.process import TrialFailed, TrialProcess
 from tests.programs import completed
 from tests.unit.bench.own_datasets import FILES
 from tests.unit.bench.scripted import Noted, options
-from tests.unit.bench.turns import to_its_end
+from tests.unit.bench.turns import to_its_end, without_pause
 
 EVERYBODY = ("torch-process", "loader-process", "loader-thread")
 
@@ -134,16 +134,6 @@ def test_who_is_killed_once_keeps_its_place_and_it_is_told(difficult, twin):
     assert f"the trial of {twin} loader threads x2 failed: killed by signal 9" in warning
 
 
-def test_batches_that_cannot_be_sent_leave_threads(run_own, files):
-    done, directory = run_own(f"{files['fine_data']}:train_set", "--collate-fn", "handles")
-    assert done.returncode == 0, done.stderr
-    document = load(directory / "results.json")
-    (left_out,) = [each for each in document.skipped if each.what == "dataset: worker processes"]
-    assert "cannot be sent from a worker process: " in left_out.why
-    (scenario,) = document.scenarios
-    assert {who.variant for who in scenario.candidates} == {"loader-thread"}
-
-
 def test_what_the_users_code_raises_is_shown_as_they_know_it(run_own, files):
     done, directory = run_own(f"{files['bad_data']}:raises")
     assert done.returncode == 1 and not directory.exists()
@@ -196,9 +186,11 @@ class Here:
 
 def looked_at(target: str, batch_size: int | None = None, collate_fn: str | None = None):
     given, display = options("dataset", batch_size=batch_size, configs=["ft"]), Noted()
-    measurement = Measurement(own.scenario(target, collate_fn), given, Twins({"ft": Here()}), display)
+    twins = Twins({"ft": Here()}, {"ft": {"packages": {"torch": "2"}, "cpu": {"usable": 2}}})
+    measurement = Measurement(own.scenario(target, collate_fn), given, twins, display)
     measurement.look()
-    return SimpleNamespace(scenario=measurement.scenario, **vars(display.results))
+    candidates = [c for _, c in measurement.ranked()]
+    return SimpleNamespace(scenario=measurement.scenario, candidates=candidates, **vars(display.results))
 
 
 @pytest.mark.parametrize(
@@ -258,6 +250,18 @@ def test_a_twin_that_cannot_load_it_is_left_out_in_a_line(files):
     Measurement(scenario, options("dataset"), Twins({"ft": Broken(), "gil": Here()}), display).look()
     assert display.results.skipped == [Skipped("dataset: the ft twin", "OSError: no disc")]
     assert display.notes == ["OSError: no disc\n    in drive A", "left out: dataset: the ft twin: OSError: no disc"]
+
+
+def test_batches_that_cannot_be_sent_leave_threads(files):
+    found = looked_at(f"{files['fine_data']}:train_set", collate_fn=f"{files['fine_data']}:handles")
+    (left_out,) = found.skipped
+    assert left_out.what == "dataset: worker processes"
+    assert "cannot be sent from a worker process: " in left_out.why
+    assert {who.variant for who in found.candidates} == {"loader-thread"}
+    measured = found.scenario.measure(
+        Task(found.scenario, [], "loader-thread", 2, 8, 1, 2, 2, parameters=found.scenario.case("").parameters)
+    )
+    assert without_pause(measured)["batches"] == 2
 
 
 def test_a_look_finds_how_much_makes_a_turn(files, monkeypatch):
