@@ -77,11 +77,12 @@ def page(many) -> Page:
 def few(command, photos: Path, twin: str):
     """Builds the command of a short run: ``few(out, "pillow=loader-process/1", ...)`` (tests.unit.bench.few)."""
 
-    def build(out: Path, plan: str, *more: object, workers: int = 1) -> list[str]:
+    def build(out: Path, plan: str, *more: object, workers: int = 1, warm_up: bool = False) -> list[str]:
         name = plan.partition("=")[0]
         which = [] if name == "dataset" else [name, "--data", photos, "--batch-size", 2]
         usual = ["--quick", "--out", out, "--configs", twin, "--workers", workers, "--budget", 1]
-        return command(plan, "--", *which, *usual, *more, module="tests.unit.bench.few")
+        plans = [*(["--warm-up"] if warm_up else []), plan]
+        return command(*plans, "--", *which, *usual, *more, module="tests.unit.bench.few")
 
     return build
 
@@ -93,14 +94,14 @@ def special_plans(twin: str) -> dict[str, list[str]]:
     others = ["spdl/2", "loop/2"] if twin == "ft" else ["torch-process/2", "loader-thread/2"]
     return {
         "overlap": ["loader-thread/2@1", "serial/1@1"],
-        "contention": ["bare-thread/2@pages", "bare-process/2@pages"],
+        "contention": ["bare-thread/2@pages"],
         "interference": ["loader-thread/2@own", "loader-thread/2@shared"],
         "cache": ["loader-thread/2"],
         "training": [workers, "serial/1" if twin == "ft" else "loader-thread/2"],
         "augment": [f"{workers}@heavy", f"{workers}@light", "serial/0@heavy", "serial/0@light"],
-        "nvimgcodec-decode": ["loader-thread/2", "loader-process/2"],
-        "latency-requests": [f"{workers}@50-ms", f"{workers}@0-ms"],
-        "raw-cache": ["loader-thread/2@cold", "loader-process/2@cold"],
+        "nvimgcodec-decode": ["loader-thread/2"],
+        "latency-requests": [f"{workers}@50-ms"],
+        "raw-cache": ["loader-thread/2@cold"],
         "peers-pillow-128": [workers, "nodes-thread/2", *others],
     }
 

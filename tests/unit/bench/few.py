@@ -1,7 +1,7 @@
 """`python -m ftbench` with few candidates that do little: a real run of the command within seconds.
 
-``python -m tests.unit.bench.few SCENARIO=CANDIDATE,... [SCENARIO=...] -- ARGUMENT ...``; candidates without their
-configuration, such as ``loader-thread/2@idle``.
+``python -m tests.unit.bench.few [--warm-up] SCENARIO=CANDIDATE,... [SCENARIO=...] -- ARGUMENT ...``; candidates without
+their configuration, such as ``loader-thread/2@idle``.
 """
 
 import sys
@@ -51,11 +51,14 @@ def shortened(scenario: Scenario, names: Iterable[str]) -> Scenario:
 
 
 def main(arguments: list[str]) -> int:
-    """Run the command with the ARGUMENTs after "--"; return its exit status. Of several scenarios none is warmed up."""
+    """Run the command with the ARGUMENTs after "--"; return its exit status."""
     split = arguments.index("--")
-    if split > 1:
+    plans = arguments[:split]
+    if "--warm-up" in plans:
+        plans.remove("--warm-up")
+    else:
         Controller.warm_up = lambda *_: Costs(1.0, 0.0, 0.1)
-    for each in arguments[:split]:
+    for each in plans:
         name, _, names = each.partition("=")
         if name == OWN:
             real = own.scenario

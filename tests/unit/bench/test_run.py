@@ -92,8 +92,8 @@ def started(environment, few, tmp_path):
     """Starts runs of a candidate with a worker process, and ends what a failed test leaves of them."""
     runs = []
 
-    def start(*more: object) -> Started:
-        command = few(tmp_path / "out", "pillow=loader-process/1", *more)
+    def start(*more: object, **options: object) -> Started:
+        command = few(tmp_path / "out", "pillow=loader-process/1", *more, **options)
         runs.append(Started(command, environment, tmp_path / f"log{len(runs)}"))
         return runs[-1]
 
@@ -122,7 +122,7 @@ def test_interrupted_run_keeps_and_reports_its_finished_rounds(started, tmp_path
 
 @pytest.mark.parametrize("signum, status", [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_interrupted_before_the_first_round_leaves_nothing(started, tmp_path, signum, status):
-    run = started("--rounds", 3)
+    run = started("--rounds", 3, warm_up=True)
     run.wait_for("warming up")
     processes = descendants(run.process.pid)
     run.process.send_signal(signum)
