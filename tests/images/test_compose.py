@@ -15,7 +15,7 @@ pytestmark = pytest.mark.timeout(3600)  # the first test builds the images
 
 def test_bench_compares_both_twins_and_leaves_a_report(engine, project):
     # The thread-safety suite belongs to the same run, briefly: tests/stress runs it in full.
-    least = "pillow --quick --rounds 1 --budget 1 --workers 1 --batch-size 16 --stress-minutes 0.1"
+    least = "pillow --quick --rounds 1 --budget 1 --workers 1 --batch-size 16 --stress-minutes 0.01"
     done = project.run("ft-bench", *least.split(), status=0)
     latest = project.results / "latest"
     assert latest.is_symlink()
