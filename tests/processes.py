@@ -1,7 +1,7 @@
 """Processes that tests look for and wait for, on machines that may be busy."""
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import psutil
 
@@ -18,12 +18,20 @@ def ended(process: psutil.Process | int) -> bool:
         return True
 
 
+def wait_until(condition: Callable[[], object], seconds: float = PATIENCE) -> bool:
+    """Return True once `condition()` is true, False after *seconds*. For what nothing else can be waited on."""
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() >= end:
+            return False
+        time.sleep(0.02)
+    return True
+
+
 def assert_gone(processes: Iterable[psutil.Process | int]) -> None:
     """Wait until all of these processes have ended."""
-    left, deadline = list(processes), time.monotonic() + PATIENCE
-    while left := [each for each in left if not ended(each)]:
-        assert time.monotonic() < deadline, left
-        time.sleep(0.01)
+    processes = list(processes)
+    assert wait_until(lambda: all(map(ended, processes))), processes
 
 
 def descendants(pid: int, at_least: int = 1) -> list[psutil.Process]:

@@ -1,7 +1,11 @@
-"""Programs that tests run to their end, and copies of the checkout that some of them work in."""
+"""Programs that tests run to their end or start, and copies of the checkout that some of them work in."""
 
+import contextlib
+import os
 import shutil
+import signal
 import subprocess
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +27,27 @@ def completed(command: Any, status: int | None = None, **options: Any) -> subpro
     done = subprocess.run(command, **{"text": True, **options})
     assert status in (None, done.returncode), f"exit status {done.returncode}\n{done.stdout}{done.stderr}"
     return done
+
+
+@contextlib.contextmanager
+def programs_to_end() -> Iterator[Callable[..., subprocess.Popen]]:
+    """Context manager: yield a function that starts a program, whose input is empty and whose output is text in pipes
+    unless its options say otherwise. Each program has a session of its own; those still running are ended afterwards.
+    """
+    started = []
+
+    def start(command: Any, **options: Any) -> subprocess.Popen:
+        usual = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        started.append(subprocess.Popen(command, **{**usual, "start_new_session": True, **options}))
+        return started[-1]
+
+    try:
+        yield start
+    finally:
+        for process in started:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGTERM)
+                process.communicate()
 
 
 def copy_checkout(folder: Path) -> Path:

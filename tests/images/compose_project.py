@@ -3,7 +3,6 @@
 import os
 import shutil
 import subprocess
-import time
 import uuid
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from tests.checkout import CHECKOUT
 from tests.programs import completed
 
 CALLER = 12345  # a user id that exists neither in the image nor here
+SOON = 240.0  # seconds; less than servers wait for another client (--idle in compose.yaml)
 
 
 class Project:
@@ -44,16 +44,3 @@ class Project:
         """Return the project's containers in this status; with None, all of them."""
         filters = {"label": f"com.docker.compose.project={self.name}", **({"status": status} if status else {})}
         return engine.containers.list(all=status is None, filters=filters, ignore_removed=True)
-
-
-def wait_until(condition, seconds: float = 240) -> bool:
-    """Return True when `condition()` is true, False after `seconds`. The engine offers nothing to wait on for this.
-
-    The default is less than servers wait for another client (--idle in compose.yaml).
-    """
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if condition():
-            return True
-        time.sleep(0.2)
-    return False

@@ -8,7 +8,9 @@ import uuid
 
 import pytest
 
-from tests.images.compose_project import wait_until
+from tests.images.compose_project import SOON
+from tests.processes import wait_until
+from tests.programs import programs_to_end
 
 pytestmark = pytest.mark.timeout(3600)  # the first test builds the images
 
@@ -47,27 +49,13 @@ def cold(images, project):
 
 @pytest.fixture
 def start(cold):
-    """Start a client without a terminal. The client is killed after the test."""
-    processes = []
-
-    def start(client, *arguments):
-        process = subprocess.Popen(
+    """Start a client without a terminal. The client is ended after the test."""
+    with programs_to_end() as start:
+        yield lambda client, *arguments: start(
             cold.command("--progress", "plain", "run", "--rm", "-T", client, *arguments),
             env=cold.environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
         )
-        processes.append(process)
-        return process
-
-    yield start
-    for process in processes:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.communicate()
 
 
 # What the clients do with their servers is the same with warm images, below.
@@ -113,5 +101,5 @@ def test_servers_wait_for_late_clients(engine, project):
         done = project.run(client, *arguments.split(), status=status)
         assert status == 0 or "--budget 1 is too short" in done.stderr, done.stderr
     # Each server ended with its client, and no server was started again.
-    assert wait_until(lambda: not project.containers(engine))
+    assert wait_until(lambda: not project.containers(engine), SOON)
     assert started() == waiting

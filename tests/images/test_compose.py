@@ -8,7 +8,8 @@ import threading
 
 import pytest
 
-from tests.images.compose_project import wait_until
+from tests.images.compose_project import SOON
+from tests.processes import wait_until
 
 pytestmark = pytest.mark.timeout(3600)  # the first test builds the images
 
@@ -42,7 +43,7 @@ def test_bench_compares_both_twins_and_leaves_a_report(engine, project):
     again = project.run("--no-deps", "ft-bench", "report", "results/latest", status=0)
     assert "report: results/latest/report.html" in again.stdout
     # The server ends with the benchmark.
-    assert wait_until(lambda: not project.containers(engine))
+    assert wait_until(lambda: not project.containers(engine), SOON)
 
 
 def test_ctrl_c_reports_the_finished_rounds(engine, project):
@@ -76,7 +77,7 @@ def test_ctrl_c_reports_the_finished_rounds(engine, project):
     assert results["status"] == "incomplete"
     assert (project.results / "latest" / "report.html").exists()
     assert "INCOMPLETE" in shown.decode(errors="replace")
-    assert wait_until(lambda: not project.containers(engine))
+    assert wait_until(lambda: not project.containers(engine), SOON)
 
 
 def read_terminal(descriptor, shown):

@@ -10,7 +10,7 @@ import pytest
 
 from native.build import NEEDED_GB, TWINS
 from tests.checkout import CHECKOUT
-from tests.programs import completed
+from tests.programs import completed, programs_to_end
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ft-twins"
 
@@ -33,26 +33,10 @@ def output_of(twins):
 @pytest.fixture
 def start_twins(shell_environment):
     """Start `./twins ARGUMENT ...` and return the process, which is ended after the test."""
-    processes = []
-
-    def start(*arguments, **variables):
-        process = subprocess.Popen(
-            [CHECKOUT / "twins", *arguments],
-            env={**shell_environment, **variables},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
+    with programs_to_end() as start:
+        yield lambda *arguments, **variables: start(
+            [CHECKOUT / "twins", *arguments], env={**shell_environment, **variables}, stderr=subprocess.STDOUT
         )
-        processes.append(process)
-        return process
-
-    yield start
-    for process in processes:
-        if process.poll() is None:
-            process.terminate()
-            process.communicate()
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import re
 import shutil
 import signal
 import tarfile
-import time
 import zipfile
 from pathlib import Path
 
@@ -14,7 +13,7 @@ import pytest
 
 from tests.checkout import CHECKOUT
 from tests.markdown_files import shell_commands
-from tests.processes import ended
+from tests.processes import ended, wait_until
 from tests.programs import completed
 
 GALLERY = CHECKOUT / "repro"
@@ -110,9 +109,7 @@ def test_ctrl_c_and_a_closed_terminal_report_what_was_run_and_leave_nothing(star
         f"if len(open({str(note)!r}).readlines()) > 6: time.sleep(600)\n"
     )
     process = start_twins("repro", str(script), "--repeat", "50", "--timeout", "500", TMPDIR=str(scratch))
-    deadline = time.monotonic() + 1500
-    while not (note.exists() and len(note.read_text().split()) >= 9) and time.monotonic() < deadline:
-        time.sleep(0.2)  # the script has nothing else to tell us by
+    wait_until(lambda: note.exists() and len(note.read_text().split()) >= 9)
     process.send_signal(how)
     output, _ = process.communicate()
     assert process.returncode == 128 + how, output

@@ -9,7 +9,6 @@ import signal
 import socket
 import subprocess
 import tempfile
-import time
 from pathlib import Path
 
 import psutil
@@ -21,8 +20,8 @@ from ftrun.overlay import OverlayError, install
 from tests.checkout import CHECKOUT
 from tests.native.conftest import CACHE
 from tests.native.test_repro import table
-from tests.processes import PATIENCE, assert_gone
-from tests.programs import completed, copy_checkout
+from tests.processes import assert_gone, wait_until
+from tests.programs import completed, copy_checkout, programs_to_end
 
 pytestmark = pytest.mark.timeout(2700)
 HOST = socket.gethostname()
@@ -54,10 +53,11 @@ class DaskCluster:
         self.file = folder / "scheduler.json"
         self.scheduler = self._start("dask_scheduler", "--port", "0", "--host", "127.0.0.1")
         self.workers = []
-        deadline = time.monotonic() + PATIENCE
-        while not (self.file.exists() and self.file.read_text().endswith("}")):
-            assert self.scheduler.is_running() and time.monotonic() < deadline, self.log("dask_scheduler")
-            time.sleep(0.05)
+        wait_until(lambda: self._is_ready() or not self.scheduler.is_running())
+        assert self._is_ready(), self.log("dask_scheduler")
+
+    def _is_ready(self):
+        return self.file.exists() and self.file.read_text().endswith("}")
 
     def log(self, module):
         return (self._folder / f"{module}.log").read_text()
@@ -185,11 +185,9 @@ def blocks_once(tmp_path):
     pids.touch()
 
     def processes(of):
-        deadline = time.monotonic() + PATIENCE
-        while len(found := pids.read_text().split()) < 2:
-            assert of.poll() is None and time.monotonic() < deadline, of.communicate()
-            time.sleep(0.05)
-        return [psutil.Process(int(pid)) for pid in found]
+        wait_until(lambda: len(pids.read_text().split()) >= 2 or of.poll() is not None)
+        assert of.poll() is None, of.communicate()
+        return [psutil.Process(int(pid)) for pid in pids.read_text().split()]
 
     return script, processes
 
@@ -197,19 +195,10 @@ def blocks_once(tmp_path):
 @pytest.fixture
 def start(environment, cluster):
     """Start `./twins repro ARGUMENT ... --dask`, which is ended after the test."""
-    started = []
-
-    def run(*arguments):
-        command = [CHECKOUT / "twins", "repro", *arguments, "--timeout", "1900", "--dask", cluster.file]
-        pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        started.append(subprocess.Popen(command, env=environment, text=True, start_new_session=True, **pipes))
-        return started[-1]
-
-    yield run
-    for process in started:
-        if process.poll() is None:
-            process.kill()
-            process.communicate()
+    with programs_to_end() as start:
+        yield lambda *arguments: start(
+            [CHECKOUT / "twins", "repro", *arguments, "--timeout", "1900", "--dask", cluster.file], env=environment
+        )
 
 
 def test_a_worker_killed_in_the_middle_costs_no_run_and_leaves_no_process(start, blocks_once, cluster):

@@ -5,13 +5,13 @@ import os
 import re
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
 
 from ftbench.document.store import load
-from tests.processes import assert_gone, descendants
+from tests.processes import assert_gone, descendants, wait_until
+from tests.programs import programs_to_end
 
 
 def test_complete_run(finished_run, document, twin):
@@ -74,34 +74,23 @@ def test_report_from_results_alone(finished_run, run_bench, tmp_path):
 
 
 class Started:
-    def __init__(self, arguments: list[str], environment: dict[str, str], log: Path):
-        self.log = log
-        with open(log, "w") as file:
-            self.process = subprocess.Popen(arguments, env=environment, text=True, stdout=subprocess.PIPE, stderr=file)
+    def __init__(self, process: subprocess.Popen, log: Path):
+        self.process, self.log = process, log
 
     def wait_for(self, text: str) -> None:
-        deadline = time.monotonic() + 1500
-        while text not in self.log.read_text():
-            assert self.process.poll() is None, self.log.read_text()
-            assert time.monotonic() < deadline, self.log.read_text()
-            time.sleep(0.05)
+        wait_until(lambda: text in self.log.read_text() or self.process.poll() is not None)
+        assert self.process.poll() is None and text in self.log.read_text(), self.log.read_text()
 
 
 @pytest.fixture
 def started(environment, few, tmp_path):
-    """Starts runs of a candidate with a worker process, and ends what a failed test leaves of them."""
-    runs = []
+    """Starts the run of a candidate with a worker process, and ends what a failed test leaves of it."""
+    log = tmp_path / "log"
 
-    def start(*more: object, **options: object) -> Started:
-        command = few(tmp_path / "out", "pillow=loader-process/1", *more, **options)
-        runs.append(Started(command, environment, tmp_path / f"log{len(runs)}"))
-        return runs[-1]
-
-    yield start
-    for run in runs:
-        if run.process.poll() is None:
-            run.process.terminate()
-            run.process.communicate()
+    with programs_to_end() as start, open(log, "w") as file:
+        yield lambda *more, **options: Started(
+            start(few(tmp_path / "out", "pillow=loader-process/1", *more, **options), env=environment, stderr=file), log
+        )
 
 
 @pytest.mark.parametrize("ranks", [1, 2])

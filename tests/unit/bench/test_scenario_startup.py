@@ -4,7 +4,6 @@ import json
 import os
 import pickle
 import subprocess
-import time
 
 import numpy
 import pytest
@@ -17,6 +16,7 @@ from ftbench.rounds.twins import Twins
 from ftbench.scenarios import SCENARIOS
 from ftbench.scenarios.startup import Table
 from ftrun.environment import MIB
+from tests.processes import wait_until
 from tests.unit.bench.scripted import Noted, options
 from tests.unit.bench.turns import first_line
 
@@ -42,15 +42,12 @@ def test_threads_and_forked_processes_give_the_same_rows():
     assert found[0] == found[1]
 
 
-def group_ends(group: int) -> bool:
-    """True once no process of a group is left."""
-    deadline = time.monotonic() + 1500
-    while time.monotonic() < deadline:
-        try:
-            os.killpg(group, 0)
-        except ProcessLookupError:
-            return True
-        time.sleep(0.05)
+def has_ended(group: int) -> bool:
+    """True if no process of a group is left."""
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return True
     return False
 
 
@@ -74,7 +71,7 @@ def test_processes_that_are_not_forked(command, environment, twin, variant):
     ) as trial:
         output, errors = trial.communicate(first_line(task) + b"\n")
     assert trial.returncode == 0, errors.decode()
-    assert group_ends(trial.pid)
+    assert wait_until(lambda: has_ended(trial.pid))
     result = json.loads(output.splitlines()[-1])
     expected = SCENARIO.measure(Task(SCENARIO, [], "loader-thread", 1, 4, 1, 4, 2, "1-MiB", {"bytes": MIB}))
     assert set(result["metrics"]) == METRICS and min(result["metrics"].values()) > 0

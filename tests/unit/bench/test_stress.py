@@ -5,9 +5,7 @@ import functools
 import itertools
 import json
 import signal
-import subprocess
 import sys
-import time
 from dataclasses import fields, replace
 from types import SimpleNamespace
 
@@ -29,7 +27,8 @@ from ftrun.configurations import child_environment, command
 from ftrun.interruption import Interruption
 from ftrun.supervise import supervise
 from tests.checkout import CHECKOUT
-from tests.processes import assert_gone, descendants
+from tests.processes import assert_gone, descendants, wait_until
+from tests.programs import programs_to_end
 from tests.unit.bench import documents, simulated
 
 
@@ -65,40 +64,33 @@ def test_its_lines_become_results(twin):
 
 
 def test_a_peer_tells_as_it_runs_and_leaves_nothing_when_its_client_goes(command, environment, twin, tmp_path):
-    server = subprocess.Popen(command("--socket", tmp_path / "s", module="ftbench.trial.server"), env=environment)
     part = begun()
-    try:
-        with Interruption() as interruption:
-            endpoint = RemoteEndpoint(tmp_path / "s", interruption)
-            suite = endpoint.start(stress.request(part, twin))
-            results = stress.take(part, twin, iter(suite.go_on, None))
-            next(results), next(results)
-            running = descendants(server.pid, at_least=2)  # pytest, and the process that runs the scenarios
-            endpoint.close()
+    with programs_to_end() as start, Interruption() as interruption:
+        server = start(command("--socket", tmp_path / "s", module="ftbench.trial.server"), env=environment)
+        endpoint = RemoteEndpoint(tmp_path / "s", interruption)
+        suite = endpoint.start(stress.request(part, twin))
+        results = stress.take(part, twin, iter(suite.go_on, None))
+        next(results), next(results)
+        running = descendants(server.pid, at_least=2)  # pytest, and the process that runs the scenarios
+        endpoint.close()
         assert server.wait() == 0
         assert_gone(running)
-    finally:
-        server.kill()
-        server.wait()
     assert len(part.results) == 2 and len(part.scenarios) > 32
 
 
 def test_interrupted_suite_leaves_what_was_measured_whole(environment, few, twin, tmp_path):
-    log, command = tmp_path / "log", few(tmp_path / "out", "pillow=loader-thread/1", "--rounds", 1, "--stress")
-    with open(log, "w") as file:
-        run = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=file, text=True)
-    try:
-        deadline = time.monotonic() + 1500
-        while not any('"stress": {' in path.read_text() for path in tmp_path.glob("out/*/results.json")):
-            assert run.poll() is None and time.monotonic() < deadline, log.read_text()
-            time.sleep(0.05)
+    def stress_has_begun() -> bool:
+        return any('"stress": {' in path.read_text() for path in tmp_path.glob("out/*/results.json"))
+
+    command = few(tmp_path / "out", "pillow=loader-thread/1", "--rounds", 1, "--stress")
+    with programs_to_end() as start:
+        run = start(command, env=environment)
+        wait_until(lambda: stress_has_begun() or run.poll() is not None)
+        assert run.poll() is None, run.communicate()
         processes = descendants(run.pid)
         run.send_signal(signal.SIGINT)
-        output, _ = run.communicate()
-    finally:
-        run.kill()
-        run.wait()
-    assert run.returncode == 130, log.read_text()
+        output, errors = run.communicate()
+    assert run.returncode == 130, errors
     assert_gone(processes)
     saved = load(tmp_path / "out")
     assert (saved.status, saved.reason) == ("complete", None) and len(saved.scenarios[0].rounds) == 1

@@ -4,7 +4,6 @@ import os
 import signal
 import socket
 import subprocess
-import time
 from pathlib import Path
 
 import psutil
@@ -18,33 +17,18 @@ from ftbench.trial.process import TrialFailed
 from ftrun.interruption import Interruption
 from ftrun.protocol import Channel
 from ftrun.twin import TwinError
-from tests.processes import assert_gone, descendants
-from tests.programs import completed
+from tests.processes import assert_gone, descendants, wait_until
+from tests.programs import completed, programs_to_end
 from tests.unit.bench.turns import to_its_end
 
 
 @pytest.fixture
 def server(command, environment, tmp_path):
     """Starts peers, by default on <tmp_path>/s; ends what a failed test leaves of them."""
-    started = []
-
-    def start(*more: object, path: Path = tmp_path / "s") -> subprocess.Popen:
-        started.append(
-            subprocess.Popen(
-                command("--socket", path, *more, module="ftbench.trial.server"),
-                env=environment,
-                text=True,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-            )
+    with programs_to_end() as start:
+        yield lambda *more, path=tmp_path / "s": start(
+            command("--socket", path, *more, module="ftbench.trial.server"), env=environment
         )
-        return started[-1]
-
-    yield start
-    for process in started:
-        if process.poll() is None:
-            process.kill()
-            process.communicate()
 
 
 @pytest.fixture
@@ -141,10 +125,7 @@ def test_a_second_client_is_told_even_while_a_trial_runs(server, interruption, r
 def test_nothing_runs_on(server, request_of, twin, tmp_path, how):
     """Neither when the client vanishes during a trial nor when the server is told to stop."""
     process = server()
-    deadline = time.monotonic() + 1500
-    while not (tmp_path / "s").exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    assert wait_until((tmp_path / "s").exists)
     client = socket.socket(socket.AF_UNIX)
     client.connect(str(tmp_path / "s"))
     channel = Channel(client)
