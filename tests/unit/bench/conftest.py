@@ -13,9 +13,7 @@ from ftbench.data import synthesis
 from ftbench.document.model import Results, Scenario
 from ftbench.document.store import load
 from ftbench.measure import gpu
-from ftbench.plan.scenario import Task
 from ftbench.report import page as pages
-from ftbench.scenarios import SCENARIOS
 from ftbench.stats.analysis import Analysis, analyse
 from ftbench.trial.process import TrialProcess
 from tests.processes import assert_gone
@@ -23,7 +21,7 @@ from tests.programs import completed
 from tests.unit.bench import documents, simulated
 from tests.unit.bench.clusters import Cluster
 from tests.unit.bench.reports import Page
-from tests.unit.bench.turns import to_its_end
+from tests.unit.bench.turns import task_of, to_its_end
 
 
 @pytest.fixture(scope="session")
@@ -147,10 +145,9 @@ def special(special_run, special_plans):
 def run_trial(twin):
     """Runs one trial in a process of its own, as an endpoint does; returns its result."""
 
-    def run(name: str, variant: str, case: str = "", workers: int = 1, **more: object) -> dict:
-        scenario = SCENARIOS[name]
-        usual = {"paths": [], "warmup_batches": 1, "prefetch_factor": 2, "parameters": scenario.case(case).parameters}
-        task = Task(scenario, variant=variant, workers=workers, case=case, config=twin, **{**usual, **more})
+    def run(name: str, variant: str, case: str = "", **more: object) -> dict:
+        usual = {"paths": [], "workers": 1, "warmup_batches": 1}
+        task = task_of(name, variant=variant, case=case, config=twin, **{**usual, **more})
         return to_its_end(TrialProcess(sys.executable, task.request(), {}))
 
     return run

@@ -12,23 +12,13 @@ from torch.utils.data import default_collate
 from ftbench.measure import checksums
 from ftbench.measure.loaders import OPEN, BareLoop, open_loader
 from ftbench.plan.candidates import VARIANTS
-from ftbench.plan.scenario import Task
 from ftbench.scenarios import SCENARIOS
 from ftbench.scenarios.peers import Made
 from ftbench.scenarios.pillow import PillowDataset
+from tests.unit.bench.turns import task_of
 
 MODULES = {"torchdata": "torchdata.nodes", "spdl-core": "spdl.pipeline"}
 # Its worker processes are children of the test's process, and some peers end their threads late.
-
-
-def task_of(
-    variant: str,
-    workers: int = 2,
-    batch_size: int = 3,
-    scenario: str = "peers-pillow-128",
-    paths: list[str] | None = None,
-) -> Task:
-    return Task(SCENARIOS[scenario], paths or [], variant, workers, batch_size, 1, 1, 2)
 
 
 def available(variant: str) -> None:
@@ -67,7 +57,7 @@ def test_every_variant_has_a_loader():
 def test_batches_are_those_of_a_plain_loop(variant):
     available(variant)
     dataset = Made("overhead-tensor")
-    with open_loader(task_of(variant), dataset, persistent=True) as loader:
+    with open_loader(task_of("peers-pillow-128", [], variant), dataset, persistent=True) as loader:
         for samples in (6, 21):  # the second epoch is longer, with the same workers where they persist
             found = list(loader.epoch(samples))
             assert len(found) == samples // 3
@@ -81,7 +71,7 @@ def test_batches_are_those_of_a_plain_loop(variant):
 @pytest.mark.parametrize("variant", FROM_HERE)
 def test_pixels_are_the_same(variant, paths):
     available(variant)
-    task = task_of(variant, batch_size=4, paths=paths)
+    task = task_of("peers-pillow-128", paths, variant, batch_size=4)
     plain = PillowDataset(task.paths)
     batches = [numpy.stack([plain[i % 6] for i in range(start, start + 4)]) for start in (0, 4)]
     with open_loader(task, task.dataset(), persistent=False) as loader:
@@ -98,18 +88,18 @@ def test_pixels_are_the_same(variant, paths):
 def test_an_epoch_can_be_left_at_its_first_batch(variant):
     """As the measurement of starting does; what was begun is ended by the time the loader is closed."""
     available(variant)
-    with open_loader(task_of(variant), Numbers(), persistent=False) as loader:
+    with open_loader(task_of("peers-pillow-128", [], variant), Numbers(), persistent=False) as loader:
         epoch = loader.epoch(30)
         assert len(next(epoch)) == 3
         del epoch
-    with open_loader(task_of(variant), Numbers(), persistent=False) as loader:
+    with open_loader(task_of("peers-pillow-128", [], variant), Numbers(), persistent=False) as loader:
         assert len(list(loader.epoch(30))) == 10
 
 
 @pytest.mark.parametrize("variant", FROM_HERE)
 def test_a_failing_sample_is_an_error_and_no_shorter_epoch(variant):
     available(variant)
-    with open_loader(task_of(variant), Numbers(bad=5), persistent=False) as loader:
+    with open_loader(task_of("peers-pillow-128", [], variant), Numbers(bad=5), persistent=False) as loader:
         epoch = loader.epoch(30)
         with pytest.raises(Exception):  # noqa: B017 (each loader wraps it in its own way)
             list(epoch)
@@ -175,5 +165,5 @@ def test_checksums_of_samples_are_those_of_their_batch():
 )
 def test_datasets_can_be_pickled(name, paths):
     """For start methods of processes other than fork."""
-    dataset = task_of("torch-process", scenario=name, paths=paths).dataset()
+    dataset = task_of(name, paths, "torch-process").dataset()
     assert len(pickle.loads(pickle.dumps(dataset))) == len(dataset)

@@ -14,7 +14,7 @@ from ftbench.rounds.measurement import Measurement
 from ftbench.rounds.twins import Twins
 from ftbench.scenarios import GROUPS, SCENARIOS, members
 from tests.unit.bench.scripted import Noted, options
-from tests.unit.bench.turns import first_line, without_pause
+from tests.unit.bench.turns import first_line, task_of, without_pause
 
 PEERS = [scenario for scenario in SCENARIOS.values() if scenario.group == "peers"]
 
@@ -97,8 +97,7 @@ def test_the_other_measurements(paths, name, metrics):
     scenario = SCENARIOS[name]
     paths = paths if scenario.source == "images" else []
     found = [
-        without_pause(scenario.measure(Task(scenario, paths, variant, 2, 3, 2, 4, 2)))
-        for variant in ("loader-thread", "torch-process")
+        without_pause(scenario.measure(task_of(name, paths, variant))) for variant in ("loader-thread", "torch-process")
     ]
     for result in found:
         assert set(scenario.metrics) == metrics <= set(result["metrics"]) and min(result["metrics"].values()) > 0

@@ -19,13 +19,10 @@ from ftloader import DataLoader
 from ftrun.interruption import Interruption
 from tests.unit.bench import scripted
 from tests.unit.bench.scripted import Script, Silent
+from tests.unit.bench.turns import task_of
 
 SCENARIO = SCENARIOS["augment"]
 both = pytest.mark.parametrize("case", ["light", "heavy"])
-
-
-def task_of(case: str, paths: list[str], variant: str, workers: int) -> Task:
-    return Task(SCENARIO, paths, variant, workers, 3, 2, 4, 2, case)
 
 
 def turns_of(task: Task) -> list[torch.Tensor]:
@@ -41,10 +38,10 @@ def turns_of(task: Task) -> list[torch.Tensor]:
 @both
 @pytest.mark.slow(cases=1)
 def test_all_workers_load_the_same_samples(case, paths):
-    first, second = turns_of(task_of(case, paths, "serial", 0))
+    first, second = turns_of(task_of("augment", paths, "serial", case, workers=0))
     assert second.shape == (12, 3, augmentation.SIDE, augmentation.SIDE) and second.dtype == torch.float32
     for variant, workers in (("loader-thread", 1), ("loader-thread", 2), ("loader-process", 2)):
-        again = turns_of(task_of(case, paths, variant, workers))
+        again = turns_of(task_of("augment", paths, variant, case, workers=workers))
         assert torch.equal(again[0], first) and torch.equal(again[1], second)
     # The numbers of the next turn are other ones; within a turn they belong to the sample's index.
     assert not torch.equal(first, second[:3])

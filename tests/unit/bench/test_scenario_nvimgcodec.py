@@ -9,19 +9,14 @@ from PIL import Image
 
 from ftbench.measure import checksums, gpu
 from ftbench.plan.candidates import CONFIGS
-from ftbench.plan.scenario import Task, TrialError
+from ftbench.plan.scenario import TrialError
 from ftbench.scenarios import SCENARIOS, members, nvimgcodec
 from ftbench.scenarios.pillow import HEIGHT, WIDTH, DecodedImages, PillowDataset
-from tests.unit.bench.turns import without_pause
+from tests.unit.bench.turns import task_of, without_pause
 
 pytest.importorskip("nvidia.nvimgcodec", reason="nvImageCodec is not installed; it is in docker/requirements.lock")
 on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
 off_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="is about machines without a GPU; this one has one")
-
-
-def task_of(name: str, case: str, paths: list[str], variant: str = "loader-thread") -> Task:
-    scenario = SCENARIOS[name]
-    return Task(scenario, paths, variant, 2, 3, 2, 4, 2, case, scenario.case(case).parameters)
 
 
 def test_pixels_are_pillows(paths, tmp_path):
@@ -48,7 +43,7 @@ def test_images_of_another_size_are_resized_by_torch_as_by_pillow(paths):
 def test_another_decoders_rows_are_held_against_pillows(paths, monkeypatch):
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
     monkeypatch.setattr(gpu, "used_mib", lambda: 0.0)
-    seen = nvimgcodec.PicturesOnGpu(task_of("combined", "nvimgcodec", paths))
+    seen = nvimgcodec.PicturesOnGpu(task_of("combined", paths, case="nvimgcodec"))
     images = PillowDataset(paths)
     # The second batch, decoded a little differently.
     batch = numpy.stack([images[index] for index in (3, 4, 5)])
@@ -84,7 +79,7 @@ def test_without_a_gpu_the_reason_is_told():
 @off_gpu
 def test_both_decoders_give_the_same_bits_to_threads_and_processes(paths):
     found = [
-        without_pause(nvimgcodec.measure(task_of("combined", case, paths, variant)))
+        without_pause(nvimgcodec.measure(task_of("combined", paths, variant, case)))
         for case in ("pillow", "nvimgcodec")
         for variant in ("loader-thread", "loader-process")
     ]
@@ -100,7 +95,7 @@ def test_pictures_on_a_gpu_are_held_against_pillows(paths, monkeypatch):
     """With the CPU in the GPU's place."""
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
     monkeypatch.setattr(gpu, "used_mib", iter(range(100, 200)).__next__)
-    task = task_of("combined", "nvimgcodec", paths)
+    task = task_of("combined", paths, case="nvimgcodec")
     plain = without_pause(nvimgcodec.measure(task))
     dataset = task.dataset()
     monkeypatch.setattr(gpu, "device", lambda: "cpu")

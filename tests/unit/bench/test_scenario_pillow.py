@@ -5,16 +5,11 @@ import pytest
 from PIL import Image
 
 from ftbench.measure import epochs
-from ftbench.plan.scenario import Task
 from ftbench.scenarios import SCENARIOS
 from ftbench.scenarios.pillow import GRID, HEIGHT, SIDE, WIDTH
-from tests.unit.bench.turns import without_pause
+from tests.unit.bench.turns import task_of, without_pause
 
 SCENARIO = SCENARIOS["pillow"]
-
-
-def task_of(case: str, paths: list[str], variant: str = "loader-thread") -> Task:
-    return Task(SCENARIO, paths, variant, 2, 3, 2, 4, 2, case, SCENARIO.case(case).parameters)
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +27,7 @@ def odd(tmp_path_factory, photos):
 @pytest.mark.parametrize("own", [False, True])
 def test_pixels_of_every_case(own, paths, odd):
     paths = odd if own else paths
-    whole, some, resized = (task_of(case.name, paths).dataset() for case in SCENARIO.plan.cases)
+    whole, some, resized = (task_of("pillow", paths, case=case.name).dataset() for case in SCENARIO.plan.cases)
     for index, path in enumerate(paths):
         with Image.open(path) as file:
             image = file.convert("RGB")
@@ -49,7 +44,7 @@ def test_pixels_of_every_case(own, paths, odd):
 
 @pytest.mark.parametrize("case", [case.name for case in SCENARIO.plan.cases])
 def test_a_sample_has_the_bytes_that_batches_are_sized_by(case, paths):
-    dataset = task_of(case, paths).dataset()
+    dataset = task_of("pillow", paths, case=case).dataset()
     assert dataset[0].nbytes == (SCENARIO.case(case).sample_bytes or SCENARIO.sample_bytes)
 
 
@@ -58,13 +53,12 @@ def test_a_truncated_image_is_an_error_in_every_case(photos, tmp_path):
     path.write_bytes(next(photos.iterdir()).read_bytes()[:20_000])
     for case in SCENARIO.plan.cases:
         with pytest.raises(OSError, match="truncated"):
-            task_of(case.name, [str(path)]).dataset()[0]
+            task_of("pillow", [str(path)], case=case.name).dataset()[0]
 
 
 @pytest.mark.parametrize("case", [case.name for case in SCENARIO.plan.cases])
 def test_threads_and_processes_do_the_same_work(case, paths):
-    a, b = (
-        without_pause(epochs.measure(task_of(case, paths, variant))) for variant in ("loader-thread", "loader-process")
-    )
+    tasks = (task_of("pillow", paths, variant, case) for variant in ("loader-thread", "loader-process"))
+    a, b = (without_pause(epochs.measure(task)) for task in tasks)
     assert (a["first_batch"], a["rows"]) == (b["first_batch"], b["rows"])
     assert len(set(a["rows"])) == 2  # six photos are two batches of three, which come round again

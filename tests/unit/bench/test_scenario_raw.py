@@ -18,7 +18,7 @@ from ftbench.plan.scenario import Task
 from ftbench.scenarios import SCENARIOS
 from ftbench.scenarios.raw import Records, Shards
 from ftrun import environment
-from tests.unit.bench.turns import without_pause
+from tests.unit.bench.turns import task_of, without_pause
 
 KIB, MIB = 1024, 1024 * 1024
 
@@ -39,10 +39,7 @@ def files(tmp_path_factory):
 
 
 def task(name: str, files: dict, variant: str, case: str) -> Task:
-    """Four batches of three samples of a case."""
-    scenario = SCENARIOS[name]
-    found = scenario.case(case)
-    return Task(scenario, files[found.source or scenario.source], variant, 2, 3, 2, 4, 2, case, found.parameters)
+    return task_of(name, files[SCENARIOS[name].case(case).source or SCENARIOS[name].source], variant, case)
 
 
 def test_the_files_are_what_no_compressor_makes_smaller(files):
