@@ -121,5 +121,6 @@ def test_the_versions_agree_and_the_changelog_has_them():
     assert tomllib.loads((CHECKOUT / "loader" / "pyproject.toml").read_text())["project"]["version"] == version
     code = (CHECKOUT / "loader" / "ftloader" / "__init__.py").read_text()
     assert re.findall(r'^__version__ = "(.*)"$', code, re.M) == [version]
+    assert f'org.opencontainers.image.version="{version}"' in (CHECKOUT / "Dockerfile.ft").read_text()
     headings = re.findall(r"^## \[(.+?)\]", (CHECKOUT / "CHANGELOG.md").read_text(), re.M)
     assert headings[0] == "Unreleased" and version in headings
