@@ -152,6 +152,7 @@ def test_every_cut_is_told(document, tmp_path):
             b'{"schema_version": 2, "environment": {"revision": {"commit": "0123456789abcdef"}}}',
             "use the bench that wrote it .commit 0123456789ab.",
         ),
+        (b'{"schema_version": NaN}', "is not a results.json"),
         (b'{"schema_version": "6"}', "schema version 6; .*a results.json of"),
         (b"[" * 100_000, "nested too deeply|not JSON"),
         (b'{"schema_version": ' + b"5" * 5000 + b"}", "not a results.json: Exceeds the limit"),
