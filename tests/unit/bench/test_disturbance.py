@@ -104,13 +104,6 @@ def test_the_state_of_this_machine_and_of_others(tmp_path):
     assert about_machine(replace(virtual, quota=None)) == []
 
 
-def test_a_run_records_it(document):
-    for one in document.scenarios[0].rounds:
-        assert one.disturbance.before.affinity >= 1 and one.disturbance.seconds > 0
-        for trial in one.trials:
-            assert trial.disturbance.own_cpus > 0
-
-
 def test_another_run_is_noticed(tmp_path):
     """By its name, also where there is no folder yet; and in another network namespace by the folder of its results."""
     name, missing = f"\0ft-bench-test-{os.getpid()}", tmp_path / "missing"

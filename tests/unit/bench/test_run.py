@@ -24,6 +24,7 @@ def test_complete_run(finished_run, document, twin):
     keys = {f"{twin}/{variant}/1" for variant in ("torch-process", "loader-process", "loader-thread")}
     for one in scenario.rounds:
         assert {trial.candidate for trial in one.trials} == keys
+        assert one.disturbance.before.affinity >= 1 and one.disturbance.seconds > 0
         for trial in one.trials:
             # The workers' start, the measured epoch and memory are real figures of real processes.
             turns = scenario.turns
@@ -33,7 +34,7 @@ def test_complete_run(finished_run, document, twin):
             metrics = trial.metrics
             assert metrics["throughput"] > 0 and metrics["time_to_first_batch"] > 0 and metrics["memory_mib"] > 50
             assert 0.1 < metrics["cpu_per_1000"] < 1000
-            assert trial.gil_enabled == (twin == "gil")
+            assert trial.gil_enabled == (twin == "gil") and trial.disturbance.own_cpus > 0
     checksums = {(t.first_batch, tuple(t.rows)) for r in scenario.rounds for t in r.trials}
     assert len(checksums) == 1
     # Everybody's turns alternate: nobody has two before all have had one.
