@@ -89,7 +89,7 @@ def test_every_wall_is_named(compose_configuration, name):
     assert binds == ({} if name in RUNS else {"/repro": True, "/results": False})
 
 
-def test_a_gallery_script_is_judged(project):
+def test_a_gallery_script_is_judged_and_its_commands_run_as_pasted(project):
     done = project(
         "repro/counter_increment.py", "--threads", "4", "--repeat", "6", "--out", "/results/report.md", status=10
     )
@@ -97,10 +97,6 @@ def test_a_gallery_script_is_judged(project):
     report = (project.directory / "results" / "report.md").read_text()
     assert report.strip() == done.stdout.strip()
     assert "walls: containers without network" in report and "docker compose run --rm -T ft-repro -" in report
-
-
-def test_the_commands_of_a_report_run_as_pasted(project):
-    done = project("repro/counter_increment.py", "--threads", "4", "--repeat", "1")
     found = shell_commands(done.stdout)
     assert len(found) == 2, done.stdout
     for line in found:
