@@ -153,6 +153,13 @@ def run_trial(twin):
     return run
 
 
+@pytest.fixture
+def children():
+    """All that was started since the test began. Earlier tests may have left multiprocessing's helpers."""
+    before = set(psutil.Process().children(recursive=True))
+    return lambda: [each for each in psutil.Process().children(recursive=True) if each not in before]
+
+
 def marked(mark: str) -> list[psutil.Process]:
     """The processes with this mark in their environment, this one left out."""
     found = []

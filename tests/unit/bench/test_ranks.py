@@ -77,14 +77,10 @@ def numbers(trial, tmp_path):
     return start
 
 
-@pytest.fixture
-def children():
-    before = set(psutil.Process().children(recursive=True))
-    return lambda: [each for each in psutil.Process().children(recursive=True) if each not in before]
-
-
-ALONE: dict[str, dict] = {}
-"""What one process loads, by scenario: the same, whichever variant loads it."""
+@pytest.fixture(scope="module")
+def alone() -> dict[str, dict]:
+    """What one process loads, by scenario: the same, whichever variant loads it."""
+    return {}
 
 
 @pytest.mark.slow(cases=2)
@@ -99,12 +95,12 @@ ALONE: dict[str, dict] = {}
         ("loader-thread", "peers-shapes-ragged"),
     ],
 )
-def test_two_ranks_load_together_what_one_process_loads(trial, children, variant, scenario):
+def test_two_ranks_load_together_what_one_process_loads(trial, children, alone, variant, scenario):
     name, _, case = scenario.partition("@")
     more = {"case": case, "parameters": SCENARIOS[name].case(case).parameters}
-    if scenario not in ALONE:
-        ALONE[scenario] = to_its_end(trial(variant, name, 1, **more))
-    one, two = ALONE[scenario], to_its_end(trial(variant, name, 2, **more))
+    if scenario not in alone:
+        alone[scenario] = to_its_end(trial(variant, name, 1, **more))
+    one, two = alone[scenario], to_its_end(trial(variant, name, 2, **more))
     assert_gone(children())
     assert two["samples"] == 2 * one["samples"] and two["batches"] == 2 * one["batches"]
     assert len(two["rows"]) == 2 * len(one["rows"])

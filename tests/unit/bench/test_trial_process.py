@@ -30,13 +30,6 @@ def start(paths, twin):
         yield build
 
 
-@pytest.fixture
-def children():
-    """All that was started since the test began. Earlier tests may have left multiprocessing's helpers."""
-    before = set(psutil.Process().children(recursive=True))
-    return lambda: [each for each in psutil.Process().children(recursive=True) if each not in before]
-
-
 def trials(started: list[psutil.Process]) -> list[psutil.Process]:
     """Of these, trials and their forked workers."""
     return [each for each in started if "ftbench.trial.child" in each.cmdline()]
