@@ -14,6 +14,7 @@ from ftbench.rounds.twins import Twins
 from ftbench.rounds.work import Work
 from ftbench.scenarios import SCENARIOS
 from ftloader import DataLoader
+from tests.processes import wait_until
 from tests.unit.bench.scripted import Noted, load, options
 
 SAMPLE = 640 * 408 * 3
@@ -64,9 +65,7 @@ def test_batches_under_way_are_those_of_the_loader(method):
     batches = iter(DataLoader(dataset, batch_size=4, **options))
     held = [next(batches), next(batches)]  # one that the consumer holds, and the one that it gets next
     wanted = 4 * batches_under_way(prefetch_factor, workers)
-    end = time.monotonic() + 1500
-    while dataset.loaded.value < wanted and time.monotonic() < end:
-        time.sleep(0.01)
+    wait_until(lambda: dataset.loaded.value >= wanted)
     time.sleep(0.3)  # for more than there should be
     assert dataset.loaded.value == wanted and len(held) == 2
 

@@ -3,7 +3,6 @@
 import json
 import os
 import socket
-import subprocess
 import sys
 import tempfile
 import threading
@@ -13,7 +12,7 @@ import pytest
 from ftrun.protocol import PROTOCOL
 from ftsafety.repro.script import Script
 from tests.checkout import importable
-from tests.programs import completed
+from tests.programs import completed, programs_to_end
 from tests.unit.safety.conftest import TWIN
 
 
@@ -26,15 +25,9 @@ def environment(tmp_path):
 @pytest.fixture
 def server(environment, tmp_path):
     """A `ftsafety.repro.script_server` of this interpreter, at tmp_path/s."""
-    process = subprocess.Popen(
-        [sys.executable, "-P", "-m", "ftsafety.repro.script_server", "--socket", str(tmp_path / "s"), "--idle", "200"],
-        env=environment,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    yield process
-    process.kill()
-    process.communicate()
+    options = ["--socket", str(tmp_path / "s"), "--idle", "200"]
+    with programs_to_end() as start:
+        yield start([sys.executable, "-P", "-m", "ftsafety.repro.script_server", *options], env=environment)
 
 
 @pytest.fixture
