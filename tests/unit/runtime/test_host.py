@@ -1,11 +1,10 @@
 """What is printed in a container can be typed on the host."""
 
-import subprocess
-
 import pytest
 
 from ftrun import host
 from tests.checkout import CHECKOUT
+from tests.programs import completed
 
 
 @pytest.fixture
@@ -51,13 +50,7 @@ def test_natively_nothing_is_changed(monkeypatch):
 @pytest.mark.parametrize("arguments", [["--help"], ["-h"], ["python"]])
 def test_the_image_names_its_verbs_first(arguments, tmp_path):
     """Also for its default command if there is nothing to read."""
-    done = subprocess.run(
-        [CHECKOUT / "docker/entrypoint", *arguments],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=True,
-        env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)},
-    )
+    variables = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
+    done = completed([CHECKOUT / "docker/entrypoint", *arguments], env=variables, status=0)
     assert done.stdout.startswith("usage: docker run --rm ")
     assert all(f"\n  {verb} " in done.stdout for verb in ("info", "bench", "audit", "repro"))

@@ -14,7 +14,7 @@ from ftsafety.audit import arguments, cli
 from ftsafety.audit.report import Finding, Report
 from tests.checkout import importable
 from tests.processes import assert_gone, descendants
-from tests.programs import completed
+from tests.programs import completed, programs_to_end
 
 # Each program imports torch; a busy machine takes its time.
 SUSPECTS = Path(__file__).with_name("suspects.py")
@@ -168,12 +168,11 @@ def test_wrong_usage(capsys):
 
 
 def test_interrupting_leaves_no_process():
-    process = subprocess.Popen(
-        command("NeverEnds"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()
-    )
-    assert any("serially" in line for line in process.stderr)  # it is at work
-    children = descendants(process.pid)
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate()
+    with programs_to_end() as start:
+        process = start(command("NeverEnds"), env=environment())
+        assert any("serially" in line for line in process.stderr)  # it is at work
+        children = descendants(process.pid)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate()
     assert process.returncode == 130, errors
     assert_gone(children)
