@@ -58,22 +58,6 @@ def test_a_report_to_paste(twins, tmp_path):
     assert "no walls" in done.stderr and "walls: none" in report
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["/no/such/bug.py"], "there is no script /no/such/bug.py"),
-        (["/dev/null"], "is no file"),
-        ([], "SCRIPT"),
-        (["x.py", "--threads", "0"], "from 1 to"),
-        (["x.py", "--timeout", "soon"], "seconds"),
-    ],
-)
-def test_wrong_usage_is_refused_before_anything_is_built(twins, tmp_path, arguments, said):
-    done = twins("repro", *arguments, XDG_CACHE_HOME=str(tmp_path))
-    assert done.returncode == 2 and said in done.stderr
-    assert not list(tmp_path.iterdir())
-
-
 def test_scripts_that_are_none(twins, tmp_path):
     for name, content, said in (
         ("empty.py", b" \n", "is empty"),

@@ -126,20 +126,27 @@ def test_wrong_series_is_named(twins):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["pilow"], "did you mean 'pillow'"),
-        (["--twin", "ft=x"], "--twin is not needed: both are measured"),
+        (["bench", "pilow"], "did you mean 'pillow'"),
+        (["bench", "--twin", "ft=x"], "--twin is not needed: both are measured"),
         (
-            ["--out", "/dev/null/results"],
+            ["bench", "--out", "/dev/null/results"],
             "cannot write results to /dev/null/results; name another directory with --out",
         ),
-        (["--dataset", f"{json.__file__}:dumpz"], "has no dumpz: did you mean 'dump'?"),
-        (["report"], "usage: ./twins bench report "),
-        (["compare", "a"], "usage: ./twins bench compare "),
-        (["merge"], "usage: ./twins bench merge "),
+        (["bench", "--dataset", f"{json.__file__}:dumpz"], "has no dumpz: did you mean 'dump'?"),
+        (["bench", "report"], "usage: ./twins bench report "),
+        (["bench", "compare", "a"], "usage: ./twins bench compare "),
+        (["bench", "merge"], "usage: ./twins bench merge "),
+        (["audit", "gil", "no-colon"], "is not FILE.py:NAME"),
+        (["audit", "gil", "no_such_file.py:x"], "there is no file"),
+        (["repro", "/no/such/bug.py"], "there is no script /no/such/bug.py"),
+        (["repro", "/dev/null"], "is no file"),
+        (["repro"], "SCRIPT"),
+        (["repro", "x.py", "--threads", "0"], "from 1 to"),
+        (["repro", "x.py", "--timeout", "soon"], "seconds"),
     ],
 )
-def test_bench_refuses_wrong_usage_before_it_builds_anything(twins, tmp_path, arguments, said):
-    done = twins("bench", *arguments, XDG_CACHE_HOME=str(tmp_path))
+def test_wrong_usage_is_refused_before_anything_is_built(twins, tmp_path, arguments, said):
+    done = twins(*arguments, XDG_CACHE_HOME=str(tmp_path))
     assert done.returncode == 2 and said in done.stderr
     assert not list(tmp_path.iterdir())
 
@@ -156,15 +163,6 @@ def test_bench_builds_nothing_for_results_that_it_may_not_write(twins, tmp_path)
 def test_bench_offers_no_choice_of_twins(twins):
     done = twins("bench", "--help")
     assert done.returncode == 0 and "--twin" not in done.stdout and "measured alone" not in done.stdout
-
-
-@pytest.mark.parametrize(
-    ("target", "said"), [("no-colon", "is not FILE.py:NAME"), ("no_such_file.py:x", "there is no file")]
-)
-def test_audit_refuses_wrong_usage_before_it_builds_anything(twins, tmp_path, target, said):
-    done = twins("audit", "gil", target, XDG_CACHE_HOME=str(tmp_path))
-    assert done.returncode == 2 and said in done.stderr
-    assert not list(tmp_path.iterdir())
 
 
 def test_audit_of_a_dataset_of_the_callers_folder(twins, tmp_path):
