@@ -1,6 +1,5 @@
 """Search for failures that occur only while all threads load, and the second look, which confirms the failures."""
 
-import itertools
 import threading
 import time
 import types
@@ -8,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from ftsafety.audit import findings, kinds
-from ftsafety.audit.comparison import Raised, difference, structure
+from ftsafety.audit.comparison import Raised
 from ftsafety.audit.concurrent_loads import WAYS, Burst, Burster, Mismatch
 from ftsafety.audit.ignored import collecting
 from ftsafety.audit.observer import definition
@@ -74,17 +73,13 @@ class AtOnce:
             self.again.append(burster.burst(ways[number % len(ways)], self._seed + 1000 + number, deadline))
             again = _by_group(self.again)
         self._serial.snapshot.restore()
-        keys = {each.key for failures in [*found.values(), *again.values()] for each in failures} - {None}
-        random = set(self._serial.unequal)  # of their samples only types and shapes were compared
-        # Load in one thread again: concurrency may not be the cause.
-        self._serial.unequal |= self._serial.alone(lambda: {key for key in keys if self._serial.differs(key)})
-        shapes = [each.key for each in found.get(("differs",), []) if each.key in random]
-        chance = self._serial.alone(lambda: self._has_random_shapes(shapes))
-        excluded = self._serial.unequal if chance else self._serial.unequal - random
+        differing = [each for failures in (found, again) for each in failures.get(("differs",), [])]
+        varying = self._serial.alone(lambda: self._varying(differing))
+        self._serial.unequal |= varying
         result = []
         rounds = self.bursts, self.again
         for group, failures in found.items():
-            real = [each for each in failures if each.key not in excluded or isinstance(each.got, Raised)]
+            real = [each for each in failures if each.key not in varying or isinstance(each.got, Raised)]
             if not real:
                 continue  # reported as samples that differ serially
             if group in again:
@@ -97,19 +92,22 @@ class AtOnce:
                 )
         return result
 
-    def _has_random_shapes(self, keys: list) -> bool:
-        """True if types or shapes of the samples *keys*, one for each failure, differ from load to load in this thread.
+    def _varying(self, failures: list[Mismatch]) -> set:
+        """Return the keys of *failures* whose samples differ in this thread too: concurrency may not be the cause.
 
-        A shape that is as rare as the failures were would come four times in the number of loads.
+        A difference that is as rare as the failures were would come eight times for each key in the number of loads.
         """
-        number = 4 * sum(burst.calls for burst in self.bursts) // max(len(keys), 1)
+        keys = {each.key for each in failures}
+        varying: set = set()
+        number = 8 * sum(burst.calls for burst in [*self.bursts, *self.again]) // max(len(failures), 1)
         deadline = time.monotonic() + self._seconds
-        for key in itertools.islice(itertools.cycle(keys), number):
-            if difference(structure(self._serial.one(key)[0]), structure(self._serial.reference[key])):
-                return True
-            if time.monotonic() > deadline:
-                break
-        return False
+        for turn in range(number):
+            for key in keys - varying:
+                if self._serial.wrong(key, self._serial.one(key)[0]):
+                    varying.add(key)
+                if turn and time.monotonic() > deadline:
+                    return keys if varying else set()  # one speaks for those that were loaded too seldom
+        return varying
 
     def _look_again_at_hang(self, first: Stuck) -> Finding:
         self._say("threads are stuck; a second look")

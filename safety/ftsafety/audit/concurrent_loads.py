@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from ftsafety.audit.comparison import Frozen, Raised, difference, structure
+from ftsafety.audit.comparison import Frozen, Raised
 from ftsafety.audit.monitoring import events_in, monitoring
 from ftsafety.audit.samples import outcome, stuck, thread
 from ftsafety.audit.serial import Serial
@@ -128,7 +128,7 @@ class Burster:
                 if over:
                     return
                 got = outcome(loads, key, number)
-                how = self._compare(key, got)
+                how = self._serial.wrong(key, got)
                 if how is not None:
                     found[number].append(Mismatch(key, got, how, way))
                 done[number] += 1
@@ -147,12 +147,6 @@ class Burster:
         self._ignored.clear()
         result.mismatches += [Mismatch(None, got, f"Python ignored {got.text}", way) for got in ignored]
         return result
-
-    def _compare(self, key: Any, got: Frozen) -> str | None:
-        reference = self._serial.reference[key]
-        if key in self._serial.unequal:  # these differ serially too: compare only the structure
-            got, reference = structure(got), structure(reference)
-        return difference(got, reference)
 
     def _run(self, run: Callable[[int], None], barrier: threading.Barrier, done: list[int]) -> None:
         threads = [thread(f"audit-thread-{n}", run, n) for n in range(self._threads)]

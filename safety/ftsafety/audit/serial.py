@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from typing import Any
 
 from ftsafety.audit import kinds, reachable
-from ftsafety.audit.comparison import Frozen, Raised, difference, freeze
+from ftsafety.audit.comparison import Frozen, Raised, difference, freeze, structure
 from ftsafety.audit.monitoring import discovering
 from ftsafety.audit.observer import Observed, Observer, definition
 from ftsafety.audit.report import Finding
@@ -174,6 +174,13 @@ class Serial:
     def differs(self, key: Any) -> str | None:
         """Load the sample *key* in this thread; return its difference from the reference in words, or None."""
         return difference(self.one(key)[0], self.reference[key])
+
+    def wrong(self, key: Any, got: Frozen) -> str | None:
+        """Return in words how *got* differs from the sample *key*, in its structure if its values are known to vary."""
+        reference = self.reference[key]
+        if key in self.unequal:
+            got, reference = structure(got), structure(reference)
+        return difference(got, reference)
 
     def in_own_thread(self) -> Finding:
         """Load the samples in this thread, which made the dataset; return the finding that only this thread can do so.

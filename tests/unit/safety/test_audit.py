@@ -155,6 +155,30 @@ def test_a_random_shape_is_no_race(seed):
     assert "results-differ" not in kinds(report) and not report.unconfirmed, str(report)
 
 
+class Flipped(suspects.Sized):
+    """Samples of one bit, drawn by a generator per sample."""
+
+    def __getitem__(self, index):
+        return random.Random().random() < 0.5
+
+
+class PartlyFlipped(Flipped):
+    """The first samples are random; the others have a number that threads share between its write and its read."""
+
+    def __getitem__(self, index):
+        if index < 6:
+            return super().__getitem__(index)
+        self.number = index
+        return self.number
+
+
+def test_values_that_are_equal_by_chance_are_no_race():
+    report = audit(Flipped(), samples=32)
+    assert kinds(report) == {"not-repeatable"} and report.ok, str(report)
+    differs = the(audit(PartlyFlipped(), seconds=30), "results-differ")
+    assert "index 0" not in differs.what + differs.title, differs
+
+
 def test_something_per_thread_is_a_note():
     report = audit(suspects.FilePerThread())
     assert "self.own.file = open" in the(report, "late-thread-local").where
