@@ -5,21 +5,34 @@ from __future__ import annotations
 import re
 import statistics
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from ftsafety.repro.campaign import Runs
+from ftsafety.repro.classify import UNSEEN
 from ftsafety.repro.outcome import Kind, Outcome
 from ftsafety.repro.request import MIB
 
-# Addresses of objects and durations, which always differ.
-VARYING = re.compile(r"\b0x[0-9a-fA-F]+|\b\d+\.\d+ ?(?:m?s|seconds?)\b")
+# Addresses of objects, durations, times and builds (of sys.version), which always differ.
+VARYING = re.compile(
+    r"\b0x[0-9a-fA-F]+|\b\d+\.\d+ ?(?:m?s|seconds?)\b|\b(?:\d{4}-\d\d-\d\d[ T])?\d\d:\d\d:\d\d(?:[.,]\d+)?\b"
+    r"|(?: experimental)?(?: free-threading build)? \([^()\n]*, \w{3} +\d+ \d{4}, [\d:]+\)"
+)
+# The state in a line about the GIL, which differs between configurations by design.
+STATE = re.compile(r"(?:\bnot )?\b(?:true|false|enabled|disabled|on|off|[01])\b", re.IGNORECASE)
+GIL = re.compile(r"(?:\b|_)gil(?:\b|_)", re.IGNORECASE)
+# Lines of standard error without news: of tracebacks, all but the last; progress bars.
+NO_NEWS = re.compile(r'^(?:  File "|    |Traceback \()|\d(?:it/s|s/it)\b')
 
 Lines = tuple[str, ...]
 
 
 def observations(runs: Mapping[str, Runs]) -> list[str]:
     """Return all remarks on the runs, each as one sentence."""
-    return [*_noticed(runs), *_output(runs)]
+    return [
+        *_noticed(runs),
+        *_output(runs, "Standard output", _of_stdout),
+        *_output(runs, "Standard error", _of_stderr),
+    ]
 
 
 def median(runs: Runs, what: str) -> float | None:
@@ -46,15 +59,15 @@ def _noticed(runs: Mapping[str, Runs]) -> Iterator[str]:
         yield f"{text} ({where})"
 
 
-def _output(runs: Mapping[str, Runs]) -> Iterator[str]:
-    """Yield sentences about standard output that differs between configurations, or from run to run."""
+def _output(runs: Mapping[str, Runs], name: str, lines_of: Callable[[Outcome], Lines]) -> Iterator[str]:
+    """Yield sentences about the output *name* that differs between configurations, or from run to run."""
     outputs = {config: Counter(map(lines_of, _sound(each))) for config, each in runs.items() if _sound(each)}
     if len({lines for each in outputs.values() for lines in each}) < 2:
         return
     steady = {config: next(iter(each)) for config, each in outputs.items() if len(each) == 1 and each.total() > 1}
     usual = Counter(steady.values()).most_common(1)[0][0] if steady else None
     if usual is None or len(steady) == len(outputs) == 1:
-        yield f"Standard output differs from run to run in {', '.join(outputs)}."
+        yield f"{name} differs from run to run in {', '.join(outputs)}."
         return
     same = [config for config, lines in steady.items() if lines == usual]
     for config, each in outputs.items():
@@ -63,12 +76,22 @@ def _output(runs: Mapping[str, Runs]) -> Iterator[str]:
             other = max(others, key=lambda lines: others[lines])
             more = f"{sum(others.values())} of {each.total()} runs of {config} printed something else"
             a_run, every_run = f"{_line(other, usual)} in a run of {config}", f"{_line(usual, other)} in every run"
-            yield f"Standard output differs: {a_run}, {every_run} of {', '.join(same)}; {more}."
+            yield f"{name} differs: {a_run}, {every_run} of {', '.join(same)}; {more}."
 
 
-def lines_of(outcome: Outcome) -> Lines:
-    """Return the lines of a run's stdout, sorted, with addresses of objects and durations replaced by "..."."""
-    return tuple(sorted(VARYING.sub("...", outcome.stdout).splitlines()))
+def _of_stdout(outcome: Outcome) -> Lines:
+    return _lines(outcome.stdout)
+
+
+def _of_stderr(outcome: Outcome) -> Lines:
+    text = UNSEEN.sub("", outcome.stderr)  # in `noticed` already
+    return tuple(line for line in _lines(text) if line and not NO_NEWS.search(line))
+
+
+def _lines(text: str) -> Lines:
+    """Return the lines of *text*, sorted, with what varies by nature replaced by "..."."""
+    lines = VARYING.sub("...", text).splitlines()
+    return tuple(sorted(STATE.sub("...", line) if GIL.search(line) else line for line in lines))
 
 
 def _line(lines: Lines, others: Lines) -> str:

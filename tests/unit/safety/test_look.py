@@ -32,6 +32,39 @@ def test_output_that_differs_from_run_to_run_and_output_that_does_not():
     assert not observations(runs(ft=["x\n"]))
 
 
+TRACEBACK = 'Traceback (most recent call last):\n  File "bug.py", line 9, in check\n    assert c == 8\nAssertionError: '
+
+
+@pytest.mark.parametrize(
+    ("stderr", "words"),
+    [
+        (TRACEBACK + "3\n", "Standard error differs: `AssertionError: 3` in a run of ft, fewer lines in every run"),
+        ("2026-11-28 05:17:11,123 lost 3\n", "`... lost 3` in a run of ft"),
+        (" 25%|##    | 1/4 [00:00<00:00, 17.01it/s]\n", None),
+        ("Exception ignored in: <function R.__del__ at 0x7f12>\n" + TRACEBACK + "3\n", None),  # noticed already
+    ],
+)
+def test_standard_error_that_differs(stderr, words):
+    found = runs(gil=["x"] * 3, ft=["x"] * 3)
+    for each in found["ft"].outcomes:
+        each.stderr = stderr
+    said = observations(found)
+    assert len(said) == bool(words) and all(words in text for text in said), said
+
+
+BUILT = (
+    "3.13.5 (main, Nov 27 2026, 10:11:12) [GCC]",
+    "3.13.5 experimental free-threading build (main, Nov 28 2026, 01:02:03) [GCC]",
+)
+
+
+def test_output_that_only_tells_the_interpreter():
+    on, off = f"{BUILT[0]}\nGIL enabled: True, got ", f"{BUILT[1]}\nGIL enabled: False, got "
+    assert not observations(runs(gil=[on + "8"] * 3, ft_gil=[on + "8"] * 3, ft=[off + "8"] * 3))
+    (said,) = observations(runs(gil=[on + "8"] * 3, ft_gil=[on + "8"] * 3, ft=[off + "3"] * 3))
+    assert "got 3` in a run of ft" in said
+
+
 def test_the_medians_of_time_and_memory():
     found = runs(gil=["x"] * 3, ft_gil=["x"] * 3, ft=["x"] * 3)
     for each, seconds in zip(found["ft"].outcomes, (0.1, 2.9, 9.0), strict=True):
