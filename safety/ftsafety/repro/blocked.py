@@ -104,7 +104,7 @@ def reason(blocker: Blocker) -> str:
     about = blocker.about
     return {
         "module": f"the twins do not have the package of `import {about}`",
-        "file": f"there is no file {about}",
+        "file": f"there is no {'folder' if about.endswith('/') else 'file'} {about}",
         "program": f"there is no program {about}",
         "readonly": f"it writes to {about}, and the copies of its files are read-only",
         "syntax": f"the interpreter does not know this syntax: {about}",

@@ -71,7 +71,11 @@ def cause_of(error, folder: str, raced: bool) -> tuple:
     *raced*: True if the script had started a thread or forked before *error*.
     """
     with contextlib.suppress(Exception):  # attributes and str() of an exception may raise anything
-        return _missing(error, folder) or (NO_CAUSE if raced else _before_threads(error, folder))
+        return (
+            _missing(error, folder)
+            or _missing_file(error, folder, raced)
+            or (NO_CAUSE if raced else _before_threads(error, folder))
+        )
     return NO_CAUSE
 
 
@@ -91,15 +95,30 @@ def _missing(error, folder: str) -> tuple | None:
     return None
 
 
+def _missing_file(error, folder: str, raced: bool) -> tuple | None:
+    """Return ("file", path) if a file is missing; once threads may have deleted files, only if its folder is missing.
+
+    The path is then that of the folder.
+    """
+    if not (isinstance(error, FileNotFoundError) and error.filename is not None):
+        return None
+    scratch, path, end = os.path.dirname(folder), os.path.abspath(os.fsdecode(error.filename)), ""
+    if os.path.exists(path) or own(path, scratch + "/tmp") or (raced and os.path.exists(os.path.dirname(path))):
+        return None
+    while raced and not os.path.exists(os.path.dirname(path)):
+        path, end = os.path.dirname(path), "/"
+    if own(path, scratch + "/home"):
+        path = "~" + path.removeprefix(scratch + "/home")
+    elif own(path, scratch):
+        path = os.path.relpath(path, folder)
+    return "file", path + end
+
+
 def _before_threads(error, folder: str) -> tuple:
     if isinstance(error, ImportError) and "attempted relative import" in str(error):
         return "relative", ""
     if isinstance(error, EOFError) and "EOF when reading a line" in str(error):
         return "stdin", ""
-    if isinstance(error, FileNotFoundError) and error.filename is not None:
-        name, scratch = os.fsdecode(error.filename), os.path.dirname(folder)
-        if not os.path.exists(name) and not os.path.abspath(name).startswith((scratch + "/tmp", scratch + "/home")):
-            return "file", os.path.relpath(name, folder) if own(name, folder) else name
     if isinstance(error, PermissionError) and own(path := os.path.abspath(os.fsdecode(error.filename)), folder):
         return "readonly", os.path.relpath(path, folder)
     frames = frames_of(error)
