@@ -84,6 +84,17 @@ def cpu_seconds(pids: Iterable[int]) -> float:
     return total / os.sysconf("SC_CLK_TCK")
 
 
+def waiting_seconds(pids: Iterable[int]) -> float:
+    """Return the time that the living threads of processes have waited for a CPU; 0 if the kernel does not count it."""
+    total = 0
+    for pid in pids:
+        with contextlib.suppress(OSError):  # it has gone
+            for task in os.listdir(f"/proc/{pid}/task"):
+                with contextlib.suppress(OSError, IndexError):
+                    total += int(_read(f"/proc/{pid}/task/{task}/schedstat").split()[1])
+    return total / 1e9
+
+
 def end_all(without: frozenset[int], leader: int) -> int:
     """Kill and reap this process's descendants; return the number that survive SIGKILL.
 

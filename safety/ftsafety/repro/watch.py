@@ -23,7 +23,7 @@ from ftsafety.repro.runner import DUMP_SIGNAL
 KEPT = 64 * 1024  # bytes of each stream, at its start and again at its end
 GRACE_SECONDS = 2.0  # between SIGTERM and SIGKILL
 MOST_FILES = 100_000
-# Seconds before the time limit in which a computing process tree uses at least this share of a processor.
+# Seconds before the time limit in which a computing process tree uses, or waits for, this share of a processor.
 LAST_SECONDS, LEAST_SHARE = 2.0, 0.2
 
 
@@ -39,7 +39,7 @@ class Ended:
     status: Stream
     timed_out: bool = False
     computing: bool = False
-    """True if the process tree used the processor until the time limit."""
+    """True if the process tree used the processor, or waited for it, until the time limit."""
     limit: str | None = None
     """The exceeded limit, in words."""
     killed: bool = False
@@ -88,10 +88,11 @@ def watch(
         try:
             last = min(LAST_SECONDS, limits.timeout / 2)
             if not child.listen(others, limits.timeout - last, look=look):
-                used = process_tree.cpu_seconds(child.descendants(limits.processes))
+                before = _busy(child.descendants(limits.processes))
                 result.timed_out = not child.listen(others, last, look=look)
-                used = process_tree.cpu_seconds(child.descendants(limits.processes)) - used
-                result.computing = result.timed_out and used >= LEAST_SHARE * last
+                used, waited = (now - then for now, then in zip(_busy(child.descendants(limits.processes)), before))
+                # Threads that have ended take their time of waiting along.
+                result.computing = result.timed_out and used + max(waited, 0.0) >= LEAST_SHARE * last
             if result.timed_out:
                 if not child.read_stacks(DUMP_SIGNAL, stacks, others, look):
                     child.signal(signal.SIGTERM, group=True)
@@ -105,6 +106,11 @@ def watch(
         result.returncode = child.returncode
         result.left_behind, result.unkillable = child.left_behind, child.unkillable
     return result
+
+
+def _busy(pids: list[int]) -> tuple[float, float]:
+    """Return the seconds for which processes have used a processor, and for which they have waited for one."""
+    return process_tree.cpu_seconds(pids), process_tree.waiting_seconds(pids)
 
 
 def _limiter(child: Child, scratch: Path, limits: Limits, result: Ended) -> Callable[[], None]:

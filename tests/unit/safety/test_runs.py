@@ -1,5 +1,9 @@
 """Scripts, the hostile ones included: each ends in time, is judged rightly, and leaves nothing."""
 
+import os
+import subprocess
+import sys
+
 import psutil
 import pytest
 
@@ -109,6 +113,19 @@ def test_a_run_that_computes_until_the_limit_is_told_from_a_hang(run_script, sta
     assert (busy.kind, busy.detail, busy.signatures[0].what, busy.seconds) == (Kind.HANG, COMPUTING, COMPUTING, 4.0)
     idle = run_script(starts + "import time\nwhile True: time.sleep(0.1)", timeout=4.0)
     assert (idle.kind, idle.detail, idle.signatures[0].what) == (Kind.HANG, "did not end in time", "hang")
+
+
+def test_a_run_that_other_programs_starve_computes(run_script):
+    cpu = min(os.sched_getaffinity(0))
+    pin = f"import os\nos.sched_setaffinity(0, [{cpu}])\n"
+    with subprocess.Popen([sys.executable, "-c", pin + "while True: pass"]) as other:
+        try:
+            starved = pin + "os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))\n"
+            starved += "group = '/proc/self/autogroup'\nif os.path.exists(group): open(group, 'w').write('19')\n"
+            starved += "while True: pass"
+            assert run_script(starved, timeout=4.0).detail.startswith(COMPUTING)
+        finally:
+            other.kill()
 
 
 def test_writing_into_the_pipe_of_the_stacks_gives_no_more_time(run_script):
