@@ -22,6 +22,8 @@ STATE = re.compile(r"(?:\bnot )?\b(?:true|false|enabled|disabled|on|off|[01])\b"
 GIL = re.compile(r"(?:\b|_)gil(?:\b|_)", re.IGNORECASE)
 # Lines of standard error without news: of tracebacks, all but the last; progress bars.
 NO_NEWS = re.compile(r'^(?:  File "|    |Traceback \()|\d(?:it/s|s/it)\b')
+# A text in `Outcome.noticed`.
+NOTICED = re.compile(r"([^:]*): ([\w.]+)(?:: .*?)?(?: at (\S+:\d+ in .+))?", re.DOTALL)
 
 Lines = tuple[str, ...]
 
@@ -46,17 +48,33 @@ def _sound(runs: Runs) -> list[Outcome]:
 
 
 def _noticed(runs: Mapping[str, Runs]) -> Iterator[str]:
-    """Yield each exception that did not count as a failure, with the number of runs that had it, by configuration."""
-    found: dict[str, Counter[str]] = {}
+    """Yield each exception that did not count as a failure, with the number of runs that had it, by configuration.
+
+    Exceptions of one type and place are one, whatever their messages; those that made another run fail are left out.
+    """
+    failures: set[tuple] = set()
+    first: dict[tuple, str] = {}
+    counts: Counter[tuple] = Counter()
     for config, each in runs.items():
         for outcome in each.outcomes:
+            failures.update(signature[1:] for signature in outcome.signatures)
             for text in outcome.noticed:
-                found.setdefault(text, Counter())[config] += 1
-    for text, counts in found.items():
-        where = ", ".join(
-            f"{number} of {len(runs[config].outcomes)} runs of {config}" for config, number in counts.items()
-        )
-        yield f"{text} ({where})"
+                first.setdefault(_kind(text), text)
+            counts.update((kind, config) for kind in set(map(_kind, outcome.noticed)))
+    for kind, text in first.items():
+        if kind[1:] not in failures:
+            where = ", ".join(
+                f"{counts[kind, config]} of {len(each.outcomes)} runs of {config}"
+                for config, each in runs.items()
+                if counts[kind, config]
+            )
+            yield f"{text} ({where})"
+
+
+def _kind(text: str) -> tuple[str, str, str]:
+    """Return (how it was noticed, type, place) of an exception in `Outcome.noticed`, without its message."""
+    match = NOTICED.fullmatch(text)
+    return (match[1], match[2], match[3] or "") if match else (text, "", "")
 
 
 def _output(runs: Mapping[str, Runs], name: str, lines_of: Callable[[Outcome], Lines]) -> Iterator[str]:

@@ -4,7 +4,7 @@ import pytest
 
 from ftsafety.repro.campaign import Runs
 from ftsafety.repro.look import MIB, observations
-from ftsafety.repro.outcome import Kind, Outcome
+from ftsafety.repro.outcome import Kind, Outcome, Signature
 from ftsafety.repro.report import measured
 
 
@@ -99,6 +99,21 @@ def test_exceptions_that_nothing_caught(run_script, source, noticed):
     assert done.kind == Kind.OK and [each.partition(" at ")[0] for each in done.noticed] == [noticed], done
     (said,) = observations({"ft": Runs("ft", [done])})
     assert "(1 of 1 runs of ft)" in said
+
+
+def test_exceptions_of_one_place_are_one_remark():
+    each, place = "an exception of a future that nothing asked for: ", "bug.py:9 in get"
+    found = runs(ft=["x"] * 2)
+    found["ft"].outcomes[0].noticed = (f"{each}KeyError: 1 at {place}", f"{each}KeyError: 2 at {place}")
+    found["ft"].outcomes[1].noticed = (f"{each}KeyError at {place}", f"{each}OSError: [Errno 2] a: b at {place}")
+    assert observations(found) == [
+        f"{each}KeyError: 1 at {place} (2 of 2 runs of ft)",
+        f"{each}OSError: [Errno 2] a: b at {place} (1 of 2 runs of ft)",
+    ]
+    found["ft"].outcomes.append(
+        Outcome(Kind.EXCEPTION, "KeyError: 3", signatures=(Signature("exception", "KeyError", place),))
+    )
+    assert [text.partition(place)[2] for text in observations(found)] == [" (1 of 3 runs of ft)"]
 
 
 @pytest.mark.parametrize(
