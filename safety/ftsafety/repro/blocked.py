@@ -109,7 +109,7 @@ def reason(blocker: Blocker) -> str:
         "readonly": f"it writes to {about}, and the copies of its files are read-only",
         "syntax": f"the interpreter does not know this syntax: {about}",
         "relative": "it imports from its own package, so it must be run as a module of it",
-        "stdin": "it asks for input, and standard input is empty",
+        "stdin": "it asks for input, and there is none left on standard input",
         "arguments": f"it wants arguments{f' ({about})' if about else ''}",
         "gil": f"its own test ends it: {about}",
         "version": f"its own test ends it: {about}",
@@ -145,10 +145,10 @@ def remedy(
         return of_series(other, command)
     if cause == "relative":
         return _as_module(script, walled, options)
-    if cause == "stdin":
-        return f"{command} --stdin FILE"
-    if cause == "arguments":
-        return f"{command} --arg A"
+    if cause == "stdin" and not script.stdin:
+        return f"{command} --stdin FILE   # replace FILE"
+    if cause == "arguments" and not script.arguments:
+        return f"{command} --arg A   # replace A; an option: --arg=--name"
     if cause == "gil" and (configs := [config for config in running if config in CONFIGURATIONS]):
         return f"{command} --configs {','.join(configs)}"
     return ""

@@ -178,7 +178,10 @@ def _blocker(kind: Kind, raised: list[dict], stderr: str) -> Blocker | None:
         return None
     cause = raised[0]["cause"]
     ended = "part" if raised[0]["thread"] else "script"
-    return None if kind is Kind.OK and cause not in GUARDS else Blocker(cause, raised[0]["what"], ended)
+    what = raised[0]["what"]
+    if cause == "arguments" and not what:  # a parser's message
+        what = next(iter(stderr.strip().splitlines()[-1:]), "")[:300]
+    return None if kind is Kind.OK and cause not in GUARDS else Blocker(cause, what, ended)
 
 
 def _noticed(kind: Kind, messages: list[dict], stderr: str) -> Iterator[str]:
