@@ -66,8 +66,8 @@ Time, memory, processes, output and its scratch folder are limited, which stops 
 exit status:
   0   not reproduced: all runs were made, and none failed
   10  fails only without the GIL              11  fails on the free-threaded build, even with the GIL on
-  12  fails everywhere                        13  fails in another pattern, or too rarely to tell
-                                                  where
+  12  fails everywhere                        13  fails in another pattern, or too rarely or in too few
+                                                  configurations to tell where
   14  cannot be judged: no run failed, and a configuration was not run, or not to the end
   15  did not get to its bug: each run ended before anything could race; the report names the remedy
   1   the runs could not be made              2   wrong usage, or no script to read

@@ -228,10 +228,11 @@ class Reproduction:
             lines.append(f"{markdown(f'{", ".join(configs)}: {reason(blocker)}')}")
             if command := remedy(blocker, self._script, self._command, running, walled, series, options):
                 lines.append(fenced(command, "sh"))
-                self._progress.note(f"repro: to get to the bug: {command}")
+                if not running:
+                    self._progress.note(f"repro: to get to the bug: {command}")
             elif blocker.cause == "module":
                 lines.append("A container without network cannot install packages; run `./twins repro` natively.")
-        return [("To get to the bug", "\n\n".join(lines))]
+        return [("What did not get to the bug" if running else "To get to the bug", "\n\n".join(lines))]
 
     def _remarks(self, verdict: Verdict, early: EarlyStop, runs: dict[str, Runs]) -> Iterator[str]:
         if early.reason:

@@ -123,7 +123,7 @@ def _claim(verdict: Verdict) -> str:
     if verdict.pattern in _CLAIMS:
         return f"{subject} {_CLAIMS[verdict.pattern]}"
     if verdict.failing == verdict.judged == ("ft",):
-        return f"{subject} without the GIL (nothing else was run)"
+        return f"{subject} without the GIL (no other configuration could be judged)"
     where = " and on ".join(CONFIGURATIONS[config].build for config in verdict.failing)
     return f"{subject} on {where}" + ("" if verdict.failing == verdict.judged else ", and only there")
 

@@ -294,6 +294,15 @@ def test_the_report_names_the_remedy_and_has_its_own_status(tmp_path):
     assert done.stderr.count("did not begin") == 0 and done.stderr.count("ModuleNotFoundError") == 5
 
 
+def test_a_report_of_which_a_part_got_to_the_bug(tmp_path):
+    other = tmp_path / "python"
+    other.write_text(f'#!/bin/sh\nOTHER=1 exec {sys.executable} "$@"\n')
+    other.chmod(0o755)
+    (tmp_path / "bug.py").write_text("import os\nif 'OTHER' in os.environ: import no_such_package\n[][1]\n")
+    done = command(tmp_path, str(tmp_path / "bug.py"), "--repeat", "2", "--interpreter", str(other))
+    assert "## What did not get to the bug\n" in done.stdout and "to get to the bug" not in done.stderr
+
+
 def test_requires_python_is_said_before_anything_runs(tmp_path):
     script = tmp_path / "bug.py"
     script.write_text(f"# /// script\n# requires-python = '==3.14.*'\n# ///\nopen({str(tmp_path / 'ran')!r}, 'w')\n")

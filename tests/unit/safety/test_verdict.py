@@ -38,7 +38,7 @@ def runs(**failures):
         ({"gil": (0, 2), "ft_gil": (0, 2), "ft": (2, 2)}, Pattern.OTHER, "too few runs to tell where"),
         ({"gil": (20, 20), "ft_gil": (0, 20), "ft": (0, 20)}, Pattern.OTHER, "the build with the GIL, and only there"),
         ({"gil": (20, 20), "ft_gil": (20, 20), "ft": (0, 20)}, Pattern.OTHER, "the GIL on, and only there"),
-        ({"ft": (5, 20)}, Pattern.OTHER, "nothing else was run"),
+        ({"ft": (5, 20)}, Pattern.OTHER, "without the GIL (no other configuration could be judged)"),
         ({"gil": (0, 20), "ft": (15, 20)}, Pattern.OTHER, "without the GIL, and only there"),
         ({"gil": (0, 0), "ft": (0, 0)}, Pattern.UNJUDGED, "no run could be counted"),
     ],
