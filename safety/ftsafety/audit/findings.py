@@ -147,8 +147,8 @@ def from_threads(
 
 def _remedy(lines: list[str], limits: list[Finding]) -> str:
     if lines:
-        causes = "; ".join(line.partition("  ")[0] for line in lines[:3])
-        return f"see the finding of the likely cause, which has a remedy: {causes}"
+        causes = list(dict.fromkeys(line.partition("  ")[0] for line in lines))[:3]
+        return f"see the finding of the likely cause, which has a remedy: {'; '.join(causes)}"
     nothing = "none of the dataset's own lines was seen to write what threads share"
     if limits:
         return f"{nothing}, but " + "; ".join(f"{limit.title}: {limit.remedy}" for limit in limits)

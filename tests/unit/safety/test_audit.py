@@ -141,6 +141,17 @@ def test_a_wrong_shape_of_a_random_sample():
     assert "instead of torch.float32" in the(report, "results-differ").what
 
 
+class TwoOnOneLine(suspects.Sized):
+    def __getitem__(self, index):
+        self.here = self.there = index
+        return self.here, self.there
+
+
+def test_a_remedy_names_each_line_once():
+    remedy = the(audit(TwoOnOneLine(), seconds=30), "results-differ").remedy
+    assert remedy.count("test_audit.py:") == 1, remedy
+
+
 class RandomWidth(suspects.Sized):
     """Random samples of a shape that is nearly always the same."""
 
