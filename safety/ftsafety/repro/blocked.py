@@ -106,6 +106,7 @@ def reason(blocker: Blocker) -> str:
         "module": f"the twins do not have the package of `import {about}`",
         "file": f"there is no {'folder' if about.endswith('/') else 'file'} {about}",
         "program": f"there is no program {about}",
+        "variable": f"it wants the environment variable {about}; set it in the script, as yours are not passed on",
         "readonly": f"it writes to {about}, and the copies of its files are read-only",
         "syntax": f"the interpreter does not know this syntax: {about}",
         "relative": "it imports from its own package, so it must be run as a module of it",

@@ -122,6 +122,12 @@ def _before_threads(error, folder: str) -> tuple:
     if isinstance(error, PermissionError) and own(path := os.path.abspath(os.fsdecode(error.filename)), folder):
         return "readonly", os.path.relpath(path, folder)
     frames = frames_of(error)
+    if (
+        isinstance(error, KeyError)
+        and frames[-1][0] in ("<frozen os>", os.__file__)
+        and error.args[0] not in os.environ
+    ):
+        return "variable", error.args[0]
     # With another number, it is a command's failure that click has caught.
     usage = isinstance(error, SystemExit) and (error.code == 2 or isinstance(error.code, str))
     if usage and any(parser in frames[-1][0] for parser in PARSERS):

@@ -44,6 +44,7 @@ THREAD = "import threading\nt = threading.Thread(target=int)\nt.start()\nt.join(
         (THREAD + "import subprocess\nsubprocess.run(['no-such-program', 'x'])", "program", "no-such-program"),
         ("raise PermissionError(13, 'x', 'data/cache')", "readonly", "data/cache"),  # as root has no such error
         ("from .settings import LIMIT", "relative", ""),
+        ("import os\nos.environ['IMAGENET_DIR']", "variable", "IMAGENET_DIR"),
         ("import argparse\np = argparse.ArgumentParser()\np.add_argument('n')\np.parse_args()", "arguments", REQUIRED),
         ("import sys\nn = int(sys.argv[1])", "arguments", "n = int(sys.argv[1])"),
         ("import sys\nprint(list(map(chr, [int(sys.argv[1])])))", "arguments", None),
@@ -90,6 +91,7 @@ def test_causes(run_script, source, cause, about):
         THREAD + "import sys\nif sys.version_info:\n    sys.exit(1)",
         THREAD + "input()",
         "raise PermissionError(13, 'x', '/etc/passwd')",
+        THREAD + "import os\nos.environ['IMAGENET_DIR']",
         THREAD + "open('/usr/values.csv')",  # a thread may have deleted it
         THREAD + "open('log.txt', 'w').close()\nopen('values.csv')",
         THREAD + "import os\nopen('x', 'w').close()\nos.remove('x')\nos.remove('x')",
