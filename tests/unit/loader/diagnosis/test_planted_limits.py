@@ -165,11 +165,16 @@ def test_a_sampler():
 
 def test_python_code_that_computes():
     batches = DataLoader(Planted("python"), batch_size=8, num_workers=2, worker_method="thread")
-    list(batches)
-    found = batches.statistics()
-    # Where other programs have the CPUs, these and not the GIL are what limits.
-    gil = sys._is_gil_enabled() and found.queued < found.cpu / 2
-    assert ("limit: the GIL" if gil else f"limit: {COMPUTES}") in str(found), str(found)
+    told = []
+    for _ in range(5):  # as in check()
+        list(batches)
+        found = batches.statistics()
+        told.append(str(found))
+        # Where other programs have the CPUs, these and not the GIL are what limits.
+        gil = sys._is_gil_enabled() and found.queued < found.cpu / 2
+        if ("limit: the GIL" if gil else f"limit: {COMPUTES}") in told[-1]:
+            return
+    raise AssertionError(told)
 
 
 @pytest.mark.slow(cases=1)
