@@ -38,7 +38,7 @@ def finished(directory: Path) -> dict | None:
 
 
 def start(directory: Path) -> None:
-    """Create the directory of a part, empty. If an earlier build left it there, delete it first."""
+    """Create *directory*, empty. If an earlier build left it there, delete it first."""
     if directory.exists():
         # The stamp is deleted first, so that an interrupted removal leaves nothing that looks finished.
         (directory / STAMP).unlink(missing_ok=True)

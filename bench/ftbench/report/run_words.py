@@ -73,7 +73,7 @@ def workers(number: int) -> str:
 
 
 def each_with(scenario: Scenario, number: int) -> str:
-    """Return a candidate's number of workers, and of ranks if there are several: "2 ranks of 1 worker each"."""
+    """Return *number* workers in words, with the ranks if there are several: "2 ranks of 1 worker each"."""
     return f"{scenario.ranks} ranks of {workers(number)} each" if scenario.ranks else workers(number)
 
 

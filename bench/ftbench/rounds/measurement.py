@@ -124,7 +124,7 @@ class Measurement:
             raise TrialFailed(failures(controller.failed))
 
     def _limit(self, processes: int) -> float:
-        """Return the time at which --budget is over; raises BudgetTooShort if N `processes` cannot start by then."""
+        """Return the time at which --budget is over; raises BudgetTooShort if `processes` cannot start by then."""
         if not self.left:
             return math.inf
         if (left := self.left()) < processes * START_SECONDS:
@@ -296,7 +296,7 @@ class Measurement:
         return result, found
 
     def _fit(self, case: Case, candidates: Sequence[Candidate], dataset: model.Dataset) -> model.Load:
-        """Return a Load for this case, whose batch size fits into memory for all candidates; raises DoesNotFit."""
+        """Return the Load of a case, with a batch size that fits into memory for all candidates; raises DoesNotFit."""
         scenario, options = self.scenario, self.options
         amount = scenario.amount(options.quick, case)
         requested = options.batch_size if options.batch_size and scenario.batched else amount.batch_size

@@ -48,7 +48,7 @@ class Arrays:
 
 
 class Remote:
-    """Dataset that imitates remote storage: each sample comes *delay* seconds later; with *lock*, one at a time."""
+    """Dataset that imitates remote storage: each sample takes *delay* seconds more; with *lock*, one at a time."""
 
     def __init__(self, dataset: Any, delay: float, lock: bool = False) -> None:
         self._dataset, self.delay = dataset, delay  # another delay may be set at any time

@@ -121,7 +121,7 @@ def _case(name: str, title: str, source: str | None = None, **parameters: Any) -
 
 
 def _sized(name: str, sample_bytes: int, batch_size: int, batches: int) -> Case:
-    """Return a case with samples of *sample_bytes*, in batches of 16 to 64 MiB."""
+    """Return a case with samples of *sample_bytes*."""
     full, quick = Amount(batch_size, batches, turns=6), Amount(max(1, batch_size // 2), batches // 2, turns=6)
     title, parameters = f"{name.replace('-', ' ')} samples", {"sample_bytes": sample_bytes}
     return Case(name, title, parameters, float(sample_bytes), sample_bytes, full=full, quick=quick)

@@ -67,7 +67,7 @@ class TrialServer(server.Server):
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command; return its exit status."""
+    """Run the server; return its exit status."""
     return server.run("ftbench.trial.server", DESCRIPTION, TrialServer, arguments)
 
 

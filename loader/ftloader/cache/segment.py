@@ -278,7 +278,7 @@ def sync(directory: str, name: str) -> None:
 
 
 def _without_gaps(fd: int, rows: list[tuple]) -> list[tuple]:
-    """Move the records *rows* of a TFRecord file to its start, leaving no gaps. Return the rows with new offsets."""
+    """Move the records of *rows* to the start of a TFRecord file, without gaps. Return the rows with new offsets."""
     end, moved = 0, []
     for offset, length, *rest in rows:
         begin, size = offset - tfrecord.HEADER, length + FRAME

@@ -24,7 +24,7 @@ MORE_SHM = 'worker_method="thread" needs none; else smaller batches, fewer worke
 
 @dataclasses.dataclass(frozen=True)
 class WorkerStatistics:
-    """Counts and times of one worker. ``Statistics`` has their sums over the workers, and describes them."""
+    """Counts and times of one worker. ``Statistics`` has the sums over the workers, and describes each number."""
 
     samples: int
     loading: float

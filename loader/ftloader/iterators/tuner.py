@@ -165,7 +165,7 @@ class WorkerTuner:
         return True
 
     def _reconsider(self, rate: float) -> bool:
-        """Use the rejected smaller number of workers after all if the larger one's new *rate* is not clearly better."""
+        """Return to the rejected smaller number if the larger one's new *rate* is not clearly better. True if so."""
         if self._doubted is None:
             return False
         (number, trials_rate, floor), self._doubted = self._doubted, None

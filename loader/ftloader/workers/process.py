@@ -58,7 +58,7 @@ class NotedException(ExceptionWrapper):
 
 
 class WorkerFetcher:
-    """Adapter that gives this package's fetcher torch's interface. Used by one worker process."""
+    """Adapter of this package's fetcher to torch's interface. Used by one worker process."""
 
     def __init__(self, fetcher: Fetcher, worker_id: int) -> None:
         self._fetcher = fetcher
