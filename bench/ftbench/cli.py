@@ -23,7 +23,7 @@ from ftrun.twin import TwinError, TwinLost
 
 
 def report_main(arguments: list[str]) -> int:
-    """Make the report of an earlier run again (``python -m ftbench report PATH``); return the exit status, 0."""
+    """Remake the report of an earlier run (``python -m ftbench report PATH``); return the exit status, 0."""
     options = report_parser().parse_args(arguments)
     from ftbench.report import markdown, page, terminal
 

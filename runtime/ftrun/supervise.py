@@ -61,7 +61,7 @@ class Stream:
     total: int = 0
 
     def add(self, data: bytes) -> None:
-        """Pass `data`, which was read from the pipe, to the function `take`. If that is None, keep the data."""
+        """Pass `data`, which was read from the pipe, to the function `take`; if `take` is None, keep it."""
         self.total += len(data)
         if self.take is not None:
             self.take(data)

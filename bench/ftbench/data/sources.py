@@ -2,7 +2,7 @@
 
 The controller generates the files and passes their paths to the trials. A shard is a file of samples of any size, back
 to back, without a header. A "record" here is a file with a pickled array and a list of the array's peaks (row, column,
-intensity). Shards and arrays hold random values, which cannot be compressed, like the data of scientific detectors.
+intensity). Like the data of scientific detectors, the random values in shards and arrays cannot be compressed.
 """
 
 import pickle

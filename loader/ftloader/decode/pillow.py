@@ -38,7 +38,10 @@ def read_array(encoded: Encoded, mode: str | None, out: Out, at_least: Size = No
 
 
 def load(encoded: Encoded, mode: str | None, at_least: Size = None) -> Image.Image:
-    """Decode to a Pillow image of *mode*. Raise ``DecodeError`` for bad data, ``ValueError`` for an unknown mode."""
+    """Decode to a Pillow image of *mode*; *at_least*: see ``read_image``.
+
+    Raise ``DecodeError`` for bad data, ``ValueError`` for an unknown mode.
+    """
     try:
         if mode is not None:
             ImageMode.getmode(mode)

@@ -387,7 +387,7 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         return now
 
     def _receive_checked(self, timeout: float) -> bool:
-        """Call ``_receive``. If the loader warns of draws from global random generators, detect any in that time."""
+        """Call ``_receive``. While it waits, detect draws from global random generators if the loader warns of them."""
         if not self._warns or not self._results.empty():
             return self._receive(timeout)
         with self._shared.global_draws.waiting(self._pool.threads):

@@ -98,7 +98,7 @@ class Link:
             raise self._gone() from error
 
     def receive(self, until: float) -> dict:
-        """Return the next message. Raises Interrupted, TwinError, or TimeoutError at time.monotonic() *until*."""
+        """Return the next message. Raises Interrupted, TwinError; TimeoutError when time.monotonic() is *until*."""
         try:
             # A wait of more than a month is more than a selector takes.
             message = self._channel.receive(self._watch, min(max(0.0, until - time.monotonic()), 1e6))
