@@ -70,7 +70,7 @@ def classify(ended: Ended, hidden: Sequence[str] = ()) -> Outcome:
     stdout, stderr, stacks = (printable(each.text(), hidden) for each in (ended.stdout, ended.stderr, ended.stacks))
     stacks = RUNNER.sub("", stacks)
     kind, detail = _kind(ended, begin, failures, stderr)
-    signatures = tuple(_signatures(kind, detail, raised, stacks, ended.returncode))
+    signatures = tuple(_signatures(kind, detail, raised, stacks, ended))
     warned = gil.MESSAGE.search(stderr)
     if begin and not begin["gil"] and (warned or (end and end["gil"])):
         then = "" if kind == Kind.OK else f"; the run then came to: {kind} ({detail})"
@@ -143,21 +143,21 @@ def _limit(ended: Ended, failures: list[dict]) -> str | None:
     return next((words for pattern, words in OF_THE_KERNEL if pattern.search(said)), None)
 
 
-def _signatures(kind: Kind, detail: str, raised: list[dict], stacks: str, status: int) -> Iterator[Signature]:
+def _signatures(kind: Kind, detail: str, raised: list[dict], stacks: str, ended: Ended) -> Iterator[Signature]:
     """Yield the signature of the signal, hang or exit that ended a run, then the signatures of its exceptions."""
     exit_at = next((each["place"] for each in raised if each["kind"] == "SystemExit"), "")
     if kind is Kind.SIGNAL:
         yield Signature(kind, detail, " < ".join(_frames(stacks, "Current thread")[:MOST_FRAMES]))
     elif kind is Kind.HANG:
         threads = [_frames(match[0])[:1] for match in THREAD.finditer(stacks)]
-        what = COMPUTING if detail.startswith(COMPUTING) else "hang"
+        what = COMPUTING if ended.computing else "hang"
         yield Signature(kind, what, "; ".join(dict.fromkeys(sum(threads, [])[:MOST_FRAMES])))
     elif kind is Kind.WRONG:
         yield Signature(kind, detail, exit_at)
     found = [Signature(Kind.EXCEPTION, each["kind"], each["place"]) for each in raised if each["kind"] != "SystemExit"]
     yield from list(dict.fromkeys(found))[: MOST_NOTES - 2]
-    if kind is Kind.EXCEPTION and status and exit_at:  # the exception was a thread's
-        yield Signature(Kind.WRONG, f"exit status {status}", exit_at)
+    if kind is Kind.EXCEPTION and ended.returncode and exit_at:  # the exception was a thread's
+        yield Signature(Kind.WRONG, f"exit status {ended.returncode}", exit_at)
 
 
 def _frames(stacks: str, which: str = "") -> list[str]:
