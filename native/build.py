@@ -38,7 +38,7 @@ NEEDED_GB = {"cuda": 5.0, "environment": 3.0, "interpreter": 1.0}
 
 @dataclass(frozen=True)
 class Twin:
-    """A twin that is built: its environment's directory, the Python in it, the version, `pgo` (True if optimised)."""
+    """A finished twin: its environment's directory, the Python in it, the version, `pgo` (True if optimised)."""
 
     name: str
     directory: Path

@@ -107,11 +107,11 @@ def _spdl(task: Task, dataset: Any, _persistent: bool, singly: bool = False, dec
     """Open an spdl.pipeline with a thread for each worker. The pipeline's stage builds a batch from a list of indices.
 
     Settings: https://facebookresearch.github.io/spdl/0.8.0/generated/spdl.pipeline.PipelineBuilder.html, with
-    use_thread_output_queue, the low-latency way to hand batches over. The source yields batches of indices, as in the
-    example image_dataloading (https://facebookresearch.github.io/spdl/main/examples.html). `singly` chooses the other
-    documented pipeline, which loads single samples, gathers them and collates them
-    (https://facebookresearch.github.io/spdl/latest/optimization_guide/setup.html). With `decodes`, the dataset's method
-    `batch` decodes a batch's images with spdl.io.
+    use_thread_output_queue, the low-latency way to hand batches over. The source yields lists of indices, as in the
+    example image_dataloading (https://facebookresearch.github.io/spdl/main/examples.html). With `singly`, stages load
+    single samples, gather and collate them
+    (https://facebookresearch.github.io/spdl/latest/optimization_guide/setup.html). With `decodes`, `dataset.batch`
+    decodes all images of a batch with spdl.io.
     """
     from spdl.pipeline import PipelineBuilder
     from torch.utils.data import BatchSampler, default_collate

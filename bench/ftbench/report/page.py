@@ -140,7 +140,7 @@ def _saved(figure: Figure, **how: Any) -> bytes:
 
 
 def svg(chart: Chart) -> str:
-    """Return an SVG of a chart without its title, in the page's colours, with tooltips and without unused parts."""
+    """Return *chart* as an SVG in the page's colours, with tooltips, without its title and unused elements."""
     height = chart.picture.height
     # Ids are hashes with this salt, so none is in two charts of a page.
     with matplotlib.style.context(["default", STYLE, {"svg.hashsalt": chart.name}]):

@@ -150,7 +150,7 @@ class Loop:
         return times
 
     def close(self) -> None:
-        """Drop the epoch, so that the loader can end it."""
+        """Drop the iterator over batches, so that the loader can end its epoch."""
         self._batches = iter(())
 
 

@@ -1,7 +1,8 @@
-"""Segments: the files in which a cache keeps its samples. The samples of a sealed segment never change.
+"""Segments, in which a cache keeps its samples. The samples of a sealed segment never change.
 
 ``record`` describes the file format, and what sealed and synced mean. A process that starts to write to a cache checks
-every sample of unsynced segments. A segment file is made before the TFRecord file of its samples, and removed after it.
+every sample of unsynced segments. The samples of a TFRecord cache have a file of their own beside the segment's, which
+is made after that and removed before.
 """
 
 import contextlib
@@ -60,7 +61,7 @@ class Segment:
         return self._checked(row, lambda fd, offset, length: read_bytes(fd, length, offset))
 
     def read_into(self, row: int, array: np.ndarray) -> None:
-        """Fill *array* with sample *row*. Raise ``CacheError`` if it is not contiguous or not of the right size."""
+        """Fill *array* with sample *row*. Raise ``CacheError`` if *array* is not contiguous or has a wrong size."""
         if array.nbytes != self.nbytes(row):
             raise CacheError(f"sample {self.keys[row]!r} has {self.nbytes(row)} bytes, and the array {array.nbytes}")
         if not array.flags.c_contiguous:

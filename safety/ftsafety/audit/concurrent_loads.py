@@ -68,7 +68,7 @@ class Mismatch:
 
     @property
     def group(self) -> tuple:
-        """The group that the failure belongs to: exceptions by type and line; all other differences form one group."""
+        """The failure's group: one for each type and line of an exception, and one for all other differences."""
         got = self.got
         return ("exception", got.kind, got.ignored or got.line) if isinstance(got, Raised) else ("differs",)
 
@@ -87,7 +87,7 @@ class Burster:
     """Runner of bursts, all of which load the same samples. Owned by one thread."""
 
     def __init__(self, serial: Serial, codes: set[types.CodeType], ignored: list[Raised]) -> None:
-        """Prepare bursts. *codes*: the dataset's functions. *ignored*: the list that ``ignored.collecting`` fills."""
+        """Prepare bursts. *codes*: the dataset's functions. *ignored*: exceptions that Python ignored; it grows."""
         self._serial, self._codes, self._threads, self._ignored = serial, codes, serial.loads.threads, ignored
         # Where threads take turns, each waits for all others.
         self._patience = max(serial.patience, 4 * serial.slowest * self._threads, 8 * serial.seconds_to_reset)

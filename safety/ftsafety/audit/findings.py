@@ -94,9 +94,9 @@ def from_serial(serial: Serial) -> list[Finding]:
 
 
 def from_arrays(dataset: Any, paths: set[str], codes: set, written: list[Finding], second: Observed) -> list[Finding]:
-    """Return a finding for each of the overwritten arrays *paths* ("dataset.buffer", ...).
+    """Return a finding for each array that was overwritten; *paths* names them ("dataset.buffer", ...).
 
-    Arrays are left out if their name occurs in a finding in *written*, or in a line that wrote under a lock.
+    Arrays are left out if a finding in *written* names them, or a line of source that wrote while it held a lock.
     """
     level, lock = None, ""
     if second.has_locks:  # a library may write under it, which cannot be seen

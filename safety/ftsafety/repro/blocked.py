@@ -127,7 +127,7 @@ def remedy(
     series: str = SERIES[0],
     options: Sequence[str] = (),
 ) -> str:
-    """Return a shell command that avoids *blocker*; "" if none is known. Strings from the script are quoted.
+    """Return a shell command that avoids *blocker*; "" if none is known. It quotes what the script chose.
 
     Args:
         command: the command that runs the script.
