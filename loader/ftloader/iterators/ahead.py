@@ -4,7 +4,7 @@ Worker processes need two batches each, since each builds its own. Threads build
 hide the hand-over, whatever the number of threads. More are needed if loading or the training loop is uneven:
 
 - The limit grows if the workers have nothing left to do while the consumer waits, or shortly before, and such waits
-  take over 1% of the time. Their causes are slow samples, and a loop that pauses and then hurries.
+  take over 1% of the time since it last grew. Their causes are slow samples, and a loop that pauses and then hurries.
 - The limit shrinks if batches were ready at each of many requests in a row.
 
 For small batches, which take little memory, adapting the limit would cost too much time: it stays at its maximum.
@@ -107,5 +107,6 @@ class Ahead:
         self.extra = min(self.extra + (self.extra if idle else 1), self.most)
         if self._shrunk:  # too early: look longer next time
             self._row, self._shrunk = min(4 * self._row, _LONGEST_ROW), False
+        self._since, self._lost = now, 0.0  # else short waits after one long one would raise the limit again and again
         self._begin_row(now)
         return True
