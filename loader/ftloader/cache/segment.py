@@ -20,7 +20,7 @@ from ftloader.cache.errors import CacheError, CorruptSampleError
 from ftloader.cache.files import BLOCK, disk_usage, opened, read_all, read_bytes, write_all
 from ftloader.cache.record import FRAME, HEAD, TFRECORD, TRAILER
 
-SUFFIX, _DATA_SUFFIX, _DAMAGED_SUFFIX = ".segment", ".tfrecord", ".damaged"
+SUFFIX, _DATA_SUFFIX, DAMAGED_SUFFIX = ".segment", ".tfrecord", ".damaged"
 _OWN = re.compile(r"\d{10,}-[0-9a-f]{8}\.(segment|tfrecord|damaged)")
 """Names of the cache's files. Other files in the directory belong to other programs."""
 _OF_THE_PROCESS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
@@ -94,7 +94,7 @@ class Segment:
     def mark_damaged(self) -> None:
         """Tell the writer, with an empty file, that a sample is damaged. On error, the next read tells it again."""
         with contextlib.suppress(OSError):
-            os.close(os.open(self.path.removesuffix(SUFFIX) + _DAMAGED_SUFFIX, _NEW, 0o666))
+            os.close(os.open(self.path.removesuffix(SUFFIX) + DAMAGED_SUFFIX, _NEW, 0o666))
 
     @property
     def path(self) -> str:
@@ -206,16 +206,10 @@ def number_of(name: str) -> int:
     return int(name.partition("-")[0])
 
 
-def names_in(directory: str) -> list[str]:
-    """Return the names of the segments in *directory*, the oldest first."""
-    names = [name for name in os.listdir(directory) if _OWN.fullmatch(name) and name.endswith(SUFFIX)]
-    return sorted(names, key=lambda name: (number_of(name), name))
-
-
-def marked_damaged(directory: str) -> list[str]:
-    """Return the names of the segments in *directory* that readers found damaged, see ``Segment.mark_damaged``."""
-    names = [name for name in os.listdir(directory) if _OWN.fullmatch(name) and name.endswith(_DAMAGED_SUFFIX)]
-    return sorted(name.removesuffix(_DAMAGED_SUFFIX) + SUFFIX for name in names)
+def names_in(directory: str, suffix: str = SUFFIX) -> list[str]:
+    """Return the names of the segments that have a file with this *suffix* in *directory*, the oldest first."""
+    names = [name for name in os.listdir(directory) if _OWN.fullmatch(name) and name.endswith(suffix)]
+    return sorted((name.removesuffix(suffix) + SUFFIX for name in names), key=lambda name: (number_of(name), name))
 
 
 def load(directory: str, name: str) -> Segment:
@@ -258,10 +252,9 @@ def usage(directory: str, name: str) -> int:
 
 def remove_strays(directory: str) -> None:
     """Remove TFRecord files without a segment file. A crash can leave such files."""
-    there = set(filter(_OWN.fullmatch, os.listdir(directory)))
-    for name in there:
-        if name.endswith(_DATA_SUFFIX) and name.removesuffix(_DATA_SUFFIX) + SUFFIX not in there:
-            os.unlink(os.path.join(directory, name))
+    for path in (os.path.join(directory, name) for name in names_in(directory, _DATA_SUFFIX)):
+        if not os.path.lexists(path):
+            os.unlink(_data_path(path))
 
 
 def sync(directory: str, name: str) -> None:
@@ -317,6 +310,6 @@ def _data_path(path: str) -> str:
 
 def unlink(path: str) -> None:
     """Remove the segment file *path* and, if they exist, the TFRecord file of its samples and the mark of damage."""
-    for each in (_data_path(path), path, path.removesuffix(SUFFIX) + _DAMAGED_SUFFIX):
+    for each in (_data_path(path), path, path.removesuffix(SUFFIX) + DAMAGED_SUFFIX):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(each)
