@@ -31,10 +31,10 @@ _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 class Segment:
     """Sealed segment, for reading. Any number of threads may read a segment, since nothing of it changes."""
 
-    __slots__ = ("_rows", "directory", "keys", "name", "number", "size", "version")
+    __slots__ = ("directory", "keys", "name", "number", "rows", "size", "version")
 
     def __init__(self, directory: str, name: str, version: int, keys: tuple[str, ...], rows: np.ndarray) -> None:
-        self.directory, self.name, self.version, self.keys, self._rows = directory, name, version, keys, rows
+        self.directory, self.name, self.version, self.keys, self.rows = directory, name, version, keys, rows
         self.size = usage(directory, name)
         self.number = number_of(name)
 
@@ -44,14 +44,9 @@ class Segment:
     def __reduce__(self) -> tuple:
         return load, (self.directory, self.name)
 
-    @property
-    def times(self) -> np.ndarray:
-        """Time at which each sample was written: seconds since 1970, by the system clock."""
-        return self._rows["time"]
-
     def nbytes(self, row: int) -> int:
         """Return the size in bytes of sample *row*. Raise ``CorruptSampleError`` if the segment's files are smaller."""
-        if (length := int(self._rows["length"][row])) > self.size:
+        if (length := int(self.rows["length"][row])) > self.size:
             raise CorruptSampleError(f"sample {self.keys[row]!r} in {self.data_path} is damaged: {length} bytes")
         return length
 
@@ -74,7 +69,7 @@ class Segment:
         self._checked(row, fill)
 
     def _checked(self, row: int, read: Callable[[int, int, int], Any]) -> Any:
-        offset, length, *_ = found = self._rows[row].item()
+        offset, length, *_ = found = self.rows[row].item()
         try:
             with opened(self.data_path, os.O_RDONLY | os.O_NOFOLLOW) as fd:
                 if offset + length > os.fstat(fd).st_size:

@@ -58,8 +58,8 @@ class Snapshot:
         return one, number - self._ends[which] + len(one)
 
     def times(self) -> np.ndarray:
-        """Return the time at which each sample was written, in seconds since 1970."""
-        parts = [one.times for one in self.segments]
+        """Return the time at which each sample was written, in seconds since 1970, by the system clock."""
+        parts = [one.rows["time"] for one in self.segments]
         return np.concatenate(parts)[: self._length] if parts else np.empty(0)
 
     def state(self) -> dict[str, Any]:
