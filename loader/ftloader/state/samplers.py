@@ -83,7 +83,6 @@ class OwnGenerators:
         return [(here[path], state) for path, state in saved.items()]
 
     def load(self, saved: Mapping[str, State]) -> None:
-        """Load the *saved* states into the generators."""
         generators.load(self.at(saved))
 
     def _found(self) -> dict[str, Any]:
