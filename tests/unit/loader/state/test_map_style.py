@@ -9,6 +9,7 @@ import torch
 from torchdata.stateful_dataloader.stateful import Stateful
 
 from ftloader import DataLoader
+from tests.datasets import seeded
 from tests.unit.loader.state.resuming import (
     ALL_PAIRS,
     EACH_WAY,
@@ -18,7 +19,6 @@ from tests.unit.loader.state.resuming import (
     interrupt,
     plain,
     resume,
-    seeded,
     shuffling,
 )
 

@@ -16,8 +16,8 @@ from torch.utils.data import (
 )
 
 from ftloader import DataLoader
-from tests.datasets import FailingSampler, ReusedList, Rows
-from tests.unit.loader.state.resuming import FEW_PAIRS, WAYS, contents, interrupt, plain, resume, seeded
+from tests.datasets import FailingSampler, ReusedList, Rows, seeded
+from tests.unit.loader.state.resuming import FEW_PAIRS, WAYS, contents, interrupt, plain, resume
 
 SIZE = 40
 WEIGHTS = [1.0 + i % 7 for i in range(SIZE)]
