@@ -70,16 +70,6 @@ def test_with_other_arguments(saving, loading, arguments):
         assert sorted(resumed) == sorted(rest)
 
 
-@pytest.mark.parametrize(("saving", "loading"), FEW_PAIRS)
-def test_the_global_generator_is_enough_and_left_alone(saving, loading):
-    torch.manual_seed(3)
-    _, state, rest = interrupt(shuffling(saving, generator=None), 2)
-    torch.manual_seed(4)
-    before = torch.get_rng_state()
-    assert resume(shuffling(loading, generator=None), state) == rest
-    assert torch.equal(torch.get_rng_state(), before)
-
-
 @pytest.mark.parametrize("way", EACH_WAY)
 def test_asking_for_the_state_draws_nothing_and_disturbs_nothing(way):
     undisturbed = contents(shuffling(way))
