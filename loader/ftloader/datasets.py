@@ -98,7 +98,6 @@ class PathTable:
 class _Column[T](Sequence[T]):
     """Immutable sequence of the entries of a ``PathTable``. Entries are made when read. Any thread may read them."""
 
-    __slots__ = ("table",)
     _at: Callable[[int], T]  # returns the item of a number, at least 0
 
     def __init__(self, table: PathTable) -> None:
@@ -131,8 +130,6 @@ class _Column[T](Sequence[T]):
 class Samples(_Column[tuple[str, int]]):
     """Sequence of a ``(path, class index)`` pair for each file of a ``PathTable``."""
 
-    __slots__ = ()
-
     def _at(self, number: int) -> tuple[str, int]:
         return self.table.path(number), int(self.table.class_ids[number])
 
@@ -142,8 +139,6 @@ class Targets(_Column[int]):
 
     ``numpy.asarray(targets)`` and ``torch.as_tensor(numpy.array(targets))`` convert it without making ``int`` objects.
     """
-
-    __slots__ = ()
 
     def _at(self, number: int) -> int:
         return int(self.table.class_ids[number])

@@ -31,8 +31,6 @@ _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 class Segment:
     """Sealed segment, for reading. Any number of threads may read a segment, since nothing of it changes."""
 
-    __slots__ = ("directory", "keys", "name", "number", "rows", "size", "version")
-
     def __init__(self, directory: str, name: str, version: int, keys: tuple[str, ...], rows: np.ndarray) -> None:
         self.directory, self.name, self.version, self.keys, self.rows = directory, name, version, keys, rows
         self.size = usage(directory, name)
