@@ -1,10 +1,15 @@
-"""Datasets and samplers that tests of several folders share. All of them can be pickled."""
+"""Datasets, samplers and generators that tests of several folders share. All of them can be pickled."""
 
 import threading
 from collections.abc import Callable, Container, Iterable, Iterator
 from typing import Any
 
+import torch
 from torch.utils.data import Dataset, IterableDataset, get_worker_info
+
+
+def seeded(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
 
 
 def my_share() -> tuple[int, int]:

@@ -70,7 +70,6 @@ this_thread = _PerThread()
 
 
 def enter_sample(epoch: Any, key: Any) -> None:
-    """Record that this thread is loading the sample *key* of *epoch*."""
     this_thread.sample.enter(epoch, key)
 
 

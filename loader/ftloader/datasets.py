@@ -21,17 +21,7 @@ import torch
 
 from ftloader import decode
 
-__all__ = [
-    "IMG_EXTENSIONS",
-    "DatasetFolder",
-    "ImageFolder",
-    "PathTable",
-    "Samples",
-    "Targets",
-    "default_loader",
-    "find_classes",
-    "make_dataset",
-]
+__all__ = ["IMG_EXTENSIONS", "DatasetFolder", "ImageFolder", "PathTable", "Samples", "Targets", "default_loader"]
 
 IMG_EXTENSIONS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
 
@@ -108,7 +98,6 @@ class PathTable:
 class _Column[T](Sequence[T]):
     """Immutable sequence of the entries of a ``PathTable``. Entries are made when read. Any thread may read them."""
 
-    __slots__ = ("table",)
     _at: Callable[[int], T]  # returns the item of a number, at least 0
 
     def __init__(self, table: PathTable) -> None:
@@ -141,8 +130,6 @@ class _Column[T](Sequence[T]):
 class Samples(_Column[tuple[str, int]]):
     """Sequence of a ``(path, class index)`` pair for each file of a ``PathTable``."""
 
-    __slots__ = ()
-
     def _at(self, number: int) -> tuple[str, int]:
         return self.table.path(number), int(self.table.class_ids[number])
 
@@ -153,68 +140,11 @@ class Targets(_Column[int]):
     ``numpy.asarray(targets)`` and ``torch.as_tensor(numpy.array(targets))`` convert it without making ``int`` objects.
     """
 
-    __slots__ = ()
-
     def _at(self, number: int) -> int:
         return int(self.table.class_ids[number])
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         return np.array(self.table.class_ids, dtype=dtype, copy=copy)
-
-
-def find_classes(directory: str | os.PathLike[str]) -> tuple[list[str], dict[str, int]]:
-    """Return (sorted names of folders in *directory*, {name: index}). Raise ``FileNotFoundError`` if there are none."""
-    with os.scandir(directory) as entries:
-        classes = sorted(entry.name for entry in entries if entry.is_dir())
-    if not classes:
-        raise FileNotFoundError(f"Couldn't find any class folder in {directory}.")
-    return classes, {name: index for index, name in enumerate(classes)}
-
-
-def make_dataset(
-    directory: str | os.PathLike[str],
-    class_to_idx: dict[str, int] | None = None,
-    extensions: str | tuple[str, ...] | None = None,
-    is_valid_file: Callable[[str], bool] | None = None,
-    allow_empty: bool = False,
-) -> Samples:
-    """Return the files in each class folder and its subfolders, with class indices, in torchvision's order.
-
-    The order is by class name, then by path of the folder, then by file name. Links to folders are followed.
-
-    Args:
-        class_to_idx: the class folders to use, with their indices. By default all class folders.
-        extensions: endings of the names of files to use, in lower case. ".jpg" also matches "X.JPG".
-        is_valid_file: instead of *extensions*, a function that returns True for the path of a file to use.
-        allow_empty: True if a class may have no file.
-
-    Raise ``ValueError`` for an empty *class_to_idx*, and unless exactly one of *extensions* and *is_valid_file* is
-    given. Raise ``FileNotFoundError`` for a class without a file, unless *allow_empty*.
-    """
-    directory = os.path.expanduser(os.fspath(directory))
-    if class_to_idx is None:
-        _, class_to_idx = find_classes(directory)
-    elif not class_to_idx:
-        raise ValueError("'class_to_idx' must have at least one entry to collect any samples.")
-    if (extensions is None) == (is_valid_file is None):
-        raise ValueError("Both extensions and is_valid_file cannot be None or not None at the same time")
-    endings = (extensions,) if isinstance(extensions, str) else tuple(extensions or ())
-    found: dict[str, int] = {}
-
-    def paths() -> Iterator[str]:
-        for name in sorted(class_to_idx):
-            found[name] = 0
-            for path in _files(os.path.join(directory, name)):
-                if path.lower().endswith(endings) if is_valid_file is None else is_valid_file(path):
-                    found[name] += 1
-                    yield path
-
-    table = PathTable(paths(), (class_to_idx[name] for name in sorted(class_to_idx) for _ in range(found[name])))
-    empty = [name for name, count in found.items() if not count]
-    if empty and not allow_empty:
-        supported = "" if extensions is None else f"Supported extensions are: {', '.join(endings)}"
-        raise FileNotFoundError(f"Found no valid file for the classes {', '.join(empty)}. {supported}")
-    return Samples(table)
 
 
 class DatasetFolder(torch.utils.data.Dataset):
@@ -225,7 +155,9 @@ class DatasetFolder(torch.utils.data.Dataset):
     Args:
         root: the folder that contains the class folders.
         loader: function that loads the file at a path. *transform* takes samples, *target_transform* class indices.
-        extensions, is_valid_file, allow_empty: see ``make_dataset``.
+        extensions: endings of the names of files to use, in lower case. ".jpg" also matches "X.JPG".
+        is_valid_file: instead of *extensions*, a function that returns True for the path of a file to use.
+        allow_empty: True if a class may have no file. Else such a class raises ``FileNotFoundError``.
 
     Attributes:
         classes, class_to_idx: the class names, sorted, and the index of each.
@@ -264,13 +196,49 @@ class DatasetFolder(torch.utils.data.Dataset):
         )
 
     @staticmethod
-    def make_dataset(directory: str | Path, class_to_idx: Any, *args: Any, **more: Any) -> Sequence[tuple[str, int]]:
-        if class_to_idx is None:  # the function would find classes, maybe not those of an overridden find_classes
-            raise ValueError("The class_to_idx parameter cannot be None.")
-        return make_dataset(directory, class_to_idx, *args, **more)
+    def make_dataset(
+        directory: str | os.PathLike[str],
+        class_to_idx: dict[str, int],
+        extensions: str | tuple[str, ...] | None = None,
+        is_valid_file: Callable[[str], bool] | None = None,
+        allow_empty: bool = False,
+    ) -> Sequence[tuple[str, int]]:
+        """Return (path, class index) of each file in the folders of *class_to_idx* and their subfolders.
 
-    def find_classes(self, directory: str | Path) -> tuple[list[str], dict[str, int]]:
-        return find_classes(directory)
+        The order is torchvision's: by class name, then by path of the folder, then by file name. Links to folders are
+        followed. Raise ``ValueError`` unless exactly one of *extensions* and *is_valid_file* is given.
+        """
+        if class_to_idx is None:
+            raise ValueError("The class_to_idx parameter cannot be None.")
+        if not class_to_idx:
+            raise ValueError("'class_to_idx' must have at least one entry to collect any samples.")
+        if (extensions is None) == (is_valid_file is None):
+            raise ValueError("Both extensions and is_valid_file cannot be None or not None at the same time")
+        endings = (extensions,) if isinstance(extensions, str) else tuple(extensions or ())
+        found: dict[str, int] = {}
+
+        def paths() -> Iterator[str]:
+            for name in sorted(class_to_idx):
+                found[name] = 0
+                for path in _files(os.path.join(os.path.expanduser(directory), name)):
+                    if path.lower().endswith(endings) if is_valid_file is None else is_valid_file(path):
+                        found[name] += 1
+                        yield path
+
+        table = PathTable(paths(), (class_to_idx[name] for name in sorted(class_to_idx) for _ in range(found[name])))
+        empty = [name for name, count in found.items() if not count]
+        if empty and not allow_empty:
+            supported = "" if extensions is None else f"Supported extensions are: {', '.join(endings)}"
+            raise FileNotFoundError(f"Found no valid file for the classes {', '.join(empty)}. {supported}")
+        return Samples(table)
+
+    def find_classes(self, directory: str | os.PathLike[str]) -> tuple[list[str], dict[str, int]]:
+        """Return (sorted names of folders in *directory*, {name: index}). Raise ``FileNotFoundError`` if none."""
+        with os.scandir(directory) as entries:
+            classes = sorted(entry.name for entry in entries if entry.is_dir())
+        if not classes:
+            raise FileNotFoundError(f"Couldn't find any class folder in {directory}.")
+        return classes, {name: index for index, name in enumerate(classes)}
 
     def __getitem__(self, index: int) -> tuple[Any, Any]:
         path, target = self.samples[index]

@@ -85,14 +85,6 @@ class DistributedSampler(torch.utils.data.DistributedSampler):
 
     def _iterate(self, epoch: int, start: int) -> Iterator[int]:
         self._loaded = None
-        indices = self._indices(epoch, start)
-        for number, index in enumerate(indices, 1):
-            # What these ranks pad or drop at the end is no rest that others should give.
-            given = self._length if number == len(indices) else start + number * self.num_replicas
-            self._position = epoch, given
-            yield index
-
-    def _indices(self, epoch: int, start: int) -> list[int]:
         share = self._share(start)
         items = start + self.rank + self.num_replicas * torch.arange(share)
         if share:
@@ -100,7 +92,11 @@ class DistributedSampler(torch.utils.data.DistributedSampler):
         if self.shuffle:
             generator = torch.Generator().manual_seed(self.seed + epoch)  # as torch's class does
             items = torch.randperm(self._length, generator=generator)[items]
-        return items.tolist()
+        for number, index in enumerate(items.tolist(), 1):
+            # What these ranks pad or drop at the end is no rest that others should give.
+            given = self._length if number == share else start + number * self.num_replicas
+            self._position = epoch, given
+            yield index
 
     def _share(self, given: int) -> int:
         """Return the number of samples that each rank still yields when *given* items of the epoch are given out."""

@@ -19,13 +19,8 @@ _when_to_tidy_up = 64
 _functions: list[Callable[[], Any]] = []  # of modules, added while they are imported
 
 
-def lock() -> threading.Lock:
-    """Return a new ``threading.Lock`` that is free in a forked child, even if a thread held it in the parent."""
-    return renewed(threading.Lock())
-
-
 def rlock() -> threading.RLock:
-    """Return a new ``threading.RLock`` that is free in a forked child."""
+    """Return a new ``threading.RLock`` that is free in a forked child, even if a thread held it in the parent."""
     return renewed(threading.RLock())
 
 

@@ -15,7 +15,7 @@ import torch.utils.data as torch_data
 from torch.utils._pytree import tree_leaves
 from torch.utils.data import IterableDataset, StackDataset, Subset, get_worker_info, random_split
 
-from ftloader import DataLoader, sample_rng
+from ftloader import DataLoader
 from tests.datasets import Rows
 from tests.in_threads import in_threads
 from tests.worker_threads import until_collected
@@ -71,20 +71,6 @@ def test_torchs_wrappers_ask_for_batches_what_loads_batches(name, loader_class):
         while not isinstance(batch, torch.Tensor):
             batch = batch["x"] if isinstance(batch, dict) else batch[0]
         assert (batch <= 0).all()
-
-
-def test_sample_rng_of_a_subset_does_not_depend_on_the_batch_size():
-    def draws(batch_size):
-        loader = DataLoader(
-            Subset(Rows(24, lambda index: sample_rng().python.random()), range(24)),
-            batch_size,
-            num_workers=2,
-            worker_method="thread",
-            generator=torch.Generator().manual_seed(3),
-        )
-        return torch.cat(list(loader)).tolist()
-
-    assert draws(4) == draws(6)
 
 
 class OverridesGetitem(Subset):

@@ -35,10 +35,6 @@ def threads(*args, **more):
     return DataLoader(*args, **more, worker_method="thread")
 
 
-def seeded(seed=1):
-    return torch.Generator().manual_seed(seed)
-
-
 # 4: several large arrays a sample
 
 each_number_of_leaves = pytest.mark.parametrize("leaves", [1, 2, 4, 8])

@@ -281,11 +281,17 @@ def stop_to_start(worker_id):
 
 
 @pytest.mark.parametrize(("start", "words"), [(fail_to_start, "no disk"), (stop_to_start, "StopIteration")])
-def test_error_of_the_init_function(start, words, real_workers):
+def test_error_of_the_init_function(start, words, real_workers, outcomes):
+    dl = DataLoader(range(20), batch_size=5, worker_init_fn=start, **real_workers)
     with pytest.raises((TwoArguments, RuntimeError)) as caught:
-        list(DataLoader(range(20), batch_size=5, worker_init_fn=start, **real_workers))
-    text = "".join(traceback.format_exception(caught.value))
-    assert f"in {start.__name__}" in text and words in text
+        list(dl)
+    errors = [caught.value]
+    if real_workers["worker_method"] == "process":  # which report it for each batch
+        errors = outcomes(dl)
+        assert ["worker_init_fn" in error.__notes__[0] for error in errors] == [True] * 4
+    for error in errors:
+        text = "".join(traceback.format_exception(error))
+        assert f"in {start.__name__}" in text and words in text
 
 
 class BadIter(IterableDataset):

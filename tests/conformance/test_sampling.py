@@ -18,13 +18,9 @@ from torch.utils.data import (
 )
 
 from ftloader import DataLoader
-from tests.datasets import Rows
+from tests.datasets import Rows, seeded
 
 ROWS = range(23)
-
-
-def seeded(seed):
-    return torch.Generator().manual_seed(seed)
 
 
 def both(workers, make_arguments):

@@ -102,14 +102,6 @@ def test_sharding_by_changing_the_workers_dataset(real_workers):
 # Number and order
 
 
-@pytest.mark.parametrize("persistent", [False, True])
-def test_in_order_false_gives_each_batch_once(persistent, real_workers):
-    dl = DataLoader(Rows(), batch_size=3, in_order=False, persistent_workers=persistent, **real_workers)
-    for _ in range(3):
-        batches = sorted(batch.tolist() for batch in dl)
-        assert batches == [[*range(i, min(20, i + 3))] for i in range(0, 20, 3)]
-
-
 class Uneven(Shares):
     """Shares of ten and three. Worker 1 waits until worker 0 has been read to its end."""
 

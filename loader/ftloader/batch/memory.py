@@ -64,7 +64,7 @@ class BufferPool:
 
     def __init__(self, batches: int = 1) -> None:
         self._batches = batches
-        self._lock = fork.lock()  # a child may use the loader
+        self._lock = fork.rlock()  # a child may use the loader
         self._buffers: list[Buffer] = []
         self._most = batches
         self._taken = 0
@@ -79,10 +79,7 @@ class BufferPool:
     def nbytes(self) -> int:
         """Bytes of the storages that the pool keeps, free or in use."""
         with self._lock:
-            return self._bytes()
-
-    def _bytes(self) -> int:
-        return sum(buffer.storage.nbytes() for buffer in self._buffers)
+            return sum(buffer.storage.nbytes() for buffer in self._buffers)
 
     def take(self, nbytes: int, filler: Any, per_batch: int = 1, pinned: bool = False) -> Buffer:
         """Return a buffer of *nbytes* (> 0) bytes for object *filler* to fill. Each batch takes *per_batch* buffers.
@@ -104,7 +101,7 @@ class BufferPool:
                 buffer = Buffer(torch.UntypedStorage(nbytes))
                 advise_huge_pages(buffer.storage.data_ptr(), nbytes)
                 self._buffers.append(buffer)
-                self.peak = max(self.peak, self._bytes())
+                self.peak = max(self.peak, self.nbytes)
             buffer.filler = weakref.ref(filler)
             buffer.last_taken = self._taken
             if self._taken % (4 * self._most) == 0:

@@ -336,4 +336,4 @@ class _Counts:
         self.began = time.monotonic()
         self.read = self.read_bytes = 0
         self.epochs_waited = 0.0
-        self.lock = fork.lock()
+        self.lock = fork.rlock()

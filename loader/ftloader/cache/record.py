@@ -64,7 +64,7 @@ def read_end(fd: int) -> tuple[np.ndarray, tuple[str, ...], bool] | None:
         return None
     starts = ends - rows["key"]
     try:
-        keys = tuple(_decoded(index[first:last]) for first, last in zip(starts.tolist(), ends.tolist()))
+        keys = tuple(str(index[a:b], "utf-8", "surrogatepass") for a, b in zip(starts.tolist(), ends.tolist()))
     except UnicodeDecodeError:
         return None
     return rows, keys, synced == 1
@@ -106,10 +106,6 @@ def checksum(version: int, data: Any, before: int = 0) -> int:
 def encoded(key: str) -> bytes:
     """Return *key* as UTF-8 bytes. Lone surrogates, which file names may have, are kept."""
     return key.encode("utf-8", "surrogatepass")
-
-
-def _decoded(key: bytes | bytearray) -> str:
-    return key.decode("utf-8", "surrogatepass")
 
 
 def needs(version: int, key: bytes, length: int) -> tuple[int, int]:

@@ -21,7 +21,7 @@ from ftloader.cache.errors import CacheError, CorruptSampleError
 from ftloader.cache.files import BLOCK, disk_usage, opened, read_all, read_bytes, write_all
 from ftloader.cache.record import FRAME, HEAD, TFRECORD, TRAILER
 
-SUFFIX, _DATA_SUFFIX, _DAMAGED_SUFFIX = ".segment", ".tfrecord", ".damaged"
+SUFFIX, _DATA_SUFFIX, DAMAGED_SUFFIX = ".segment", ".tfrecord", ".damaged"
 _OWN = re.compile(r"\d{10,}-[0-9a-f]{8}\.(segment|tfrecord|damaged)")
 """Names of the cache's files. Other files in the directory belong to other programs."""
 _OF_THE_PROCESS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
@@ -32,10 +32,8 @@ _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 class Segment:
     """Sealed segment, for reading. Any number of threads may read a segment, since nothing of it changes."""
 
-    __slots__ = ("_rows", "directory", "keys", "name", "number", "size", "version")
-
     def __init__(self, directory: str, name: str, version: int, keys: tuple[str, ...], rows: np.ndarray) -> None:
-        self.directory, self.name, self.version, self.keys, self._rows = directory, name, version, keys, rows
+        self.directory, self.name, self.version, self.keys, self.rows = directory, name, version, keys, rows
         self.size = usage(directory, name)
         self.number = number_of(name)
 
@@ -45,14 +43,9 @@ class Segment:
     def __reduce__(self) -> tuple:
         return load, (self.directory, self.name)
 
-    @property
-    def times(self) -> np.ndarray:
-        """Time at which each sample was written: seconds since 1970, by the system clock."""
-        return self._rows["time"]
-
     def nbytes(self, row: int) -> int:
         """Return the size in bytes of sample *row*. Raise ``CorruptSampleError`` if the segment's files are smaller."""
-        if (length := int(self._rows["length"][row])) > self.size:
+        if (length := int(self.rows["length"][row])) > self.size:
             raise CorruptSampleError(f"sample {self.keys[row]!r} in {self.data_path} is damaged: {length} bytes")
         return length
 
@@ -75,7 +68,7 @@ class Segment:
         self._checked(row, fill)
 
     def _checked(self, row: int, read: Callable[[int, int, int], Any]) -> Any:
-        offset, length, *_ = found = self._rows[row].item()
+        offset, length, *_ = found = self.rows[row].item()
         try:
             with opened(self.data_path, os.O_RDONLY | os.O_NOFOLLOW) as fd:
                 if offset + length > os.fstat(fd).st_size:
@@ -95,7 +88,7 @@ class Segment:
     def mark_damaged(self) -> None:
         """Tell the writer, with an empty file, that a sample is damaged. On error, the next read tells it again."""
         with contextlib.suppress(OSError):
-            os.close(os.open(self.path.removesuffix(SUFFIX) + _DAMAGED_SUFFIX, _NEW, 0o666))
+            os.close(os.open(self.path.removesuffix(SUFFIX) + DAMAGED_SUFFIX, _NEW, 0o666))
 
     @property
     def path(self) -> str:
@@ -207,16 +200,10 @@ def number_of(name: str) -> int:
     return int(name.partition("-")[0])
 
 
-def names_in(directory: str) -> list[str]:
-    """Return the names of the segments in *directory*, the oldest first."""
-    names = [name for name in os.listdir(directory) if _OWN.fullmatch(name) and name.endswith(SUFFIX)]
-    return sorted(names, key=lambda name: (number_of(name), name))
-
-
-def marked_damaged(directory: str) -> list[str]:
-    """Return the names of the segments in *directory* that readers found damaged, see ``Segment.mark_damaged``."""
-    names = [name for name in os.listdir(directory) if _OWN.fullmatch(name) and name.endswith(_DAMAGED_SUFFIX)]
-    return sorted(name.removesuffix(_DAMAGED_SUFFIX) + SUFFIX for name in names)
+def names_in(directory: str, suffix: str = SUFFIX) -> list[str]:
+    """Return the names of the segments that have a file with this *suffix* in *directory*, the oldest first."""
+    names = [name for name in os.listdir(directory) if _OWN.fullmatch(name) and name.endswith(suffix)]
+    return sorted((name.removesuffix(suffix) + SUFFIX for name in names), key=lambda name: (number_of(name), name))
 
 
 def load(directory: str, name: str) -> Segment:
@@ -259,10 +246,9 @@ def usage(directory: str, name: str) -> int:
 
 def remove_strays(directory: str) -> None:
     """Remove TFRecord files without a segment file. A crash can leave such files."""
-    there = set(filter(_OWN.fullmatch, os.listdir(directory)))
-    for name in there:
-        if name.endswith(_DATA_SUFFIX) and name.removesuffix(_DATA_SUFFIX) + SUFFIX not in there:
-            os.unlink(os.path.join(directory, name))
+    for path in (os.path.join(directory, name) for name in names_in(directory, _DATA_SUFFIX)):
+        if not os.path.lexists(path):
+            os.unlink(_data_path(path))
 
 
 def sync(directory: str, name: str) -> None:
@@ -318,6 +304,6 @@ def _data_path(path: str) -> str:
 
 def unlink(path: str) -> None:
     """Remove the segment file *path* and, if they exist, the TFRecord file of its samples and the mark of damage."""
-    for each in (_data_path(path), path, path.removesuffix(SUFFIX) + _DAMAGED_SUFFIX):
+    for each in (_data_path(path), path, path.removesuffix(SUFFIX) + DAMAGED_SUFFIX):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(each)

@@ -42,7 +42,6 @@ class LockedFile:
 
     @property
     def held(self) -> bool:
-        """True while this object holds the lock."""
         return self.fd >= 0
 
     def write(self, text: str) -> None:

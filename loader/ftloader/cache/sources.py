@@ -131,11 +131,9 @@ class Share:
         self._source, self._index, self._count = source, index, count
 
     def keys(self) -> Iterator[str]:
-        """Return the keys of this share."""
         return itertools.islice(self._source.keys(), self._index, None, self._count)
 
     def read(self, key: str) -> Any:
-        """Return the bytes of the sample *key*."""
         return self._source.read(key)
 
     def close(self) -> None:

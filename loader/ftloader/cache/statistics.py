@@ -45,7 +45,7 @@ class Statistics:
     def __str__(self) -> str:
         parts = [
             f"{self.samples} samples, {self.epoch_samples} in this epoch, oldest {self.oldest:.0f} s",
-            _part(self.bytes_used, self.max_bytes),
+            f"{_size(self.bytes_used)} of {_size(self.max_bytes)}" if self.max_bytes else "",
             f"in {_size(self.fetched_per_second)}/s, out {_size(self.read_per_second)}/s",
             f"waited {self.epochs_waited:.1f} s for samples",
         ]
@@ -56,23 +56,9 @@ class Statistics:
         return "; ".join(filter(None, parts))
 
 
-def _unit(nbytes: float) -> tuple[float, str]:
-    units = (1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")
-    return next((unit for unit in units if nbytes >= unit[0]), (1, "bytes"))
-
-
-def _number(value: float) -> str:
-    return f"{value:.0f}" if value >= 10 else f"{value:.1f}".removesuffix(".0")
-
-
 def _size(nbytes: float) -> str:
     """Return the size *nbytes* as a string with a unit, for example "12 MB"."""
-    size, name = _unit(nbytes)
-    return f"{_number(nbytes / size)} {name}"
-
-
-def _part(used: float, whole: float) -> str:
-    """Return *used* of *whole* bytes as "0.4 of 50 MB", or "3 kB of 50 MB" if *used* is small; "" if *whole* is 0."""
-    size, name = _unit(whole)
-    first = _number(used / size) if used >= size / 10 else _size(used)
-    return f"{first} of {_number(whole / size)} {name}" if whole else ""
+    units = (1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1, "bytes")
+    size, name = next((unit for unit in units if nbytes >= unit[0]), units[-1])
+    number = nbytes / size
+    return f"{number:.0f} {name}" if number >= 10 else f"{number:.1f}".removesuffix(".0") + f" {name}"

@@ -58,8 +58,8 @@ class Snapshot:
         return one, number - self._ends[which] + len(one)
 
     def times(self) -> np.ndarray:
-        """Return the time at which each sample was written, in seconds since 1970."""
-        parts = [one.times for one in self.segments]
+        """Return the time at which each sample was written, in seconds since 1970, by the system clock."""
+        parts = [one.rows["time"] for one in self.segments]
         return np.concatenate(parts)[: self._length] if parts else np.empty(0)
 
     def state(self) -> dict[str, Any]:
@@ -72,11 +72,6 @@ class Snapshot:
         of its segments is missing."""
         segments = [segment.load(directory, os.path.basename(name)) for name in state["segments"]]
         return Snapshot(state["epoch"], segments, state["length"] if at_most is None else min(at_most, state["length"]))
-
-    @property
-    def names(self) -> frozenset[str]:
-        """Names of the segments."""
-        return frozenset(one.name for one in self.segments)
 
 
 class Store:
@@ -292,8 +287,8 @@ class Store:
     def publish(self, snapshot: Snapshot) -> None:
         """Make *snapshot* current and pin its segments. From now on, all unpinned existing segments may be evicted."""
         with self.guard:
-            self._lock.publish(snapshot.state())
-            self._pinned, self._earlier = snapshot.names | self._earlier, frozenset()
+            self._lock.publish(state := snapshot.state())
+            self._pinned, self._earlier = self._earlier.union(state["segments"]), frozenset()
             self._seen = max((self._seen, *(s.number for s in self._sealed.values())))
             self.full = False
             self.changed.notify_all()
@@ -301,7 +296,7 @@ class Store:
     def drop_damaged(self) -> None:
         """Remove the segments that readers found damaged. Their samples have to be fetched again."""
         with self.guard:
-            for name in segment.marked_damaged(self.directory):
+            for name in segment.names_in(self.directory, segment.DAMAGED_SUFFIX):
                 if name in self._sealed:
                     self._evict(self._sealed[name])
                 else:  # removed already

@@ -15,19 +15,14 @@ from ftloader.compat.torch_private import autograd_profiler as profiler
 # Tools set the variable for the programs that they capture; torch without CUDA has no NVTX.
 _NVTX = bool(os.environ.get("NVTX_INJECTION64_PATH")) and torch.backends.cuda.is_built()
 _unfinished: list[Any] = []  # keeps ranges from being ended while a profiler runs, see Range.end
-
-
-class _Session:
-    """Holder of ``latest``, which stands for the profiler's latest run. The thread that starts a run replaces it."""
-
-    # torch has no public name for the run, nor a function to call at its start: _profiler_enabled() and
-    # _is_profiler_enabled only say that there is one.
-
-    latest = object()
+# Stands for the profiler's latest run. The thread that starts a run replaces it: torch has no public name for the run,
+# nor a function to call at its start (_profiler_enabled() and _is_profiler_enabled only say that there is one).
+_session = object()
 
 
 def _start(torchs: Any = profiler._run_on_profiler_start) -> None:
-    _Session.latest = object()
+    global _session
+    _session = object()
     if not profiler._is_profiler_enabled:
         _unfinished.clear()  # no session runs, so their destructors write nothing
     torchs()
@@ -42,7 +37,7 @@ class Range:
     __slots__ = ("_recorded", "_session")
 
     def __init__(self, name: str) -> None:
-        self._session = _Session.latest
+        self._session = _session
         self._recorded = profiler.record_function(name)
         self._recorded.__enter__()
         if _NVTX:
@@ -51,7 +46,7 @@ class Range:
     def end(self) -> None:
         if _NVTX:
             nvtx.range_pop()
-        if self._session is _Session.latest:
+        if self._session is _session:
             self._recorded.__exit__(None, None, None)
         else:
             # The end of a range, also by its destructor, would be written to the memory of the session in which the

@@ -43,7 +43,6 @@ def treat_as_engine(folder: str) -> None:
 
 @cache
 def origin_of(filename: str) -> Origin:
-    """Return the ``Origin`` of the code in the file *filename*."""
     if filename == random.__file__ or filename.startswith(_GENERATORS):
         return Origin.GENERATOR
     if filename.startswith(_DATASETS):

@@ -20,8 +20,7 @@ def usable_cpus(groups: Path = _GROUPS, own: Path = _OWN) -> int:
 
 @functools.cache  # a dozen files, and a quota seldom changes while a program runs
 def _smallest_quota(groups: Path, own: Path) -> float:
-    quotas = [quota for group in _groups_of_this_process(groups, own) if (quota := _quota(group)) is not None]
-    return min(quotas, default=math.inf)
+    return min(map(_quota, _groups_of_this_process(groups, own)))
 
 
 def _groups_of_this_process(groups: Path, own: Path) -> set[Path]:
@@ -36,15 +35,15 @@ def _groups_of_this_process(groups: Path, own: Path) -> set[Path]:
     return found
 
 
-def _quota(group: Path) -> float | None:
+def _quota(group: Path) -> float:
     quota, _, period = _read(group / "cpu.max").partition(" ")
     if not quota:
         quota, period = _read(group / "cpu.cfs_quota_us"), _read(group / "cpu.cfs_period_us")
     try:
         number = int(quota) / int(period)
     except (ValueError, ZeroDivisionError):  # "max", or no such file
-        return None
-    return number if number > 0 else None  # version 1: -1 without a quota
+        return math.inf
+    return number if number > 0 else math.inf  # version 1: -1 without a quota
 
 
 def _read(path: Path) -> str:

@@ -57,13 +57,11 @@ def traceback_of(error: BaseException) -> TracebackType | None:
 
 
 def set_traceback[E: BaseException](error: E, entry: TracebackType | None) -> E:
-    """Set the traceback of *error* to *entry*, and return *error*."""
     _TRACEBACK.__set__(error, entry)
     return error
 
 
 def drop_first_frame(error: BaseException) -> None:
-    """Remove the outermost frame from the traceback of *error*."""
     set_traceback(error, traceback_of(error).tb_next)  # type: ignore[union-attr]  # it was raised
 
 

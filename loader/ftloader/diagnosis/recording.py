@@ -226,7 +226,6 @@ class EpochRecords:
 
     @property
     def latest(self) -> EpochRecord:
-        """The record of the latest epoch."""
         return self._records[-1]
 
     def begin(self, record: EpochRecord) -> None:

@@ -21,7 +21,7 @@ resume such an epoch, ``iter(dataset)`` is called twice, as in torchdata: for th
 
 import copy
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, NoReturn
 
 from ftloader.diagnosis.exceptions import drop_frames, notes_of, text_of
@@ -162,12 +162,10 @@ def describe_loader(loader: Any) -> dict[str, Any]:
 
 def make_state(loader: Mapping[str, Any], **parts: Any) -> dict[str, Any]:
     """Return a state dictionary with *loader* (from ``describe_loader``), *parts* and defaults for other parts."""
-    state: dict[str, Any] = {"format": FORMAT, "version": VERSION, "loader": dict(loader)}
-    for name in SavedState.__dataclass_fields__:
-        value = parts.pop(name, getattr(NOTHING, name))
-        state[name] = list(value) if isinstance(value, tuple) else value
-    assert not parts, parts
-    return state
+    filled = replace(NOTHING, **parts)
+    values = ((name, getattr(filled, name)) for name in SavedState.__dataclass_fields__)
+    plain = {name: list(value) if isinstance(value, tuple) else value for name, value in values}
+    return {"format": FORMAT, "version": VERSION, "loader": dict(loader), **plain}
 
 
 def parse(state: Any) -> SavedState:

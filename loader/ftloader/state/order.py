@@ -186,9 +186,7 @@ class IndexStream:
         last: tuple[int, Any] = (-1, None)
         while resume.ended or self._drawn < resume.drawn:
             try:
-                index = self._step()
-                number = self._drawn - 1
-                last = number, index
+                last = number, index = self._drawn, self._step()
             except StopIteration:
                 checked = -1 if resume.last is None else resume.last["batch"]
                 if self._drawn < resume.handed_over or self._drawn <= checked:
@@ -213,10 +211,8 @@ class IndexStream:
         """Draw the next batch's indices, which the caller must not change. If due, also save the samplers' states."""
         try:
             index = next(self._batches)  # type: ignore[arg-type]  # made by _open()
-        except StopIteration:
-            raise
-        except Exception:
-            self._drawn += 1  # the iterator counts the failure as a batch
+        except Exception as error:
+            self._drawn += not isinstance(error, StopIteration)  # the iterator counts a failure as a batch
             raise
         self._drawn += 1
         if self._every and self._drawn % self._every == 0:

@@ -46,16 +46,11 @@ def chain(index_sampler: Any) -> list[Any]:
     """Return *index_sampler* and all samplers inside it, the outermost first."""
     found = [index_sampler]
     for sampler in found:
-        attributes = attributes_of(sampler)
-        for inner in (attributes.get(name) for name in _INNER):
+        for name in _INNER:
+            inner = getattr(sampler, "__dict__", {}).get(name)
             if inner is not None and all(inner is not other for other in found):
                 found.append(inner)
     return found
-
-
-def attributes_of(sampler: Any) -> dict[str, Any]:
-    """Return a copy of the sampler's attributes, made in one step, since another thread may be changing them."""
-    return dict(getattr(sampler, "__dict__", {}))
 
 
 class OwnGenerators:
@@ -83,13 +78,13 @@ class OwnGenerators:
         return [(here[path], state) for path, state in saved.items()]
 
     def load(self, saved: Mapping[str, State]) -> None:
-        """Load the *saved* states into the generators."""
         generators.load(self.at(saved))
 
     def _found(self) -> dict[str, Any]:
         found = {LOADER: self._loaders}  # torch has checked its type
         for position, sampler in enumerate(chain(self._index_sampler)):
-            for name, value in attributes_of(sampler).items():
+            # A copy, made in one step, since another thread may be changing the attributes.
+            for name, value in dict(getattr(sampler, "__dict__", {})).items():
                 found[f"{position}.{name}"] = value
         return {
             path: value

@@ -71,11 +71,10 @@ def copies_for_workers(original: UserObjects, dataset_kind: int, count: int) -> 
     return copies
 
 
-class _Shared:
-    """Wrapper of a *value* that ``_Pickler`` must not copy: an object and its copy share the value."""
+class _Shared(NamedTuple):
+    """Wrapper of a value that ``_Pickler`` must not copy: an object and its copy share the value."""
 
-    def __init__(self, value: Any) -> None:
-        self.value = value
+    value: Any
 
 
 class _Pickler(pickle.Pickler):

@@ -72,7 +72,6 @@ def report_stuck(threads: list[threading.Thread], limit: float, consequence: str
 
 
 def _stacks(threads: list[threading.Thread]) -> str:
-    """Return the current stacks of *threads* as text."""
     # faulthandler stops all threads for it (CPython issue 128400); else walking frames is not safe without the GIL.
     try:
         # A file, since faulthandler writes to a descriptor; it names 100 threads at most.

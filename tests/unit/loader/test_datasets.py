@@ -1,6 +1,5 @@
 """ImageFolder: torchvision's semantics over a compact table, also under this loader."""
 
-import functools
 import os
 import pickle
 import random
@@ -12,16 +11,7 @@ import torch
 from PIL import Image
 
 from ftloader import DataLoader, decode
-from ftloader.datasets import (
-    IMG_EXTENSIONS,
-    DatasetFolder,
-    ImageFolder,
-    PathTable,
-    Samples,
-    Targets,
-    find_classes,
-    make_dataset,
-)
+from ftloader.datasets import IMG_EXTENSIONS, DatasetFolder, ImageFolder, PathTable, Samples, Targets
 
 
 def save(path: Path, color=(10, 20, 30), size=(8, 6)) -> str:
@@ -74,10 +64,9 @@ def test_the_order_is_torchvisions_on_random_trees(tmp_path):
             path = top.joinpath(*parts[:-1], f"{parts[-1]}.x")
             path.parent.mkdir(parents=True, exist_ok=True)
             path.touch()
-        classes, numbers = find_classes(top)
-        assert classes == sorted(path.name for path in top.iterdir())
-        samples = make_dataset(top, numbers, extensions=".x", allow_empty=True)
-        assert list(samples) == reference(top, numbers, lambda path: path.endswith(".x"))
+        dataset = DatasetFolder(top, str, ".x", allow_empty=True)
+        assert dataset.classes == sorted(path.name for path in top.iterdir())
+        assert dataset.samples == reference(top, dataset.class_to_idx, lambda path: path.endswith(".x"))
 
 
 def test_a_sample_is_an_rgb_pillow_image_by_default(root):
@@ -123,17 +112,17 @@ def test_no_class_folder(tmp_path, name, match):
 
 
 @pytest.mark.parametrize(
-    ("make", "match"),
+    ("classes", "arguments", "match"),
     [
-        (make_dataset, "at the same time"),
-        (functools.partial(make_dataset, extensions=".png", is_valid_file=bool), "at the same time"),
-        (functools.partial(make_dataset, class_to_idx={}, extensions=".png"), "at least one entry"),
-        (functools.partial(ImageFolder.make_dataset, class_to_idx=None, extensions=".png"), "cannot be None"),
+        ({"dog": 0}, {}, "at the same time"),
+        ({"dog": 0}, {"extensions": ".png", "is_valid_file": bool}, "at the same time"),
+        ({}, {"extensions": ".png"}, "at least one entry"),
+        (None, {"extensions": ".png"}, "cannot be None"),
     ],
 )
-def test_extensions_or_is_valid_file(root, make, match):
+def test_extensions_or_is_valid_file(root, classes, arguments, match):
     with pytest.raises(ValueError, match=match):
-        make(root)
+        ImageFolder.make_dataset(root, classes, **arguments)
 
 
 def test_find_classes_can_be_overridden(root):

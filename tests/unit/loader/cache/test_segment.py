@@ -58,7 +58,7 @@ def test_a_segment_is_read_as_it_was_written(tmp_path, version, missing):
     loaded = segment.load(str(tmp_path), sealed.name)
     assert intact(loaded) == intact(sealed) == intact(pickle.loads(pickle.dumps(sealed)))
     assert loaded.number == 3 and loaded.size == sealed.size == on_disk(tmp_path)
-    assert (loaded.times == sealed.times).all()
+    assert (loaded.rows == sealed.rows).all()
 
 
 @each_version

@@ -271,12 +271,12 @@ def test_directories_with_such_names_are_sources(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("used", "whole", "expected"),
     [
-        (400_000, 50e6, "0.4 of 50 MB"),
-        (5_100_000, 50e6, "5.1 of 50 MB"),
+        (400_000, 50e6, "400 kB of 50 MB"),
+        (5_100_000, 50e6, "5.1 MB of 50 MB"),
         (0, 50e6, "0 bytes of 50 MB"),
-        (131_072, 1 << 20, "0.1 of 1 MB"),
-        (1.25e12, 2e12, "1.2 of 2 TB"),
-        (199e9, 200e9, "199 of 200 GB"),
+        (131_072, 1 << 20, "131 kB of 1 MB"),
+        (1.25e12, 2e12, "1.2 TB of 2 TB"),
+        (199e9, 200e9, "199 GB of 200 GB"),
     ],
 )
 def test_units_suit_the_size(ready, used, whole, expected):

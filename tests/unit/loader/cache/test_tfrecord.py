@@ -61,7 +61,7 @@ class TestFiles:
 
     def test_a_damaged_record_is_not_read(self, tmp_path):
         sealed = written(tmp_path, version=VERSION)
-        rows = [sealed._rows["offset"][2].item() + at for at in (-12, -1, 0, 700, 703)]
+        rows = [sealed.rows["offset"][2].item() + at for at in (-12, -1, 0, 700, 703)]
         whole = open(sealed.data_path, "rb").read()
         for at in rows:  # the length, its checksum, the data, the data's checksum
             data = bytearray(whole)

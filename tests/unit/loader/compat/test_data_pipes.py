@@ -7,6 +7,7 @@ from torch.utils.data.datapipes.iter import IterableWrapper
 from torch.utils.data.datapipes.map import SequenceWrapper
 
 from ftloader import DataLoader
+from tests.datasets import seeded
 
 pytestmark = [pytest.mark.filterwarnings("ignore:`shuffle=True` was set")]
 
@@ -26,10 +27,6 @@ def is_odd(x):
 def branched():
     even, odd = IterableWrapper(range(30)).shuffle().demux(2, is_odd)
     return even.concat(odd).sharding_filter()
-
-
-def seeded():
-    return torch.Generator().manual_seed(11)
 
 
 def epochs(kind, pipe, count, **arguments):

@@ -10,7 +10,7 @@ from PIL import Image, ImageFile
 
 from ftloader import decode
 from ftloader.decode import pillow, turbojpeg
-from tests.encoded_pictures import encoded, picture, plain
+from tests.encoded_pictures import encoded, picture
 
 USUAL = encoded(picture(160, 120), quality=90)
 OTHERS = {
@@ -145,7 +145,3 @@ def test_sizes_that_are_none(size):
 def test_other_backends_decode_whole_images(where):
     with pytest.raises(ValueError, match="only backend='pillow' on device='cpu' takes at_least"):
         decode.read_image(USUAL, at_least=(15, 20), **where)
-
-
-def test_the_default_is_the_whole_image():
-    assert np.array_equal(decode.read_image(USUAL), plain(USUAL))

@@ -26,8 +26,8 @@ from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 from ftloader import DataLoader
 from ftloader.distributed import DistributedSampler
 from ftrun.parent_death import die_with_parent
-from tests.datasets import Rows
-from tests.unit.loader.state.resuming import WAYS, contents, noisy, seeded
+from tests.datasets import Rows, seeded
+from tests.unit.loader.state.resuming import WAYS, contents, noisy
 
 SIZE, EPOCHS = 199, 2
 PATIENCE = 300.0

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from ftloader import DataLoader
 from ftloader.distributed import DistributedSampler
 from ftloader.state.progress import EpochProgress
-from tests.datasets import Batches, Gated, Rows
-from tests.unit.loader.state.resuming import NOISY, WAYS, contents, plain, seeded
+from tests.datasets import Batches, Gated, Rows, seeded
+from tests.unit.loader.state.resuming import NOISY, WAYS, contents, plain
 
 SIZE = len(NOISY)
 EPOCH = 3

@@ -7,17 +7,8 @@ from torch.utils.data import DataLoader
 from torchdata.stateful_dataloader import StatefulDataLoader
 
 from ftloader.distributed import DistributedSampler
+from tests.unit.loader.distributed.test_in_loaders import EPOCH, SIZE, loaders
 from tests.unit.loader.state.resuming import contents
-
-SIZE, EPOCH = 23, 3
-
-
-def loaders(ranks, make, size=SIZE, epoch=EPOCH, **arguments):
-    """Return the loaders of all ranks."""
-    samplers = [DistributedSampler(range(size), ranks, rank) for rank in range(ranks)]
-    for each in samplers:
-        each.set_epoch(epoch)
-    return [make(range(size), sampler=each, **arguments) for each in samplers]
 
 
 def torchdatas_stages(plan, workers):
@@ -25,7 +16,7 @@ def torchdatas_stages(plan, workers):
     samples, state = [], None
     for ranks, steps, size in plan:
         states = []
-        for loader in loaders(ranks, StatefulDataLoader, batch_size=size, num_workers=workers):
+        for loader in loaders(ranks, StatefulDataLoader, range(SIZE), batch_size=size, num_workers=workers):
             if state is not None:
                 loader.load_state_dict(state)
             iterator = iter(loader)
@@ -46,7 +37,7 @@ def test_torchdatas_loader(workers):
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("size", [5, 6])  # of 20 samples: the last batch is full, or not
 def test_torchdatas_loader_at_the_end_of_an_epoch(size, workers):
-    (loader,) = loaders(1, StatefulDataLoader, 20, batch_size=size, num_workers=workers)
+    (loader,) = loaders(1, StatefulDataLoader, range(20), batch_size=size, num_workers=workers)
     iterator = iter(loader)
     for _ in range(len(loader)):
         next(iterator)
@@ -75,11 +66,11 @@ def test_torchdatas_loader_at_the_end_of_an_epoch(size, workers):
 
 def test_torchs_loader_with_the_samplers_own_state():
     """Without workers torch's loader draws as it loads, so the sampler's own state is that of the loop."""
-    (saving,) = loaders(1, DataLoader, batch_size=4)
+    (saving,) = loaders(1, DataLoader, range(SIZE), batch_size=4)
     iterator = iter(saving)
     given = contents(itertools.islice(iterator, 2))
     state = saving.sampler.state_dict()
-    found = loaders(2, DataLoader, batch_size=3, epoch=0)
+    found = loaders(2, DataLoader, range(SIZE), batch_size=3, epoch=0)
     for loader in found:
         loader.sampler.load_state_dict(state)
         given += contents(loader)

@@ -17,7 +17,7 @@ from ftloader.batch.errors import Skipped
 from ftloader.batch.fetch import EMPTY, Fetched
 from ftloader.iterators import processes as process_iterator
 from ftloader.rng.sample import sample_rng
-from tests.datasets import Failing, Rows
+from tests.datasets import Failing, Rows, seeded
 
 
 def draw(index):
@@ -41,10 +41,6 @@ def touch(worker_id):
 
 def minus(error, index):
     return -index
-
-
-def seeded():
-    return torch.Generator().manual_seed(5)
 
 
 def test_is_torchs_iterator_and_torch_is_left_alone():

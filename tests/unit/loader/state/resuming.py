@@ -8,7 +8,7 @@ import torch
 from ftloader import DataLoader
 from ftloader.iterators.auto import Chosen
 from ftloader.rng.sample import sample_rng
-from tests.datasets import Rows
+from tests.datasets import Rows, seeded
 
 WAYS = {
     "serial": {"num_workers": 0},
@@ -74,10 +74,6 @@ def interrupt(loader, handed_over: int):
 def resume(loader, state) -> list:
     loader.load_state_dict(state)
     return contents(loader)
-
-
-def seeded(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 SIZE = 23

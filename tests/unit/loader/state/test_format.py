@@ -10,8 +10,8 @@ import torch
 from torchdata.stateful_dataloader import StatefulDataLoader
 
 from ftloader import DataLoader
-from tests.datasets import Rows, Stream
-from tests.unit.loader.state.resuming import contents, seeded
+from tests.datasets import Rows, Stream, seeded
+from tests.unit.loader.state.resuming import contents
 
 
 def make(**arguments):

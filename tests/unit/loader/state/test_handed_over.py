@@ -8,19 +8,8 @@ import torch
 from torch.utils.data import DistributedSampler
 
 from ftloader import DataLoader
-from tests.datasets import Failing, Gated
-from tests.unit.loader.state.resuming import (
-    EACH_WAY,
-    FEW_PAIRS,
-    NOISY,
-    SIZE,
-    WAYS,
-    contents,
-    interrupt,
-    noisy,
-    resume,
-    seeded,
-)
+from tests.datasets import Failing, Gated, seeded
+from tests.unit.loader.state.resuming import EACH_WAY, FEW_PAIRS, NOISY, SIZE, WAYS, contents, interrupt, noisy, resume
 from tests.unit.loader.state.stateful_datasets import Counting
 
 

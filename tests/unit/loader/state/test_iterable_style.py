@@ -10,9 +10,9 @@ from torch.utils.data.datapipes.iter import IterableWrapper
 
 from ftloader import DataLoader
 from ftloader.rng.sample import sample_rng
-from tests.datasets import FailingStream, Whole, my_share
+from tests.datasets import FailingStream, Whole, my_share, seeded
 from tests.unit.loader.state import stateful_datasets
-from tests.unit.loader.state.resuming import EACH_WAY, ONE_STREAM, WAYS, contents, interrupt, resume, seeded
+from tests.unit.loader.state.resuming import EACH_WAY, ONE_STREAM, WAYS, contents, interrupt, resume
 
 TWO_WORKERS = ["threads", "processes"]
 PAIRS = [pair for ways in (ONE_STREAM, TWO_WORKERS) for pair in itertools.product(ways, repeat=2)]

@@ -9,6 +9,7 @@ import torch
 from torchdata.stateful_dataloader.stateful import Stateful
 
 from ftloader import DataLoader
+from tests.datasets import seeded
 from tests.unit.loader.state.resuming import (
     ALL_PAIRS,
     EACH_WAY,
@@ -18,7 +19,6 @@ from tests.unit.loader.state.resuming import (
     interrupt,
     plain,
     resume,
-    seeded,
     shuffling,
 )
 
@@ -68,16 +68,6 @@ def test_with_other_arguments(saving, loading, arguments):
         assert resumed == rest
     else:
         assert sorted(resumed) == sorted(rest)
-
-
-@pytest.mark.parametrize(("saving", "loading"), FEW_PAIRS)
-def test_the_global_generator_is_enough_and_left_alone(saving, loading):
-    torch.manual_seed(3)
-    _, state, rest = interrupt(shuffling(saving, generator=None), 2)
-    torch.manual_seed(4)
-    before = torch.get_rng_state()
-    assert resume(shuffling(loading, generator=None), state) == rest
-    assert torch.equal(torch.get_rng_state(), before)
 
 
 @pytest.mark.parametrize("way", EACH_WAY)

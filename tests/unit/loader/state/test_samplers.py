@@ -16,8 +16,8 @@ from torch.utils.data import (
 )
 
 from ftloader import DataLoader
-from tests.datasets import FailingSampler, ReusedList, Rows
-from tests.unit.loader.state.resuming import FEW_PAIRS, WAYS, contents, interrupt, plain, resume, seeded
+from tests.datasets import FailingSampler, ReusedList, Rows, seeded
+from tests.unit.loader.state.resuming import FEW_PAIRS, WAYS, contents, interrupt, noisy, plain, resume
 
 SIZE = 40
 WEIGHTS = [1.0 + i % 7 for i in range(SIZE)]
@@ -172,12 +172,14 @@ def test_an_order_from_the_programs_generators_is_refused(name, batching):
 @pytest.mark.parametrize(("saving", "loading"), [("processes", "serial"), ("threads", "processes")])
 def test_with_processes(name, saving, loading):
     def make(way, seed):
-        return DataLoader(range(100), batch_size=3, sampler=SAMPLERS[name](seed), **WAYS[way])
+        return DataLoader(Rows(100, noisy), batch_size=3, sampler=SAMPLERS[name](seed), **WAYS[way])
 
     seed_all(1)
     _, state, rest = interrupt(make(saving, 1), 4)
     seed_all(2)
+    before = all_states()
     assert resume(make(loading, 2), state) == rest
+    assert all_states() == before
 
 
 class Remembering(Sampler):

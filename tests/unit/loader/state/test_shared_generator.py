@@ -8,7 +8,8 @@ import torch
 from torch.utils.data import RandomSampler, Sampler
 
 from ftloader import DataLoader
-from tests.unit.loader.state.resuming import NOISY, WAYS, contents, plain, seeded
+from tests.datasets import seeded
+from tests.unit.loader.state.resuming import NOISY, WAYS, contents, plain
 
 EACH_WAY = ["serial", "threads", "processes"]
 
