@@ -142,19 +142,6 @@ def test_writing_into_the_pipe_of_the_stacks_gives_no_more_time(run_script):
     assert done.kind == Kind.HANG  # without a limit, the supervisor would never come to an end
 
 
-def test_processes_that_hide_are_found(run_script, tmp_path):
-    note = tmp_path / "note"
-    # Two forks and a session of its own; the script itself ends at once.
-    done = run_script(
-        "import os, time\nr, w = os.pipe()\n"
-        "if os.fork() == 0:\n    os.setsid()\n    if os.fork():\n        os._exit(0)\n"
-        f"    open({str(note)!r}, 'w').write(str(os.getpid()))\n    os.write(w, b'!')\n    time.sleep(600)\n"
-        "os.read(r, 1)"
-    )
-    assert done.kind == Kind.OK and "left 1 processes behind" in done.notes[0], done
-    assert ended(int(note.read_text()))
-
-
 def test_forking_endlessly(run_script):
     # Others' children may be there: multiprocessing's servers, say.
     before = set(psutil.Process().children(recursive=True))
