@@ -8,6 +8,7 @@ import random
 import re
 import signal
 import sys
+import tempfile
 import types
 from pathlib import Path
 
@@ -136,6 +137,20 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
 
 # Variables that the runner of the tests sets for its own twin, and those that would choose other twins.
 _OWN = ("PYTHONPATH", "VIRTUAL_ENV", "PYTHON_GIL", "FT_PYTHON", "GIL_PYTHON", "PYTHON_SERIES", "PYTHON_SUITE")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def temporary_files(request):
+    """Let nothing that tests leave in the folder for temporary files, or processes that they kill, outlive the run."""
+    if any("tmp_path_factory" in item.fixturenames for item in request.session.items):
+        # Next to this folder, not in it: pytest keeps the folders of three runs, for those who look into a failure.
+        request.getfixturevalue("tmp_path_factory").getbasetemp()
+    with tempfile.TemporaryDirectory(prefix="ft-env-tests-", ignore_cleanup_errors=True) as folder:
+        os.chmod(folder, 0o1777)  # as /tmp: some tests run programs as another user
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("TMPDIR", folder)
+            patch.setattr(tempfile, "tempdir", folder)
+            yield
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,6 @@
 
 import os
 import re
-import subprocess
 import sys
 
 import pytest
@@ -12,6 +11,7 @@ from ftrun.interruption import Interruption
 from ftrun.overlay import OverlayError
 from tests.checkout import CHECKOUT, importable
 from tests.libraries.run import CACHE, install_for
+from tests.programs import completed
 
 EXAMPLES = CHECKOUT / "examples"
 PROGRAMS = sorted(path.name for path in EXAMPLES.glob("*.py"))
@@ -38,16 +38,7 @@ def run(tmp_path):
             "TMPDIR": str(tmp_path),
             "OMP_NUM_THREADS": "1",
         }
-        done = subprocess.run(
-            [sys.executable, *launcher, EXAMPLES / name],
-            cwd=tmp_path,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=1200,
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
+        done = completed([sys.executable, *launcher, EXAMPLES / name], 0, cwd=tmp_path, env=environment, timeout=1200)
         assert "Traceback" not in done.stderr
         return done.stdout
 

@@ -170,17 +170,6 @@ def test_interactive_python_greets_and_is_plain_otherwise(start, twin, state):
     assert "42" in shown.partition(greeting)[2].splitlines()
 
 
-@pytest.mark.parametrize("twin", TWINS)
-def test_works_without_network(run, twin):
-    code = (
-        "import ftloader, torch\n"
-        "d = torch.utils.data.TensorDataset(torch.arange(10))\n"
-        "batches = ftloader.DataLoader(d, batch_size=2, num_workers=2, worker_method='thread')\n"
-        "print(sum(batch[0].sum().item() for batch in batches))"
-    )
-    assert python(run, twin, code, network_mode="none") == "45"
-
-
 @pytest.mark.parametrize(
     "command", [["python", "-c", "import time; time.sleep(1000)"], ["python"], ["bash", "-c", "sleep 1000"]]
 )

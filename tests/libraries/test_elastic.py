@@ -1,12 +1,12 @@
 """ftloader's DistributedSampler in loaders that Accelerate has prepared: the number of ranks changes in an epoch."""
 
 import os
-import subprocess
 import sys
 
 import pytest
 
 from tests.checkout import importable
+from tests.programs import completed
 
 PROGRAM = """
 import sys
@@ -65,11 +65,5 @@ assert sorted(torch.cat(list(resumed)).tolist()) == list(range(SIZE))
 @pytest.mark.parametrize("loader", ["torchdata's", "ours"])
 def test_with_accelerate(loader):
     pytest.importorskip("accelerate", reason="accelerate is not installed: run tests/libraries/run.py in this twin")
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, loader],
-        env={**os.environ, "PYTHONPATH": importable()},
-        capture_output=True,
-        text=True,
-        timeout=280,
-    )
-    assert done.returncode == 0, done.stderr
+    environment = {**os.environ, "PYTHONPATH": importable()}
+    completed([sys.executable, "-c", PROGRAM, loader], 0, env=environment, timeout=280)

@@ -9,13 +9,13 @@ import importlib.util
 import json
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from tests.checkout import importable
+from tests.programs import completed
 
 HERE = Path(__file__).parent
 PROGRAMS = [
@@ -28,15 +28,8 @@ PROGRAMS = [
 @functools.cache
 def outcomes(file):
     """Run all programs of a file with each class; return {class: {program: (kinds of iterators, result)}}."""
-    done = subprocess.run(
-        [sys.executable, str(HERE / "in_place.py"), str(file)],
-        env={**os.environ, "PYTHONPATH": importable()},
-        capture_output=True,
-        text=True,
-        timeout=280,
-    )
-    if done.returncode:
-        pytest.fail(done.stderr, pytrace=False)
+    environment = {**os.environ, "PYTHONPATH": importable()}
+    done = completed([sys.executable, HERE / "in_place.py", file], 0, env=environment, timeout=280)
     lines = [line.split(" ", 1) for line in done.stdout.splitlines() if re.match(r"(torch|thread|auto|tuned) \{", line)]
     return {loader: json.loads(found) for loader, found in lines}
 

@@ -13,6 +13,7 @@ import pytest
 
 from tests.checkout import CHECKOUT
 from tests.markdown_files import shell_commands
+from tests.native.conftest import CACHE
 from tests.processes import ended, wait_until
 from tests.programs import completed
 
@@ -56,23 +57,6 @@ def test_a_report_to_paste(twins, tmp_path):
     assert re.search(r"- 1 thread: 0 of [56] runs failed", report)  # five may settle it
     assert "counter += 1" in report and "CPython 3.1" in report
     assert "no walls" in done.stderr and "walls: none" in report
-
-
-def test_scripts_that_are_none(twins, tmp_path):
-    for name, content, said in (
-        ("empty.py", b" \n", "is empty"),
-        ("binary.py", b"\x7fELF\0\0", "null bytes"),
-        ("long.py", b"#" * (2 << 20), "1024 KiB"),
-    ):
-        (tmp_path / name).write_bytes(content)
-        done = twins("repro", tmp_path / name)
-        assert done.returncode == 2 and said in done.stderr
-
-
-def test_nothing_fails(twins, tmp_path):
-    (tmp_path / "fine.py").write_text("print('fine')\n")
-    done = twins("repro", tmp_path / "fine.py", "--repeat", "2", "--configs", "gil,ft", status=0)
-    assert "Not reproduced in 2 runs" in done.stdout and "Nothing is known of ft-gil." in done.stdout.replace("\\", "")
 
 
 def test_every_run_breaks_a_limit(twins, tmp_path):
@@ -178,9 +162,8 @@ def test_a_package_of_the_command_line(twins, wheels, tmp_path):
 def paste(output_of, wheels, shell_environment):
     """Paste a command of a report where the report was printed; return its exit status, None if it lacks uv."""
     python = output_of("ft", "import sys; print(sys._base_executable)")
-    cache = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "ft-twins" / "tools"
     # The one that has just installed the package, and CPython where uv would find it.
-    path = ":".join([*map(str, cache.glob("uv==*/bin")), str(Path(python).parent), os.environ["PATH"]])
+    path = ":".join([*map(str, CACHE.glob("tools/uv==*/bin")), str(Path(python).parent), os.environ["PATH"]])
 
     def pasted(line):
         ran = completed(line, shell=True, env={**shell_environment, **wheels, "PATH": path})

@@ -12,6 +12,7 @@ import pytest
 from native import testing
 from native.build import Twin
 from tests.checkout import CHECKOUT
+from tests.processes import wait_until
 
 TWIN = Twin("ft", Path("twin"), Path(sys.executable), "3.13", False)
 
@@ -44,8 +45,7 @@ def test_ctrl_c_reaches_every_run_and_their_reports_are_shown(capsys):
     runs = [python(str(number), waits) for number in range(together + 1)]
 
     def interrupt():
-        while not all(run.process and os.fstat(run.output.fileno()).st_size for run in runs[:together]):
-            pass
+        wait_until(lambda: all(run.process and os.fstat(run.output.fileno()).st_size for run in runs[:together]))
         os.kill(os.getpid(), signal.SIGINT)
 
     thread = threading.Thread(target=interrupt)

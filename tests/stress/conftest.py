@@ -4,7 +4,6 @@ import fcntl
 import json
 import os
 import select
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -54,14 +53,15 @@ class _Nursery:
         return json.loads(answer)
 
     def stop(self):
-        """End the process, and all that scenarios have started and left behind."""
+        """End the process, which ends and removes all that scenarios have started and left behind."""
         if self._process is not None:
-            if self._process.poll() is None:  # it leads its group, whose id is not reused until it is waited for
-                os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()
-            self._process.stdin.close()
-            self._process.stdout.close()
+            self._process.communicate()  # closes its stdin
             self._process = None
+
+
+@pytest.fixture(scope="session", autouse=True)
+def temporary_files():
+    """Make no folder for temporary files: the nursery has one, which it removes even if these tests are killed."""
 
 
 @pytest.fixture(scope="session")

@@ -5,9 +5,10 @@ requests, a line of JSON each, from stdin: {"scenario": "module:Class", "seconds
 Answers with a line: what ``engine.run`` returns, or {"outcome": "crashed" or "hung", "failures": [stacks]}.
 
 It has no thread of its own when it forks. When its stdin ends, its parent has gone, and it ends at once with
-all that scenarios have started: it leads a session, whose processes it kills.
+all that scenarios have started, and removes their temporary files: it leads a session, whose processes it kills.
 """
 
+import contextlib
 import faulthandler
 import gc
 import importlib
@@ -83,7 +84,7 @@ def _child(request: dict[str, Any], answer: Any, stacks: Any) -> None:
 
 
 def _wait(child: int, seconds: float) -> bool:
-    """True if *child* ended within *seconds*; it stays to be waited for."""
+    """True if *child* ended within *seconds*; it stays to be waited for. Raises EOFError if the parent has gone."""
     descriptor = os.pidfd_open(child)
     try:
         # One request at a time: until it is answered, nothing comes from stdin but its end.
@@ -91,7 +92,8 @@ def _wait(child: int, seconds: float) -> bool:
     finally:
         os.close(descriptor)
     if sys.stdin in ready:
-        _end()
+        os.kill(child, signal.SIGKILL)  # it writes no more files
+        raise EOFError
     return bool(ready)
 
 
@@ -111,8 +113,13 @@ def main() -> None:
     """Serve until stdin ends."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what scenarios print is no answer
-    for line in sys.stdin:
-        print(json.dumps(run_in_child(json.loads(line))), file=answers, flush=True)
+    with (
+        tempfile.TemporaryDirectory(prefix="ft-env-stress-", ignore_cleanup_errors=True) as folder,
+        contextlib.suppress(EOFError),
+    ):
+        tempfile.tempdir = os.environ["TMPDIR"] = folder
+        for line in sys.stdin:
+            print(json.dumps(run_in_child(json.loads(line))), file=answers, flush=True)
     _end()
 
 

@@ -82,11 +82,8 @@ class SharedOffset(Scenario):
 
     @classmethod
     def set_up(cls):
-        handle, path = tempfile.mkstemp(prefix="ft-env-stress-")
-        os.write(handle, b"".join(bytes([number]) * 512 for number in range(40)))
-        os.close(handle)
-        cls.file = open(path, "rb", buffering=0)  # noqa: SIM115  # for the life of the process
-        os.unlink(path)
+        cls.file = tempfile.TemporaryFile(buffering=0)
+        cls.file.write(b"".join(bytes([number]) * 512 for number in range(40)))
 
     def read(self, number):
         self.file.seek(number * 512)

@@ -22,23 +22,21 @@ def _record(number):
 
 
 def _temporary(data=b""):
-    handle, path = tempfile.mkstemp(prefix="ft-env-stress-")
+    """Return the path of a new file with *data*, which the nursery removes."""
+    handle, path = tempfile.mkstemp()
     with os.fdopen(handle, "wb") as file:
         file.write(data)
     return path
 
 
 class _Records(Scenario):
-    """A file of records; unlinked once it is open."""
+    """A file of records."""
 
     @classmethod
     def set_up(cls):
-        path = _temporary(b"".join(map(_record, range(RECORDS))))
-        cls.file = open(path, "rb")  # noqa: SIM115  # for the life of the process
+        cls.path = _temporary(b"".join(map(_record, range(RECORDS))))
+        cls.file = open(cls.path, "rb")  # noqa: SIM115  # for the life of the process
         cls.map = mmap.mmap(cls.file.fileno(), 0, access=mmap.ACCESS_READ)
-        cls.path = f"/proc/self/fd/{cls.file.fileno()}" if os.path.isdir("/proc/self/fd") else path
-        if cls.path != path:
-            os.unlink(path)
 
     def step(self, thread, rng):
         for number in rng.sample(range(RECORDS), RECORDS):
@@ -125,9 +123,7 @@ class TarMembersByOffset(_Records):
     @classmethod
     def set_up(cls):
         data = _tar_of_records()
-        path = _temporary(data)
-        cls.file = open(path, "rb")  # noqa: SIM115
-        os.unlink(path)
+        cls.file = open(_temporary(data), "rb")  # noqa: SIM115
         with tarfile.open(fileobj=io.BytesIO(data)) as archive:
             cls.members = [(member.offset_data, member.size) for member in archive.getmembers()]
 

@@ -12,16 +12,18 @@ import numpy as np
 import torch
 
 
-class Handles:
+class Sized:
+    def __len__(self):
+        return 24
+
+
+class Handles(Sized):
     """Records by file handles of a pool. *reads_after*: the handle is used after it was put back."""
 
     def __init__(self, reads_after=False):
         self.path, self.idle, self.reads_after = tempfile.mkdtemp() + "/bytes", collections.deque(), reads_after
         with open(self.path, "wb") as file:
             file.write(bytes(range(24)))
-
-    def __len__(self):
-        return 24
 
     def __getitem__(self, index):
         try:
@@ -47,7 +49,7 @@ class Decoder:
         return self.state
 
 
-class Decoders:
+class Decoders(Sized):
     """Samples by decoders, which a queue lends to one thread at a time."""
 
     def __init__(self, made_before=0):
@@ -55,9 +57,6 @@ class Decoders:
         self.idle = queue.LifoQueue()
         for _ in range(made_before):
             self.idle.put(Decoder(self.counts))
-
-    def __len__(self):
-        return 24
 
     def __getitem__(self, index):
         try:
@@ -94,12 +93,9 @@ class CountingByClass(CountingDecoders):
         self.idle = queue.LifoQueue()
 
 
-class Log:
+class Log(Sized):
     def __init__(self):
         self.recent, self.order = collections.deque(maxlen=3), []
-
-    def __len__(self):
-        return 24
 
     def __getitem__(self, index):
         self.recent.append(index)

@@ -228,16 +228,6 @@ class Stream(IterableDataset):
         return (torch.tensor([i]) for i in range(start, 10 * SIZE, step))
 
 
-class CountingStream(IterableDataset):
-    def __init__(self):
-        self.position = [0]
-
-    def __iter__(self):
-        for _ in range(SIZE):
-            self.position[0] += 1
-            yield self.position[0]
-
-
 class SharedStream(IterableDataset):
     """All workers' copies count in the class's list."""
 
@@ -247,6 +237,11 @@ class SharedStream(IterableDataset):
         for _ in range(SIZE):
             self.position[0] += 1
             yield self.position[0]
+
+
+class CountingStream(SharedStream):
+    def __init__(self):
+        self.position = [0]
 
 
 def tensors():

@@ -108,10 +108,7 @@ def test_global_randomness_is_distinguished_from_a_race():
     assert "results-differ" not in kinds(report)
 
 
-class Augmented(torch.utils.data.Dataset):
-    def __len__(self):
-        return 8
-
+class Augmented(suspects.Sized):
     def __getitem__(self, index):
         return index + torch.rand(3, generator=torch.random.thread_safe_generator())
 
@@ -211,12 +208,9 @@ def test_context_variables_and_modes_are_those_of_the_program():
 
 
 def test_connections_that_threads_may_not_share(monkeypatch):
-    class Rows(torch.utils.data.Dataset):
+    class Rows(suspects.Sized):
         def __init__(self):
             self.web, self.table = http.client.HTTPConnection("localhost"), Connection()
-
-        def __len__(self):
-            return 4
 
         def __getitem__(self, index):
             return index

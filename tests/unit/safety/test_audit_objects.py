@@ -20,8 +20,10 @@ from ftrun import target
 from ftsafety.audit.comparison import difference, freeze
 from ftsafety.audit.reachable import Node, Snapshot, attributes_of, is_held, is_lock, walk
 from tests.checkout import importable
+from tests.datasets import Rows
 from tests.programs import completed
 from tests.unit.safety.conftest import audit
+from tests.unit.safety.suspects import Counter, Sized
 
 RECORD = 128
 
@@ -82,15 +84,12 @@ def test_what_has_the_methods_of_a_lock_and_is_none():
     assert not is_lock(type("Pool", (), {"acquire": lambda self: 1, "release": lambda self, _: None})())
 
 
-class Records:
+class Records(Sized):
     """Records of one file, whose position a lock guards."""
 
     def __init__(self, path, lock):
         np.arange(64 * 32, dtype="<i4").tofile(path)
         self.file, self.lock = open(path, "rb"), lock
-
-    def __len__(self):
-        return 64
 
     def __getitem__(self, index):
         with self.lock:
@@ -106,19 +105,12 @@ def test_a_handle_behind_a_lock_of_any_kind_is_safe(tmp_path, name):
     assert report.ok, str(report)
 
 
-class CountsBesideALock:
+class CountsBesideALock(Counter):
     """Counts without a lock; one that it refers to is always held."""
 
     def __init__(self):
+        super().__init__()
         self.nothing_left = threading.Semaphore(0)
-        self.served = 0
-
-    def __len__(self):
-        return 8
-
-    def __getitem__(self, index):
-        self.served += 1
-        return index
 
 
 def test_a_lock_that_is_held_before_the_sample_guards_nothing():
@@ -266,17 +258,9 @@ def test_a_dataset_that_holds_an_object_of_every_type(tmp_path):
     assert not [finding for finding in report["findings"] if finding["kind"] in ("crash", "hang", "exception")]
 
 
-class Rows(torch.utils.data.Dataset):
-    def __len__(self):
-        return 5
-
-    def __getitem__(self, index):
-        return int(index)
-
-
 @pytest.mark.parametrize("indices", [np.array([0, 2]), torch.tensor([0, 2]), np.array([0])])
 def test_indices_may_be_an_array(indices):
-    report = audit(Rows(), indices=indices, threads=2, seconds=0.1)
+    report = audit(Rows(make=int), indices=indices, threads=2, seconds=0.1)
     assert not report.findings
 
 

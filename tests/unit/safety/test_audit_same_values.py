@@ -9,13 +9,9 @@ import pytest
 import torch
 
 from tests.unit.safety.conftest import audit, kinds, shown_as_harmless
+from tests.unit.safety.pools import Sized
 
 ANY_LOCK = threading.Lock()
-
-
-class Sized:
-    def __len__(self):
-        return 24
 
 
 class Mapped(Sized):

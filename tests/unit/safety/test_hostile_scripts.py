@@ -41,6 +41,13 @@ def test_a_daemon_that_floods_the_pipes_of_a_script_that_has_ended(run_script, t
     assert len(done.stdout) < 200_000
 
 
+def test_processes_that_hide_are_found(run_script, tmp_path):
+    note = tmp_path / "note"
+    done = run_script(daemon(note))
+    assert done.kind == Kind.OK and "left 1 processes behind" in done.notes[0], done
+    assert ended(int(note.read_text()))
+
+
 def test_closing_all_pipes_does_not_hide_a_hang(run_script):
     assert run_script("import os, time\nos.closerange(0, 64)\ntime.sleep(600)\n", timeout=1.0).kind == Kind.HANG
 

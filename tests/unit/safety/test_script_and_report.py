@@ -65,6 +65,10 @@ def test_scripts_that_are_refused_at_once(tmp_path):
     assert read_script(str(good), False) == b"print(1)\n"
     with pytest.raises(UsageError, match="symbolic link"):
         read_script(str(tmp_path / "link.py"), False)
+    for content, words in (b" \n", "is empty"), (b"\x7fELF\0\0", "null bytes"), (b"#" * (2 << 20), "1024 KiB"):
+        good.write_bytes(content)
+        with pytest.raises(UsageError, match=words):
+            read_script(str(good), False)
     for name in (b"\xff.py", b"a\nb.py", b"\x1b]52;c;x\x07.py", "\u202egp.py".encode()):
         path = os.path.join(os.fsencode(tmp_path), name)
         with open(path, "wb") as file:
