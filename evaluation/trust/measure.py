@@ -37,9 +37,8 @@ from ftbench.rounds.controller import WorkDiffers
 from ftbench.rounds.measurement import Measurement
 from ftbench.rounds.progress import Display
 from ftbench.rounds.twins import Twins
-from ftbench.stats import statistics, waterfall
+from ftbench.stats import statistics, turns, waterfall
 from ftbench.stats.statistics import Ratio
-from ftbench.stats.turns import variance_of_ratio
 from ftbench.trial.process import TrialFailed
 from ftrun import environment
 from ftrun.interruption import Interrupted, Interruption
@@ -84,7 +83,7 @@ class Measured(NamedTuple):
     figures: Mapping[str, float]
     """The scenario's main metric: a process's contribution to a round."""
     turns: Mapping[str, Sequence[float]] = {}
-    """Seconds of the turns; empty, or of empty lists, where the figure is not made of turns."""
+    """Values of the turns (ftbench.stats.turns.of_trial); empty, or empty lists, if the figure is not made of these."""
 
 
 @dataclass
@@ -93,6 +92,7 @@ class Tally:
 
     title: str
     wanted: float
+    metric: str
     pairs: Sequence[Pair]
     """The comparisons of a run that ask the question."""
     truth: float = 1.0
@@ -108,7 +108,7 @@ class Tally:
     def count(self, rounds: Sequence[Measured]) -> None:
         """Count a run."""
         for pair in self.pairs:
-            r = _ratio(rounds, pair, self.truth if self.supposed else 1.0)
+            r = _ratio(rounds, self.metric, pair, self.truth if self.supposed else 1.0)
             self.total += 1
             self.ratios.append(r.ratio)
             self.right += statistics.verdict(r) == self.verdict
@@ -138,11 +138,11 @@ class Tally:
         )
 
 
-def _ratio(rounds: Sequence[Measured], pair: Pair, factor: float = 1.0) -> Ratio:
+def _ratio(rounds: Sequence[Measured], metric: str, pair: Pair, factor: float = 1.0) -> Ratio:
     both = pair.numerator, pair.denominator
     numerators, denominators = ([each.figures[key] for each in rounds] for key in both)
-    turns = [each.turns.get(key, ()) for key in both for each in rounds]
-    return statistics.ratio([value * factor for value in numerators], denominators, variance_of_ratio(turns))
+    expected = turns.variance_of_round(metric, *([each.turns.get(key, ()) for each in rounds] for key in both))
+    return statistics.ratio([value * factor for value in numerators], denominators, expected)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -191,7 +191,7 @@ class Kept:
     rounds: list[dict[str, float]] = field(default_factory=list)
     """Figures by candidate."""
     turns: list[dict[str, list[float]]] = field(default_factory=list)
-    """Seconds of each candidate's turns, planted work included."""
+    """Values of each candidate's turns, planted work included."""
     disturbed: list[str] = field(default_factory=list)
 
     @property
@@ -217,6 +217,7 @@ class Trust:
         self._config = config
         self._usable_cpus = usable_cpus
         self._scenario = planted.PLACES[place].scenario(config, percent)
+        self._metric = self._scenario.metrics[0]
         # Other scenarios are not stopped by their intervals, or Measurement does it.
         self._stops = place == "pillow"
         of_config = self._scenario.plan.ranked((config,), self._scenario.workers(usable_cpus), quick=False)
@@ -248,8 +249,9 @@ class Trust:
                         skipped = [f"{each.what}: {each.why}" for each in results.skipped[kept:]]
                         why = "; ".join(skipped + [failure.reason for failure in entry.failures])
                         raise TrialFailed(why or "a candidate could not be measured")
-                    run.rounds.append({key: trial.metrics[self._scenario.metrics[0]] for key, trial in trials.items()})
-                    run.turns.append({key: [round(s, 5) for s in of.turn_seconds] for key, of in trials.items()})
+                    run.rounds.append({key: trial.metrics[self._metric] for key, trial in trials.items()})
+                    values = {key: turns.of_trial(trial, self._metric) for key, trial in trials.items()}
+                    run.turns.append({key: [round(value, 5) for value in of] for key, of in values.items()})
                     if self._stops and self._enough(run.measured):
                         break
                 if not run.rounds:
@@ -268,20 +270,21 @@ class Trust:
         """True if a run may stop for the width of its intervals, as others do (ftbench.stats.waterfall.precise)."""
         if len(rounds) < waterfall.FEWEST_TO_STOP:
             return False
-        found = [_ratio(rounds, pair) for pair in (*self._same, *self._more)]
+        found = [_ratio(rounds, self._metric, pair) for pair in (*self._same, *self._more)]
         widths = [math.log(r.high / r.low) / 2 for r in found if r.high and r.low]
         return max(widths) <= math.log1p(PRECISION)
 
     def _changed(self, percent: int) -> float:
         """Return the ratio of figures with this many percent more work."""
         more = 1 + percent / 100
-        return 1 / more if METRICS[self._scenario.metrics[0]].best == "higher" else more
+        return 1 / more if METRICS[self._metric].best == "higher" else more
 
     def tallies(self) -> tuple[Tally, Tally]:
         """Return new tallies of both questions."""
+        found, truth = f"{self._percent}% more work, found", self._changed(self._percent)
         return (
-            Tally("A against A, no difference reported", NO_DIFFERENCE_WANTED, self._same),
-            Tally(f"{self._percent}% more work, found", FOUND_WANTED, self._more, self._changed(self._percent)),
+            Tally("A against A, no difference reported", NO_DIFFERENCE_WANTED, self._metric, self._same),
+            Tally(found, FOUND_WANTED, self._metric, self._more, truth),
         )
 
     def drawn(self, rounds: Sequence[Measured]) -> list[tuple[int, list[Tally]]]:
@@ -293,7 +296,10 @@ class Trust:
         for size in DRAWN:
             if 2 * size <= len(rounds):
                 rng = random.Random(size)
-                supposed = (Tally(f"{p}% found", FOUND_WANTED, self._same, self._changed(p), True) for p in SUPPOSED)
+                supposed = (
+                    Tally(f"{p}% found", FOUND_WANTED, self._metric, self._same, self._changed(p), True)
+                    for p in SUPPOSED
+                )
                 tallies = [*self.tallies(), *supposed]
                 for _ in range(DRAWS):
                     of_run = rng.sample(rounds, size)

@@ -8,8 +8,8 @@ from enum import StrEnum
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-OPTIONAL = {"over", "ranks", "start_method"}
-"""JSON keys that are left out if their value is None."""
+OPTIONAL = {"over", "ranks", "start_method", "turn_ratios"}
+"""JSON keys that may be missing; they are left out if their value is None or empty."""
 
 TYPES = {str: "string", int: "integer", float: "number", bool: "boolean"}
 
@@ -25,9 +25,7 @@ def as_json(value: Any) -> dict:
     """Convert a dataclass object to dicts, lists and scalars, for JSON."""
     return asdict(
         value,
-        dict_factory=lambda items: {
-            name.rstrip("_"): part for name, part in items if part is not None or name not in OPTIONAL
-        },
+        dict_factory=lambda items: {name.rstrip("_"): part for name, part in items if part or name not in OPTIONAL},
     )
 
 

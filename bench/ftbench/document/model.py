@@ -165,6 +165,9 @@ class Trial:
     gil_enabled: A[bool, "at the end of the trial"]
     disturbance: A[Disturbance, "other load while the trial ran"]
     start_method: A[str | None, "of worker processes by torch's default (fork), null without them"] = None
+    turn_ratios: A[dict[Name, list[Positive]], "ratio of neighbours in each turn, by metric"] = field(
+        default_factory=dict
+    )
 
 
 @dataclass

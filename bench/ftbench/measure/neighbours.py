@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Generator, Mapping, Sequence
-from statistics import fmean
+from statistics import geometric_mean
 
 from ftbench.plan.scenario import Turns
 
@@ -47,11 +46,12 @@ def side_by_side(cases: Sequence[Turns]) -> Turns:
         yield
 
 
-def factor(values: Sequence[float], neighbours: Sequence[float]) -> float:
-    """Return the geometric mean of values[i] / neighbours[i], over the middle half of these ratios.
+def ratios(values: Sequence[float], neighbours: Sequence[float]) -> list[float]:
+    """Return values[i] / neighbours[i] for each turn i; raises ValueError for unequal lengths."""
+    return [a / b for a, b in zip(values, neighbours, strict=True)]
 
-    The other ratios may be from disturbed turns. Raises ValueError for unequal lengths or values <= 0.
-    """
-    logs = sorted(math.log(a / b) for a, b in zip(values, neighbours, strict=True))
-    outer = len(logs) // 4
-    return math.exp(fmean(logs[outer : len(logs) - outer]))
+
+def factor(ratios: Sequence[float]) -> float:
+    """Return the geometric mean of the middle half of the turns' ratios. The others may be from disturbed turns."""
+    outer = len(ratios) // 4
+    return geometric_mean(sorted(ratios)[outer : len(ratios) - outer])

@@ -95,7 +95,7 @@ def _measured(name: str, run: Analysis, scenario: AnalysedScenario, fall: Waterf
     cpu = [scenario.in_each_process(key, CPU) for key in (chain[-1], chain[0])]
 
     def throughput(key: str, other: str) -> Figure:
-        return _figure(logarithms(values[key], values[other]), turns.expected(scenario, key, other, "throughput"))
+        return _figure(logarithms(values[key], values[other]), turns.expected(scenario, "throughput", key, other))
 
     return Measured(
         run=name,

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from ftbench.measure.neighbours import alternate, factor
+from ftbench.measure.neighbours import alternate, factor, ratios
 from ftbench.plan.candidates import worker_counts
 from ftbench.plan.case import Amount, Case
 from ftbench.plan.comparisons import CASE, COUNT, IMPORTANCE, Comparison, ComparisonPlan, Side
@@ -170,11 +170,10 @@ def measure(task: Task) -> Turns:
             "together": lambda: seconds(run(operations, task.workers)),
         }
         found = yield from alternate(conditions, task.turns)
+    scaling = [task.workers * each for each in ratios(found["alone"], found["together"])]
     return {
-        "metrics": {
-            "operation_ns": median(found["together"]) / operations * 1e9,
-            "scaling": task.workers * factor(found["alone"], found["together"]),
-        },
+        "metrics": {"operation_ns": median(found["together"]) / operations * 1e9, "scaling": factor(scaling)},
+        "turn_ratios": {"scaling": scaling},
         "samples": operations * task.workers * task.turns,
     }
 

@@ -11,7 +11,7 @@ from typing import Any
 from ftbench.measure import checksums
 from ftbench.measure.gpu import where_trained
 from ftbench.measure.loaders import open_loader
-from ftbench.measure.neighbours import alternate, factor
+from ftbench.measure.neighbours import alternate, factor, ratios
 from ftbench.plan.case import Amount, Case
 from ftbench.plan.comparisons import Comparison, Side, grid
 from ftbench.plan.scenario import Task, Turns
@@ -76,11 +76,13 @@ def measure(task: Task, more: float = 1.0) -> Turns:
         }
         found = yield from alternate(conditions, task.turns)
     parts = list(zip(found["load"], found["train"], strict=True))
+    turn_ratios = {
+        "step_over_max": ratios(found["step"], list(map(max, parts))),
+        "step_over_sum": ratios(found["step"], list(map(sum, parts))),
+    }
     return {
-        "metrics": {
-            "step_over_max": factor(found["step"], list(map(max, parts))),
-            "step_over_sum": factor(found["step"], list(map(sum, parts))),
-        },
+        "metrics": {name: factor(of) for name, of in turn_ratios.items()},
+        "turn_ratios": turn_ratios,
         "note": note(train.device.type, task.workers, cgroup.usable_cpus()),
         **seen.result(steps * task.batch_size, len(batch)),
         "batches": steps * task.turns,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ftbench.measure.neighbours import alternate, factor, side_by_side
+from ftbench.measure.neighbours import alternate, factor, ratios, side_by_side
 from tests.unit.bench.turns import without_pause
 
 
@@ -31,10 +31,10 @@ def test_other_trials_may_measure_before_each_turn():
 def test_a_drift_cancels_and_one_disturbed_turn_does_not_count():
     speeds = [1.0, 1.1, 1.3, 1.8, 2.5, 3.0, 3.1, 3.2]
     alone, both = speeds, [1.5 * speed for speed in speeds]
-    assert factor(both, alone) == pytest.approx(1.5)
-    assert factor([*both[:-1], 50.0], alone) == pytest.approx(1.5)
-    assert factor(alone, both) == pytest.approx(1 / 1.5)
-    assert factor([2.0], [1.0]) == 2
+    assert factor(ratios(both, alone)) == pytest.approx(1.5)
+    assert factor(ratios([*both[:-1], 50.0], alone)) == pytest.approx(1.5)
+    assert factor(ratios(alone, both)) == pytest.approx(1 / 1.5)
+    assert factor([2.0]) == pytest.approx(2)
 
 
 def test_cases_of_a_process_take_their_turns_next_to_each_other():
@@ -66,4 +66,4 @@ def test_a_case_that_is_unavailable_ends_the_measurement():
 
 def test_turns_that_are_not_neighbours_are_refused():
     with pytest.raises(ValueError):
-        factor([1.0, 2.0], [1.0])
+        ratios([1.0, 2.0], [1.0])
