@@ -9,6 +9,7 @@ import math
 import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
@@ -39,8 +40,6 @@ BELOW = 46
 LETTER = 7.4
 # Characters of a line of text, of a name in a legend, of a mark on an axis, and of a text for hovering.
 LINE_LETTERS, NAME_LETTERS, MARK_LETTERS, HOVER_LETTERS = 50, 44, 10, 1000
-# With fewer marks, no ratio can be read from an axis.
-FEWEST_MARKS = 3
 # Places of marks on an axis of ratios.
 RATIOS = [digit * power for power in (0.01, 0.1, 1, 10) for digit in (1, 1.2, 1.5, 2, 3, 4, 5, 6, 7, 8, 9)]
 # Units of time, in seconds.
@@ -116,9 +115,9 @@ def amount(value: float, unit: str) -> str:
     return f"{value:,.0f}" if value >= 1000 else f"{value:g}"
 
 
-def round_marks(low: float, high: float, most: int = 5) -> tuple[list[float], list[str]]:
-    """Return (marks, labels) for an axis, with marks at round figures only."""
-    marks = [float(mark) for mark in MaxNLocator(most).tick_values(low, high) if low <= mark <= high]
+def round_marks(low: float, high: float, most: int = 5, **options: Any) -> tuple[list[float], list[str]]:
+    """Return (marks, labels) for an axis, with marks at round figures only. *options*: see MaxNLocator."""
+    marks = [float(mark) for mark in MaxNLocator(most, **options).tick_values(low, high) if low <= mark <= high]
     return marks, [f"{mark:,.5g}" for mark in marks]
 
 
@@ -139,19 +138,16 @@ def ratio_marks(low: float, high: float) -> list[float]:
     edge = (high / low) ** 0.05
     low, high = low * edge, high / edge
     if high / low <= 1.5:
-        found = (MaxNLocator(most, steps=[1, 2, 5, 10]).tick_values(low, high) for most in (5, 8))
-        inside = [[float(mark) for mark in each if low <= mark <= high] for each in found]
-        return max(inside, key=lambda some: min(len(some), FEWEST_MARKS))
+        return round_marks(low, high, steps=[1, 2, 5, 10], min_n_ticks=3)[0]
     if high / low > 30:
         return sorted({1.0, *log_marks(low, high)[0]})
     # From 1 outwards, each with room for its text.
     gap = (high / low) ** (1 / 8)
     marks = [1.0]
-    for mark in sorted(RATIOS):
-        marks += [mark] if mark <= high and mark >= marks[-1] * gap else []
-    for mark in sorted(RATIOS, reverse=True):
-        marks[:0] = [mark] if mark >= low and mark <= marks[0] / gap else []
-    return marks
+    for mark in sorted(RATIOS, key=lambda ratio: abs(math.log(ratio))):
+        if low <= mark <= high and all(max(mark / other, other / mark) >= gap for other in marks):
+            marks.append(mark)
+    return sorted(marks)
 
 
 def legend_height(entries: Legend) -> float:
