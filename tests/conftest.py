@@ -3,9 +3,11 @@
 import collections
 import functools
 import math
+import multiprocessing.util
 import os
 import random
 import re
+import shutil
 import signal
 import sys
 import tempfile
@@ -145,12 +147,14 @@ def temporary_files(request):
     if any("tmp_path_factory" in item.fixturenames for item in request.session.items):
         # Next to this folder, not in it: pytest keeps the folders of three runs, for those who look into a failure.
         request.getfixturevalue("tmp_path_factory").getbasetemp()
-    with tempfile.TemporaryDirectory(prefix="ft-env-tests-", ignore_cleanup_errors=True) as folder:
-        os.chmod(folder, 0o1777)  # as /tmp: some tests run programs as another user
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setenv("TMPDIR", folder)
-            patch.setattr(tempfile, "tempdir", folder)
-            yield
+    folder = tempfile.mkdtemp(prefix="ft-env-tests-")
+    # Removed at the exit, after multiprocessing has removed its own folder in it (priority -100).
+    multiprocessing.util.Finalize(None, shutil.rmtree, (folder, True), exitpriority=-200)
+    os.chmod(folder, 0o1777)  # as /tmp: some tests run programs as another user
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TMPDIR", folder)
+        patch.setattr(tempfile, "tempdir", folder)
+        yield
 
 
 @pytest.fixture(scope="session")
