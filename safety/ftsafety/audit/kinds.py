@@ -202,7 +202,7 @@ _KINDS = {
         "attribute of a threading.local. Worker processes, which are forked from that thread, have it; worker "
         "threads do not.",
         "keep it in an attribute of the dataset, or set it where a sample is loaded",
-        "twice in the thread that made the dataset, and in each serial pass of another one",
+        "at least twice in the thread that made the dataset, and in each serial pass of another one",
     ),
     "exception": _Kind(
         Level.PROBLEM, "only under threads: {error.text}", "{keys}\n{error.traceback}", "{remedy}", "{seen}"

@@ -131,7 +131,7 @@ def _of_one_thread(serial: Serial, say: Callable[[str], None]) -> list[Finding]:
     found = findings.from_serial(serial)
     keys = [key for key in serial.loads.keys if key not in serial.unequal]
     keys = keys[:: -(-len(keys) // OBSERVED) or 1]
-    say(f"loading {len(keys)} of them in the thread that made the dataset, twice")
+    say(f"loading {len(keys)} of them in the thread that made the dataset, at least twice")
     return found + serial.other_in_makers_thread(keys)
 
 
