@@ -5,6 +5,7 @@ import functools
 import multiprocessing.connection
 import multiprocessing.process
 import multiprocessing.synchronize
+import multiprocessing.util
 import os
 import signal
 import sys
@@ -35,7 +36,14 @@ _put_off: list[bool] = []
 
 
 def _error_if_any_worker_fails() -> None:
-    """Raise an error if one of torch's workers has failed. If SIGCHLD interrupted the taking of a lock, check later."""
+    """Raise an error if one of torch's workers has failed. If SIGCHLD interrupted the taking of a lock, check later.
+
+    Once the interpreter exits, nothing is checked: multiprocessing terminates the workers that are left then. One that
+    does not yet handle SIGTERM would be taken for a failure, and the error would keep the other workers from being
+    joined.
+    """
+    if multiprocessing.util.is_exiting():
+        return
     # An exception in ``Condition.__enter__`` leaves the condition locked for good (CPython issue 74174). torch's own
     # class would then wait forever for its queue when it ends the other workers.
     interrupted = sys._getframe(1).f_back  # the frame that the signal interrupted

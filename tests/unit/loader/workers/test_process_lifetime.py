@@ -39,6 +39,20 @@ del iterator
     assert run_program(LOADERS + body) == (0, "", "")
 
 
+@pytest.mark.slow(cases=1)
+def test_workers_that_do_not_handle_sigterm_are_left_behind(run_program):
+    """multiprocessing terminates them at the interpreter's exit. Those that have just started do not handle it, too."""
+    body = """
+import signal
+kept = []
+for kind in Torchs, Ours:
+    # SIGTERM ends these workers, and so tells torch's handler of SIGCHLD that they failed.
+    kept.append(iter(make(kind, worker_init_fn=lambda worker: signal.signal(signal.SIGTERM, signal.SIG_DFL))))
+    next(kept[-1])
+"""
+    assert run_program(LOADERS + body) == (0, "", "")
+
+
 @pytest.mark.skipif(sys._is_gil_enabled(), reason="with the GIL, threads cannot be in torch's map at the same time")
 def test_threads_register_worker_processes_at_the_same_time(run_program):
     """Call what iterators call when their processes have started and when they end, very often.
