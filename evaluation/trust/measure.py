@@ -82,8 +82,8 @@ class Measured(NamedTuple):
 
     figures: Mapping[str, float]
     """The scenario's main metric: a process's contribution to a round."""
-    turns: Mapping[str, Sequence[float]] = {}
-    """Values of the turns (ftbench.stats.turns.of_trial); empty, or empty lists, if the figure is not made of these."""
+    turns: Mapping[str, Sequence[Sequence[float]]] = {}
+    """The turns (ftbench.stats.turns.of_trial); empty, or empty lists, if the figure is not made of these."""
 
 
 @dataclass
@@ -141,7 +141,7 @@ class Tally:
 def _ratio(rounds: Sequence[Measured], metric: str, pair: Pair, factor: float = 1.0) -> Ratio:
     both = pair.numerator, pair.denominator
     numerators, denominators = ([each.figures[key] for each in rounds] for key in both)
-    expected = turns.variance_of_round(metric, *([each.turns.get(key, ()) for each in rounds] for key in both))
+    expected = turns.variance_of_round(*([each.turns.get(key, ()) for each in rounds] for key in both))
     return statistics.ratio([value * factor for value in numerators], denominators, expected)
 
 
@@ -190,8 +190,8 @@ class Kept:
 
     rounds: list[dict[str, float]] = field(default_factory=list)
     """Figures by candidate."""
-    turns: list[dict[str, list[float]]] = field(default_factory=list)
-    """Values of each candidate's turns, planted work included."""
+    turns: list[dict[str, list[list[float]]]] = field(default_factory=list)
+    """Each candidate's turns, planted work included."""
     disturbed: list[str] = field(default_factory=list)
 
     @property
@@ -251,7 +251,7 @@ class Trust:
                         raise TrialFailed(why or "a candidate could not be measured")
                     run.rounds.append({key: trial.metrics[self._metric] for key, trial in trials.items()})
                     values = {key: turns.of_trial(trial, self._metric) for key, trial in trials.items()}
-                    run.turns.append({key: [round(value, 5) for value in of] for key, of in values.items()})
+                    run.turns.append({k: [[round(s, 5) for s in turns] for turns in of] for k, of in values.items()})
                     if self._stops and self._enough(run.measured):
                         break
                 if not run.rounds:

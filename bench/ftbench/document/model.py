@@ -165,9 +165,9 @@ class Trial:
     gil_enabled: A[bool, "at the end of the trial"]
     disturbance: A[Disturbance, "other load while the trial ran"]
     start_method: A[str | None, "of worker processes by torch's default (fork), null without them"] = None
-    turn_ratios: A[dict[Name, list[Positive]], "ratio of neighbours in each turn, by metric"] = field(
-        default_factory=dict
-    )
+    condition_seconds: A[
+        dict[Name, list[list[Positive]]], "seconds of each turn of the two conditions that a metric compares, by metric"
+    ] = field(default_factory=dict)
 
 
 @dataclass

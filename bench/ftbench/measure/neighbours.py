@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
-from statistics import geometric_mean
 
+from ftbench.measure.epochs import typical
 from ftbench.plan.scenario import Turns
 
 TURN_SECONDS = 0.3
@@ -46,12 +46,13 @@ def side_by_side(cases: Sequence[Turns]) -> Turns:
         yield
 
 
-def ratios(values: Sequence[float], neighbours: Sequence[float]) -> list[float]:
-    """Return values[i] / neighbours[i] for each turn i; raises ValueError for unequal lengths."""
-    return [a / b for a, b in zip(values, neighbours, strict=True)]
+def compared(conditions: Mapping[str, tuple[Sequence[float], Sequence[float]]]) -> dict:
+    """Return "metrics" and "condition_seconds" of a result, from {metric: (turns of one condition, of another)} in s.
 
-
-def factor(ratios: Sequence[float]) -> float:
-    """Return the geometric mean of the middle half of the turns' ratios. The others may be from disturbed turns."""
-    outer = len(ratios) // 4
-    return geometric_mean(sorted(ratios)[outer : len(ratios) - outer])
+    A metric is the `typical` turn of the first condition divided by that of the second. A ratio of two neighbouring
+    turns would suffer from what makes either of them longer.
+    """
+    return {
+        "metrics": {name: typical(first) / typical(second) for name, (first, second) in conditions.items()},
+        "condition_seconds": {name: list(pair) for name, pair in conditions.items()},
+    }

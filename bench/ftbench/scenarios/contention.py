@@ -17,10 +17,10 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass
-from statistics import median
 from typing import Any
 
-from ftbench.measure.neighbours import alternate, factor, ratios
+from ftbench.measure.epochs import typical
+from ftbench.measure.neighbours import alternate, compared
 from ftbench.plan.candidates import worker_counts
 from ftbench.plan.case import Amount, Case
 from ftbench.plan.comparisons import CASE, COUNT, IMPORTANCE, Comparison, ComparisonPlan, Side
@@ -156,7 +156,7 @@ def seconds(spans: Spans) -> float:
 def measure(task: Task) -> Turns:
     """Time one kind of operation (the case's parameter "kind") in one worker and in all, in neighbouring turns.
 
-    Returns the metrics operation_ns (with all workers at it, median of the turns) and scaling (operations/s of all
+    Returns the metrics operation_ns (with all workers at it) and scaling (operations/s of all
     workers divided by those of one).
     """
     kind = KINDS[task.parameters["kind"]]
@@ -170,12 +170,10 @@ def measure(task: Task) -> Turns:
             "together": lambda: seconds(run(operations, task.workers)),
         }
         found = yield from alternate(conditions, task.turns)
-    scaling = [task.workers * each for each in ratios(found["alone"], found["together"])]
-    return {
-        "metrics": {"operation_ns": median(found["together"]) / operations * 1e9, "scaling": factor(scaling)},
-        "turn_ratios": {"scaling": scaling},
-        "samples": operations * task.workers * task.turns,
-    }
+    result = compared({"scaling": (found["alone"], found["together"])})
+    result["metrics"]["scaling"] *= task.workers
+    result["metrics"]["operation_ns"] = typical(found["together"]) / operations * 1e9
+    return {**result, "samples": operations * task.workers * task.turns}
 
 
 CASES = tuple(Case(name, kind.title, {"kind": name}) for name, kind in KINDS.items())

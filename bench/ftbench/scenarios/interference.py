@@ -17,7 +17,7 @@ from typing import Any
 from ftbench.measure import checksums
 from ftbench.measure.gpu import where_trained
 from ftbench.measure.loaders import open_loader
-from ftbench.measure.neighbours import TURN_SECONDS, alternate, factor, ratios
+from ftbench.measure.neighbours import TURN_SECONDS, alternate, compared
 from ftbench.plan.case import Amount, Case
 from ftbench.plan.comparisons import (
     EFFECT_OF_THE_GIL,
@@ -98,14 +98,13 @@ def measure(task: Task, more: float = 1.0) -> Turns:
             condition()  # warms caches
         found = yield from alternate(conditions, task.turns)
         loop.close()
-    turn_ratios = {
-        "slowdown_python": ratios(found["python 1"], found["python 0"]),
-        "slowdown_half": ratios(found["python 0.5"], found["python 0"]),
-        "slowdown_torch": ratios(found["torch 1"], found["torch 0"]),
+    pairs = {
+        "slowdown_python": (found["python 1"], found["python 0"]),
+        "slowdown_half": (found["python 0.5"], found["python 0"]),
+        "slowdown_torch": (found["torch 1"], found["torch 0"]),
     }
     return {
-        "metrics": {name: factor(of) for name, of in turn_ratios.items()},
-        "turn_ratios": turn_ratios,
+        **compared(pairs),
         "note": where_trained(train.device.type),
         **seen.result(task.batches * task.batch_size, last),
         "batches": task.batches * task.turns,

@@ -9,9 +9,10 @@ from itertools import repeat
 from typing import Any
 
 from ftbench.measure import checksums
+from ftbench.measure.epochs import typical
 from ftbench.measure.gpu import where_trained
 from ftbench.measure.loaders import open_loader
-from ftbench.measure.neighbours import alternate, factor, ratios
+from ftbench.measure.neighbours import alternate, compared
 from ftbench.plan.case import Amount, Case
 from ftbench.plan.comparisons import Comparison, Side, grid
 from ftbench.plan.scenario import Task, Turns
@@ -75,14 +76,13 @@ def measure(task: Task, more: float = 1.0) -> Turns:
             "step": lambda: _mean_step(loader.epoch(epoch), steps, train, round(units * more)),
         }
         found = yield from alternate(conditions, task.turns)
-    parts = list(zip(found["load"], found["train"], strict=True))
-    turn_ratios = {
-        "step_over_max": ratios(found["step"], list(map(max, parts))),
-        "step_over_sum": ratios(found["step"], list(map(sum, parts))),
+    load, train_alone, step = found["load"], found["train"], found["step"]
+    pairs = {
+        "step_over_max": (step, max(load, train_alone, key=typical)),
+        "step_over_sum": (step, [sum(both) for both in zip(load, train_alone, strict=True)]),
     }
     return {
-        "metrics": {name: factor(of) for name, of in turn_ratios.items()},
-        "turn_ratios": turn_ratios,
+        **compared(pairs),
         "note": note(train.device.type, task.workers, cgroup.usable_cpus()),
         **seen.result(steps * task.batch_size, len(batch)),
         "batches": steps * task.turns,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ftbench.measure.neighbours import alternate, factor, ratios, side_by_side
+from ftbench.measure.neighbours import alternate, compared, side_by_side
 from tests.unit.bench.turns import without_pause
 
 
@@ -28,13 +28,17 @@ def test_other_trials_may_measure_before_each_turn():
         next(turns)
 
 
-def test_a_drift_cancels_and_one_disturbed_turn_does_not_count():
-    speeds = [1.0, 1.1, 1.3, 1.8, 2.5, 3.0, 3.1, 3.2]
-    alone, both = speeds, [1.5 * speed for speed in speeds]
-    assert factor(ratios(both, alone)) == pytest.approx(1.5)
-    assert factor(ratios([*both[:-1], 50.0], alone)) == pytest.approx(1.5)
-    assert factor(ratios(alone, both)) == pytest.approx(1 / 1.5)
-    assert factor([2.0]) == pytest.approx(2)
+def test_a_drift_cancels_and_disturbed_turns_do_not_count():
+    alone = [1.0, 1.1, 1.3, 1.8, 2.5, 3.0, 3.1, 3.2]
+    both = [1.5 * seconds for seconds in alone]
+    result = compared({"slower": (both, alone), "faster": (alone, both)})
+    assert result["metrics"] == {"slower": pytest.approx(1.5), "faster": pytest.approx(1 / 1.5)}
+    assert result["condition_seconds"]["slower"] == [both, alone]
+    # Bursts of other load that meet one condition only. The ratios of neighbouring turns would say 3.
+    assert compared({"slower": ([*both[:4], *(2 * each for each in both[4:])], alone)})["metrics"] == {
+        "slower": pytest.approx(1.5)
+    }
+    assert compared({"slower": ([3.0], [1.5])})["metrics"] == {"slower": pytest.approx(2)}
 
 
 def test_cases_of_a_process_take_their_turns_next_to_each_other():
@@ -62,8 +66,3 @@ def test_a_case_that_is_unavailable_ends_the_measurement():
         return result
 
     assert without_pause(side_by_side([case({"a": 1}), case({"unavailable": "no disk"})])) == {"unavailable": "no disk"}
-
-
-def test_turns_that_are_not_neighbours_are_refused():
-    with pytest.raises(ValueError):
-        ratios([1.0, 2.0], [1.0])

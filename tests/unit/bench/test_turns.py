@@ -8,11 +8,10 @@ import pytest
 from scipy import stats
 
 from ftbench.measure.epochs import typical
-from ftbench.measure.neighbours import factor
 from ftbench.plan.candidates import Pair
 from ftbench.stats.comparisons import compared, level
 from ftbench.stats.statistics import EXPECTED_ROUNDS, ratio
-from ftbench.stats.turns import variance_of_factor, variance_of_round, variance_of_typical
+from ftbench.stats.turns import variance_of_round, variance_of_typical
 from tests.unit.bench import simulated
 
 A, B = "ft/loader-thread/1", "gil/loader-thread/1"
@@ -32,10 +31,9 @@ def test_an_interval_of_known_values():
     assert agreeing.low < 1.9 and agreeing.high > 2.1
 
 
-@pytest.mark.parametrize("figure, estimated", [(typical, variance_of_typical), (factor, variance_of_factor)])
 @pytest.mark.parametrize("disturbed", [0.0, 0.3])
 @pytest.mark.parametrize("number", [6, 7, 12])
-def test_the_variance_of_a_figure_is_estimated_from_its_turns(number, disturbed, figure, estimated):
+def test_the_variance_of_a_figure_is_estimated_from_its_turns(number, disturbed):
     rng = random.Random(number)
 
     def turns() -> list[float]:
@@ -43,41 +41,46 @@ def test_the_variance_of_a_figure_is_estimated_from_its_turns(number, disturbed,
         return [math.exp(rng.gauss(0, 0.05)) * slower for slower in load]
 
     trials = [turns() for _ in range(1500)]
-    true = variance(math.log(figure(each)) for each in trials)
-    assert 0.75 <= fmean(map(estimated, trials)) / true <= 1.3
+    true = variance(math.log(typical(each)) for each in trials)
+    assert 0.75 <= fmean(map(variance_of_typical, trials)) / true <= 1.3
 
 
 def test_trials_of_few_turns_let_expect_nothing():
     enough = [1.0, 1.1, 1.2, 1.3]
-    for metric in ("throughput", "scaling"):
-        assert variance_of_round(metric, [enough[:3]] * 4) is None
-        assert variance_of_round(metric, [enough], [[]]) is None
-        assert variance_of_round(metric, [enough], [enough]) == pytest.approx(2 * variance_of_round(metric, [enough]))
+    for few in [[enough[:3]]], [[enough, enough[:3]]], [[[]]], [[]], [[enough], []]:
+        assert variance_of_round(few) is None
+        assert variance_of_round([[enough]], few) is None
+    for trial in [enough], [enough, enough]:
+        assert variance_of_round([trial], [trial]) == pytest.approx(2 * variance_of_round([trial]))
 
 
 @pytest.mark.slow(cases=1)
 @pytest.mark.parametrize("rounds", [3, 5])
 @pytest.mark.parametrize(
-    "metric, figure, vary, truths",
+    "conditions, vary, truths",
     [
-        ("throughput", typical, 0.03 / math.sqrt(2), (1.3, 1.0)),
-        ("scaling", factor, 0.02, (1.0, 1.0)),  # A against A
-        ("scaling", factor, 0.02, (1.3,)),
+        (1, 0.03 / math.sqrt(2), (1.3, 1.0)),
+        (2, 0.02, (1.0, 1.0)),  # A against A
+        (2, 0.02, (1.3,)),
     ],
 )
-def test_intervals_hold_the_truth_and_are_narrower(rounds, metric, figure, vary, truths):
-    """Processes that differ by 2% (two of them by 3%), and in each ten turns that differ by 8% (12%)."""
+def test_intervals_hold_the_truth_and_are_narrower(rounds, conditions, vary, truths):
+    """Processes that differ by 2% (two of them by 3%), and in each ten turns of each condition that differ by 8%."""
     rng = random.Random(rounds)
     held, widths, plain = 0, [], []
 
-    def process(value: float) -> list[float]:
-        own = value * math.exp(rng.gauss(0, vary))
-        return [own * math.exp(rng.gauss(0, 0.12 / math.sqrt(2))) for _ in range(10)]
+    def process(value: float) -> list[list[float]]:
+        levels = [value * math.exp(rng.gauss(0, vary)), 1.0][:conditions]
+        return [[level * math.exp(rng.gauss(0, 0.12 / math.sqrt(2))) for _ in range(10)] for level in levels]
+
+    def figure(trial: list[list[float]]) -> float:
+        first, *second = map(typical, trial)
+        return first / math.prod(second)
 
     for _ in range(600):
         trials = [[process(value) for _ in range(rounds)] for value in truths]
         a, b = [*([figure(each) for each in of] for of in trials), [1.0] * rounds][:2]
-        r, other = ratio(a, b, variance_of_round(metric, *trials)), ratio(a, b)
+        r, other = ratio(a, b, variance_of_round(*trials)), ratio(a, b)
         held += r.low <= truths[0] <= r.high
         widths.append(math.log(r.high / r.low))
         plain.append(math.log(other.high / other.low))
@@ -93,14 +96,15 @@ def test_throughput_and_ratios_of_turns_have_such_an_interval_and_memory_has_not
     for one in scenario.rounds:
         for trial in one.trials:
             trial.turn_seconds = [rng.uniform(0.3, 0.35) for _ in range(6)]
-            trial.turn_ratios = {"scaling": trial.turn_seconds}
+            trial.condition_seconds = {"scaling": [trial.turn_seconds, trial.turn_seconds]}
     speed, memory, scaling = compared(scenario)
-    turns = [[trial.turn_seconds for trial in scenario.trials_of(key)] for key in (A, B)]
+    turns = [[[trial.turn_seconds] for trial in scenario.trials_of(key)] for key in (A, B)]
+    both = [[2 * trial for trial in of] for of in turns]
     a, b = values["throughput"].values()
     for found, expected in (
-        (speed, ratio(a, b, variance_of_round("throughput", *turns))),
-        (scaling, ratio(a, b, variance_of_round("scaling", *turns))),
-        (level(scenario, A, "scaling"), ratio(a, [1.0] * 3, variance_of_round("scaling", turns[0]))),
+        (speed, ratio(a, b, variance_of_round(*turns))),
+        (scaling, ratio(a, b, variance_of_round(*both))),
+        (level(scenario, A, "scaling"), ratio(a, [1.0] * 3, variance_of_round(both[0]))),
         (memory, ratio(a, b)),
     ):
         assert (found.low, found.high) == (pytest.approx(expected.low), pytest.approx(expected.high))
