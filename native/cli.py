@@ -57,10 +57,12 @@ Checks format, lint and types, then runs the tests: those of the packages in eac
 with the GIL forced on), those of ./twins itself and of the report's page, and, where a Docker engine
 answers, those that build and run the images. --long adds the tests marked long. Other arguments go
 to pytest; with any argument there are no checks. --quick runs, in one twin, the tests that start no
-program, in two minutes where nothing else runs. CONTRIBUTING.md says what runs where.
+program, in two minutes where nothing else runs. Files and folders of tests/ run alone. CONTRIBUTING.md
+says what runs where.
 
   ./twins test --quick
-  ./twins test ft -k order"""
+  ./twins test ft -k order
+  ./twins test ft tests/unit/loader"""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -247,10 +249,13 @@ def _audit(_, rest) -> int:
 def _test(_, rest) -> int:
     # Not with argparse, which would confuse the value of a pytest option with the twin.
     names = [rest.pop(0)] if rest[:1] and rest[0] in TWINS else list(TWINS)
-    if "--quick" not in rest:
-        return testing.run(testing.all_runs(build.twins(names), rest), selection=bool(rest))
-    rest.remove("--quick")
-    return testing.run(testing.quick_runs(build.twins(names[:1])[names[0]], rest), selection=bool(rest))
+    quick = "--quick" in rest
+    twins = build.twins(names[:1] if quick else names)
+    runs = testing.chosen(list(twins.values()), rest)
+    if not runs and quick:
+        rest.remove("--quick")
+        runs = testing.quick_runs(twins[names[0]], rest)
+    return testing.run(runs or testing.all_runs(twins, rest), selection=bool(rest))
 
 
 def _clean(options, _) -> int:

@@ -67,6 +67,14 @@ class TestRun:
         return passed
 
 
+def chosen(twins: list[Twin], arguments: list[str]) -> list[TestRun]:
+    """Return a run for each twin if `arguments` name files or folders of tests/, as pytest takes them; else none."""
+    found = ((CHECKOUT / argument.partition("::")[0]).resolve() for argument in arguments)
+    if not any(CHECKOUT / "tests" in path.parents and path.exists() for path in found):
+        return []
+    return [_pytest(f"{twin.name}: {twin.label}", twin, [], arguments) for twin in twins]
+
+
 def _pytest(
     title: str, twin: Twin, folders: list[str], arguments: list[str], variables: dict[str, str] | None = None
 ) -> TestRun:

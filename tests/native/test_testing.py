@@ -78,6 +78,15 @@ def test_quick_runs_are_of_folders_that_exist():
         assert paths and all(path.is_dir() for path in paths) and "--quick" in run.command
 
 
+@pytest.mark.parametrize(
+    "named", ["tests/native", "tests/native/test_testing.py", "tests/native/test_testing.py::TWIN"]
+)
+def test_named_files_run_alone(named):
+    (run,) = testing.chosen([TWIN], ["-x", named])
+    assert run.command[1:] == ["-m", "pytest", "-x", named]
+    assert not testing.chosen([TWIN], ["-k", "loader", "--durations=5", "tests", "tests/nothing.py", "bench"])
+
+
 def test_a_run_of_both_twins_has_every_folder_of_tests():
     runs = testing.all_runs({"ft": TWIN, "gil": TWIN}, ["-k", "order"])
     named = {
