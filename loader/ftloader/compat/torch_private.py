@@ -24,6 +24,9 @@ try:
     _ = autograd_profiler._is_profiler_enabled, autograd_profiler._run_on_profiler_start
     storage_use_count = torch._C._storage_Use_Count
     """Return the number of tensors and storage objects that refer to the memory of ``storage._cdata``."""
+    begin_range = torch._C._autograd._record_function_with_args_enter
+    """Begin a range for profilers, given its name. Takes 1 µs, as torch's ``record_function`` takes 5 to 7."""
+    end_range = torch._C._autograd._record_function_with_args_exit
     LIBRARY = torch._C.__file__
     """Path of torch's extension module, in which symbols of the libraries that it links can be looked up."""
 except AttributeError as error:

@@ -24,7 +24,7 @@ from torch.utils.data.graph_settings import apply_random_seed
 from ftloader.batch.errors import ErrorPolicy
 from ftloader.batch.fetch import EMPTY, BatchSettings, Fetched
 from ftloader.batch.memory import BufferPool
-from ftloader.compat.torch_private import BaseDataLoaderIter, DatasetKind, StandIn, dataloader
+from ftloader.compat.torch_private import BaseDataLoaderIter, DatasetKind, StandIn, begin_range, dataloader, end_range
 from ftloader.diagnosis.call_site import name_the_callers_line, warn_user
 from ftloader.diagnosis.recording import EpochRecord, EpochRecords, WorkerTimes
 from ftloader.diagnosis.shared_handles import warning_of_handles
@@ -146,7 +146,15 @@ class ResumableDataLoaderIter(BaseDataLoaderIter):
     def __next__(self) -> Any:
         began, ready = time.perf_counter(), self._ready()
         self._sampling = 0.0
-        data = super().__next__()  # counts, profiles, and calls _next_data
+        if self._IterableDataset_len_called is not None or self._sampler_iter is None:
+            data = super().__next__()  # counts, warns, profiles, and calls _next_data
+        else:
+            profiled = begin_range(self._profile_name)
+            try:
+                data = self._next_data()
+            finally:
+                end_range(profiled)
+            self._num_yielded += 1
         self._record.returned(data, began, ready, self._sampling)
         return data
 

@@ -11,7 +11,7 @@ from collections import Counter
 
 import pytest
 import torch
-from torch.profiler import ProfilerActivity, profile
+from torch.profiler import ExecutionTraceObserver, ProfilerActivity, profile
 
 from ftloader import DataLoader
 from ftloader.compat import ranges
@@ -198,3 +198,24 @@ def test_a_tool_that_captures_nvtx_gets_the_ranges(tmp_path):
         assert [kind for kind, *_ in events] == ["push", "pop"] * (len(events) // 2)
         names |= {event[1] for event in events[::2]}
     assert names == {"ftloader.dataset#list", "ftloader.collate#kept", "ftloader.wait"}
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("kind", [DataLoader, torch.utils.data.DataLoader])
+def test_torchs_range_of_a_batch_is_seen_by_profilers_and_observers(kind, workers, tmp_path):
+    """Also by observers that are not profilers."""
+
+    def load():
+        assert len(list(kind(Slow(), batch_size=10, num_workers=workers))) == 4
+
+    with profile(activities=[ProfilerActivity.CPU]) as profiler:
+        load()
+    (of_batch,) = (e for e in profiler.key_averages() if e.key.startswith("enumerate(DataLoader)#"))
+    assert of_batch.count == 5 and of_batch.is_user_annotation
+    observer = ExecutionTraceObserver().register_callback(str(tmp_path / "trace.json"))
+    observer.start()
+    load()
+    observer.stop()
+    observer.unregister_callback()
+    nodes = json.loads((tmp_path / "trace.json").read_text())["nodes"]
+    assert sum(node["name"] == of_batch.key for node in nodes) == 5
