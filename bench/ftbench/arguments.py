@@ -247,7 +247,7 @@ def _workers(text: str) -> list[int]:
 
 
 def choose_scenarios(names: list[str]) -> tuple:
-    """Return the scenarios that `names` stand for, or DEFAULT's if there are none; may raise UsageError."""
+    """Return the scenarios that `names` stand for, or those of DEFAULT if `names` is empty; may raise UsageError."""
     known = [*SCENARIOS, *GROUPS, "all"]
     if unknown := next((name for name in names if name not in known), None):
         raise UsageError(
@@ -295,7 +295,7 @@ the least important first. On a slow or busy machine three rounds of the most im
 
 
 def listing() -> str:
-    """Return the output of --list: by group, each scenario's name, times of a full and a quick run, and question."""
+    """Return the output of --list: the scenarios by group, each with its times (full run, quick run) and question."""
     width = max(len(name) + 2 for name in [*SCENARIOS, *GROUPS])
 
     def line(name: str, text: str, of: list, indent: str = "") -> str:

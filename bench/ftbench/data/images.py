@@ -99,7 +99,10 @@ def _in_threads(work: Callable, items: Sequence, progress: Progress) -> list:
 
 
 def own_images(directory: Path) -> tuple[list[Path], int]:
-    """Return (sorted paths of at most LIMIT_OF_OWN images below `directory`, number of all); raises ImageError."""
+    """Return (the first LIMIT_OF_OWN images below `directory`, sorted; the number of all images in it).
+
+    Raises ImageError if there is none, or if a directory cannot be read.
+    """
 
     def unreadable(error: OSError) -> None:
         raise ImageError(f"--data: cannot read {error.filename}: {error.strerror}") from error

@@ -210,11 +210,11 @@ class Scenario(Load):
         return [trial for one in self.rounds for trial in one.trials if trial.candidate == key]
 
     def in_each_process(self, key: str, metric: str) -> list[float]:
-        """Return a candidate's values of a metric, one for each of its trials, since a trial is a process."""
+        """Return a candidate's values of a metric, one for each of its trials; each trial is a process."""
         return [trial.metrics[metric] for trial in self.trials_of(key)]
 
     def typical(self, key: str, metric: str) -> float:
-        """Return the geometric mean of a metric over a candidate's trials, the same kind of mean as for ratios."""
+        """Return the geometric mean of a metric over a candidate's trials. Ratios also use geometric means."""
         return geometric_mean(self.in_each_process(key, metric))
 
     @property

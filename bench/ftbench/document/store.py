@@ -136,7 +136,10 @@ class RunDirectory:
 
 
 def find(path: Path) -> Path:
-    """Return *path*, or a directory's results.json or latest/results.json; raises WrongPath if it has neither file."""
+    """Return *path*; if it is a directory, return its results.json or else its latest/results.json.
+
+    Raises WrongPath if the directory has neither file.
+    """
     if not path.is_dir():
         return path
     for file in (path / "results.json", path / "latest" / "results.json"):
@@ -185,7 +188,7 @@ def load(path: Path) -> Results:
 
 
 def _writer(document: Any) -> str:
-    """Return " (commit 0123abc...)", which names the benchmark that wrote the document; "" if no commit is recorded."""
+    """Return the commit of the benchmark that wrote the document, as " (commit 0123abc...)"; "" if none is recorded."""
     with contextlib.suppress(KeyError, TypeError):
         return f" (commit {document['environment']['revision']['commit'][:12]})"
     return ""

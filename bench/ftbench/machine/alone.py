@@ -16,8 +16,8 @@ OTHER = "another benchmark is running on this machine: the two disturb each othe
 def claimed(results: Path, name: str = NAME) -> Iterator[bool]:
     """Mark this process as a running benchmark, in a context manager that yields False if another benchmark runs.
 
-    Another benchmark is detected in the same network namespace; a container has its own. It is also detected if it
-    writes to the same folder `results`, which containers of one checkout share with the host.
+    Another benchmark is detected if it runs in the same network namespace (each container has its own), or if it
+    writes to the same folder `results` (containers of one checkout share this folder with the host).
     """
     with contextlib.ExitStack() as stack:
         mark = stack.enter_context(socket.socket(socket.AF_UNIX))

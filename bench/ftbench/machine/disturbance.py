@@ -62,9 +62,9 @@ def counters() -> Counters:
 def between(before: Counters, after: Counters, living: float = 0.0) -> dict:
     """Return the load between two readings, as a dict with the fields of Disturbance.
 
-    The kernel adds a child's CPU time to Counters.own only when the child has been waited for; `living` corrects this.
-    For a child that still runs, `living` is the CPU time that the child used since `before`. For a child that has ended
-    and was waited for, `living` is minus the CPU time that the child had used until `before`.
+    The kernel adds a child's whole CPU time to Counters.own at once, when the child has ended and been waited for.
+    `living` corrects this. For a child that still runs, it is the CPU time that the child used since `before`. For a
+    child that was waited for since `before`, it is negative: minus the CPU time that the child had used until `before`.
     """
     seconds = max(after.at - before.at, TICK)
     own = max(0.0, after.own - before.own + living)
@@ -84,7 +84,7 @@ def between(before: Counters, after: Counters, living: float = 0.0) -> dict:
 
 
 def together(parts: Sequence[Mapping]) -> dict:
-    """Combine results of `between` into one: sums of seconds, and means of numbers of CPUs, weighted by time."""
+    """Combine results of `between` into one. Seconds are added up; numbers of CPUs are averaged, weighted by time."""
     found: dict[str, float | None] = {}
     for name in (field.name for field in fields(Disturbance)):
         known = [part for part in parts if part[name] is not None]

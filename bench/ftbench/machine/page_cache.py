@@ -36,7 +36,7 @@ def drop(path: str | Path) -> None:
 
 
 def resident(path: str | Path) -> float | None:
-    """Return the fraction of a file that is cached (0 to 1); None (unknown) for a read-only file. Raises OSError."""
+    """Return the cached fraction of a file (0 to 1), or None if this process may not write to it. Raises OSError."""
     import numpy
 
     if not os.access(path, os.W_OK):  # since Linux 5.2 mincore only tells a process that may write to the file

@@ -29,7 +29,7 @@ class Seen:
         self.rows: list[int] = []
 
     def arrive(self, batch: Any) -> Any:
-        """Return the batch where training would read it: here the batch itself, in OnGpu a copy on the GPU."""
+        """Return the batch that training would read: here the loader's batch itself, in OnGpu its copy on the GPU."""
         return batch
 
     def wait(self) -> None:
@@ -57,8 +57,9 @@ class Seen:
 
 
 def by_batch(first: int | None, rows: Sequence[int], turns: int) -> dict[str, int]:
-    """Return {batch name: checksum} of a trial: *first* of the first batch, *rows* of the batches of its *turns* turns.
+    """Return {batch name: checksum} for the batches of a trial.
 
+    *first* is the checksum of the whole first batch. *rows* are the checksums of the batches of all *turns* turns.
     Batches of the same name should be equal in every candidate's trial.
     """
     found = {} if first is None else {"first": first}

@@ -51,9 +51,9 @@ def _warm_up(task: Task, dataset: Any, seen: Seen, options: dict) -> _WarmUp:
 def _timed_batches(task: Task, batch_seconds: float) -> int:
     """Return the number of batches that are timed in a turn.
 
-    This is `task.batches`, which grows with the number of workers so that a turn takes as long with many as with one.
-    If the GIL lets one worker compute at a time, or the machine is slow, these batches may take over TURN_SECONDS.
-    Then it is the number that fits into TURN_SECONDS, but at least two batches for each worker.
+    The number is `task.batches`, which is proportional to the number of workers, so that turns take equally long. Where
+    the GIL lets only one worker compute at a time, or the machine is slow, these batches may take over TURN_SECONDS.
+    In this case, the number is what fits into TURN_SECONDS, but at least two batches for each worker.
     """
     return min(task.batches, max(2 * max(1, task.workers), int(TURN_SECONDS / max(batch_seconds, 1e-9))))
 

@@ -104,12 +104,12 @@ def _nodes(task: Task, dataset: Any, _persistent: bool) -> Repeated:
 
 
 def _spdl(task: Task, dataset: Any, _persistent: bool, singly: bool = False, decodes: bool = False) -> Repeated:
-    """Open an spdl.pipeline with a thread for each worker. The pipeline's stage builds a batch from a list of indices.
+    """Open an spdl.pipeline with a thread for each worker. Its only stage builds a batch from a list of indices.
 
     Settings: https://facebookresearch.github.io/spdl/0.8.0/generated/spdl.pipeline.PipelineBuilder.html, with
     use_thread_output_queue, the low-latency way to hand batches over. The source yields lists of indices, as in the
-    example image_dataloading (https://facebookresearch.github.io/spdl/main/examples.html). With `singly`, stages load
-    single samples, gather and collate them
+    example image_dataloading (https://facebookresearch.github.io/spdl/main/examples.html). With `singly`, there are
+    three stages: one loads single samples, one gathers the samples of a batch, one collates them
     (https://facebookresearch.github.io/spdl/latest/optimization_guide/setup.html). With `decodes`, `dataset.batch`
     decodes all images of a batch with spdl.io.
     """
@@ -139,8 +139,8 @@ def _spdl(task: Task, dataset: Any, _persistent: bool, singly: bool = False, dec
 class BareLoop:
     """A loop in place of a loader: threads call `dataset[i]` for i = 0, 1, 2, ... Used by the consumer's thread.
 
-    The loop builds no batch, so its throughput is an upper bound for loaders: a loader's distance from the bound is the
-    cost of collation, memory, queues and order. BareLoop keeps its first batch whole, and checked rows of the others.
+    The loop builds no batch, so its throughput is an upper bound for loaders. A loader is slower by the cost of its
+    collation, memory, queues and ordering. BareLoop keeps its first batch whole, and only checked rows of the others.
     """
 
     def __init__(self, dataset: Any, workers: int, batch_size: int):
@@ -207,7 +207,10 @@ class BareLoop:
 
 
 def _stacking(task: Task, dataset: Any, persistent: bool, **options: Any) -> Any:
-    """Open this project's loader with default_collate in a wrapper: it collates only after a batch's last sample."""
+    """Open this project's loader so that it stacks all samples of a batch at once, after the last has been loaded.
+
+    The loader copies samples one by one only for default_collate, which it does not recognise in a wrapper.
+    """
     from torch.utils.data import default_collate
 
     return _threads(task, dataset, persistent, collate_fn=lambda samples: default_collate(samples), **options)

@@ -27,9 +27,10 @@ def alternate(
 
 
 def side_by_side(cases: Sequence[Turns]) -> Turns:
-    """Run the measurements of cases, which have equally many turns, side by side; reverse their order every other turn.
+    """Run the measurements of several cases side by side: in each turn, a turn of every case.
 
-    Return the first case's result, with the other cases' results in "others"; or the result of an unavailable case.
+    All cases must have the same number of turns. Every other turn runs the cases in reverse order. Return the first
+    case's result, with the other cases' results in "others". If a case is unavailable, return that case's result.
     """
     results: dict[int, dict] = {}
     order = list(range(len(cases)))
@@ -47,10 +48,11 @@ def side_by_side(cases: Sequence[Turns]) -> Turns:
 
 
 def compared(conditions: Mapping[str, tuple[Sequence[float], Sequence[float]]]) -> dict:
-    """Return "metrics" and "condition_seconds" of a result, from {metric: (turns of one condition, of another)} in s.
+    """Return "metrics" and "condition_seconds" of a trial's result.
 
-    A metric is the `typical` turn of the first condition divided by that of the second. A ratio of two neighbouring
-    turns would suffer from what makes either of them longer.
+    *conditions* is {metric: (turns of one condition, turns of another)}, in seconds. A metric is the `typical` turn of
+    the first condition divided by that of the second. Ratios of single turns would vary more: a disturbance makes one
+    turn longer, but not its neighbour.
     """
     return {
         "metrics": {name: typical(first) / typical(second) for name, (first, second) in conditions.items()},

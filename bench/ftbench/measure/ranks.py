@@ -42,7 +42,10 @@ class Rank:
             return ""
 
     def fail(self, why: str) -> None:
-        """Report to the job why this rank failed, then wait until the job ends this process: the report comes first."""
+        """Report to the job why this rank failed, and wait until the job ends this process.
+
+        If this process ended by itself, torchrun could notice its end before the job reads the report.
+        """
         with contextlib.suppress(OSError):
             self.tell({"failed": why})
             self.hear()
@@ -82,7 +85,7 @@ def memory() -> float:
 
 
 def share(numbers: range, batch_size: int) -> Iterable[int]:
-    """Convert `numbers`, which count this rank's samples in whole batches, to numbers among all ranks' samples."""
+    """Convert `numbers`, which count only this rank's samples (whole batches), to numbers among all ranks' samples."""
     if _rank is None:
         return numbers
     ranks, own = _rank.ranks, _rank.number

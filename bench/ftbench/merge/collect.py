@@ -61,7 +61,10 @@ def runs(named: Sequence[Path]) -> Iterator[Found]:
 
 
 def _places(path: Path) -> list[Path]:
-    """Return [path] for a file, a run's directory or an output root (--out); else the directories in this folder."""
+    """Return [path] if it is a file, a run's directory or an output root (--out); else the directories inside it.
+
+    Leaves out hidden directories and those of merges. Raises WrongPath if nothing is left or *path* does not exist.
+    """
     shown = host.path(str(path))
     if not path.exists():
         near = os.listdir(path.parent) if path.parent.is_dir() else []
@@ -83,7 +86,10 @@ def _runs_in(path: Path) -> list[Path]:
 
 
 def _newest(path: Path) -> Path:
-    """Return *path*; for an output root (--out) without the link `latest`, as no run has ended, its newest run."""
+    """Return *path*, or the newest run in it if it is an output root (--out) in which no run has ended.
+
+    An output root has the link `latest` once a run has ended. Raises Unusable if the output root has no run.
+    """
     if not path.is_dir() or (path / RESULTS).exists() or (path / LATEST).exists():
         return path
     if not (runs := _runs_in(path)):

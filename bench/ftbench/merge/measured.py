@@ -32,7 +32,7 @@ class Machine(NamedTuple):
 
 
 class Figure(NamedTuple):
-    """A logarithm that was measured in each round: its mean, its variance between rounds, and the number of rounds."""
+    """Logarithm of a ratio or throughput over the rounds: its mean, variance between rounds, and number of rounds."""
 
     mean: float
     variance: float
@@ -135,7 +135,7 @@ def _setting(run: Analysis, scenario: AnalysedScenario, fall: Waterfall) -> tupl
 
 
 def _software(results: Results, everything: bool) -> dict[str, str]:
-    """Return {title: version} of Python and of packages: all if *everything*, else those that load and decode."""
+    """Return {title: version} of Python and of all packages, or if not *everything*, only of the packages LOADING."""
     found: dict[str, dict[str, str]] = {}
     for name, twin in results.environment.twins.items():
         values = {f"Python's {what}": getattr(twin.interpreter, what) for what in compare.PYTHON}

@@ -128,7 +128,10 @@ def _group(parts: Sequence[Measured], of: Mapping[Machine, str], differences: li
 def _kind(
     name: str, parts: Sequence[Measured], means: Mapping[str, Mean], tests: int
 ) -> tuple[KindResult, list[Outlier]]:
-    """Return (a kind's waterfall from the *means* of its steps, its outliers). Alpha is divided by *tests*."""
+    """Return (a kind's waterfall, from the *means* of its steps; the kind's outliers).
+
+    *tests* is the number of tests for outliers in the group. Each test gets an equal part of the 5% risk of an error.
+    """
     speed = fmean(part.speed.mean for part in parts)
     steps = {step: effect(mean, len(parts)) for step, mean in means.items()}
     found = []
@@ -154,7 +157,7 @@ def _kind(
 
 
 def _mean(figures: Sequence[Figure]) -> Mean:
-    """Return the mean over one kind's machines. All machines' rounds together give the variance between rounds."""
+    """Return the mean over one kind's machines, with one variance between rounds, pooled from all machines."""
     degrees = sum(figure.degrees for figure in figures)
     spread = sum(figure.degrees * figure.variance for figure in figures) / degrees
     errors = [max(LEAST_ERROR, math.sqrt(spread / figure.rounds)) for figure in figures]

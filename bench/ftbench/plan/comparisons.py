@@ -74,7 +74,10 @@ class ComparisonPlan:
     """Criteria for dropping candidates, the strongest first. Without CASE, all cases are dropped together."""
 
     def of(self, configs: Iterable[str]) -> tuple[Comparison, ...]:
-        """Return the comparisons that `configs` suffice for. If there are none, return single sides, not compared."""
+        """Return the comparisons whose sides all have a configuration in `configs`.
+
+        If no comparison of two sides is left, return each side with such a configuration, to be measured alone.
+        """
         configs = tuple(config for config in CONFIGS if config in set(configs))
         listed = self.comparisons(configs) if callable(self.comparisons) else self.comparisons
         possible = tuple(c for c in listed if {side.config for side in c.sides} <= set(configs))
@@ -153,7 +156,7 @@ USUAL = (HEADLINE, EFFECT_OF_THE_GIL, *METHODS)
 
 
 def with_every_count(comparisons: Iterable[Comparison]) -> tuple[Comparison, ...]:
-    """Return copies of the comparisons for every number of workers, in a quick run for the highest and the lowest."""
+    """Return copies of the comparisons with every number of workers; in quick runs, with the highest and the lowest."""
     return tuple(replace(c, every_count=True, quick="ends" if c.quick else "") for c in comparisons)
 
 
@@ -166,7 +169,7 @@ def grid(
     """Return a plan that compares threads and processes in every configuration, number of workers and case.
 
     Comparisons of the kinds headline and gil (see Pair.kind) are dropped last. `first` and `more` are further
-    comparisons, reported before and after the others. `quick` is Comparison.quick for the kinds gil, build and method.
+    comparisons, reported before and after the others. Comparisons of the kinds gil, build and method have this `quick`.
     """
 
     def comparison(kind: str, a: Side, b: Side, importance: int, why: str = "") -> Comparison:

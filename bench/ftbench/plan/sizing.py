@@ -63,7 +63,7 @@ def demand(
 
 
 def room(memory: Mapping[str, Mapping]) -> Demand:
-    """Return the bytes that all trials together may use, limited by the twin with the least. See `fit` for `memory`."""
+    """Return the bytes that all trials together may use, in the twin that has the least. `memory`: see `fit`."""
     return Demand(*(int(min(has[name] for has in memory.values()) * USABLE) for name in ("available", "shm_free")))
 
 

@@ -59,7 +59,10 @@ class WaterfallPlan(ComparisonPlan):
         super().__init__(comparisons, cases, quick_cases=(first,), order=(CASE, COUNT, IMPORTANCE))
 
     def pairs(self, candidates: Iterable[Candidate]) -> list[Pair]:
-        """Return each chain's pairs (last and first candidate, neighbours), then pairs of N workers and 1 worker."""
+        """Return the pairs of each chain, then pairs of a candidate with N workers and the same with one worker.
+
+        A chain's pairs are its last and its first candidate, then the candidates after and before each step.
+        """
         there = {c.key: c for c in candidates}
         counts = sorted({c.workers for c in there.values()}, reverse=True)
         result = []

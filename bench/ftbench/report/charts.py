@@ -92,7 +92,7 @@ def _bars(scenario: Scenario, metric: Metric, found: Sequence[Measured]) -> Rows
 
 
 def _places(scenario: Scenario) -> dict[str, float]:
-    """Return {case: x value for a curve over the cases}; {} unless two or more cases all have different values."""
+    """Return {case: x value in curves over the cases}; {} for a single case, or if x values are equal or missing."""
     found = {case.name: case.value for case in scenario.cases if case.value is not None}
     return found if len(scenario.cases) == len(set(found.values())) > 1 else {}
 
@@ -150,7 +150,7 @@ Kept = dict[str, list[Distribution]]
 
 
 def kept(scenario: Scenario) -> dict[str, Kept]:
-    """Return the curves that trials recorded, by name. Earlier versions also recorded values that are no curve."""
+    """Return the curves that trials recorded, by name. Left out are other values, which earlier versions recorded."""
     found: dict[str, Kept] = {}
     for c in (m.candidate for m in tables.candidates(scenario, scenario.metrics[0])):
         for trial in scenario.trials_of(c.key):
@@ -173,7 +173,7 @@ def _most_workers(candidates: Sequence[Candidate]) -> dict[str, int]:
 
 
 def _courses(scenario: Scenario, name: str, kept: Kept) -> Iterator[Chart]:
-    """Yield one chart per case, with curves over the course of a trial; a single chart if all curves are equal."""
+    """Yield a chart for each case, with the curves *name* that trials recorded; a single one if all are equal."""
     first, label = next(iter(kept.values()))[0], _title(name)
     unit, over = first.unit, first.over.title if first.over else ""
     candidates = [scenario.candidate(key) for key in kept]

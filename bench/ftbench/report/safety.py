@@ -16,7 +16,7 @@ def passed(results: Results) -> bool:
 
 
 def sentences(results: Results) -> list[str]:
-    """Return sentences about the suite's outcome; one has the command to run the suite, unless the suite completed."""
+    """Return sentences about the suite's outcome. If the suite did not complete, one has the command to run it."""
     part = results.stress
     again = f"To run it: {commands.stress(results)}"
     if part is None:

@@ -134,7 +134,7 @@ def log_marks(low: float, high: float, unit: str = "", most: int = 6) -> tuple[l
 
 
 def ratio_marks(low: float, high: float) -> list[float]:
-    """Return marks for a logarithmic axis of ratios, three or more where possible: 1, and others away from the ends."""
+    """Return marks for a logarithmic axis of ratios: 1 and, if possible, two or more others, none near an end."""
     edge = (high / low) ** 0.05
     low, high = low * edge, high / edge
     if high / low <= 1.5:

@@ -42,7 +42,7 @@ def interval(comparison: Comparison) -> str:
 
 
 def change(ratio: float, most: float = MOST_PERCENT) -> str:
-    """Return the difference of a ratio from 1, without direction: "57%", or "5.2 times" beyond a factor of *most*."""
+    """Return how far a ratio is from 1, without direction: "57%", or "5.2 times" for more than a factor of *most*."""
     far = max(ratio, 1 / ratio)
     if far > most:
         return f"{times(far)} times"
@@ -124,7 +124,10 @@ def conclusion(scenario: AnalysedScenario, group: Sequence[Comparison]) -> str:
 
 
 def levels(scenario: AnalysedScenario) -> list[str]:
-    """Return a sentence on all candidates for each case and each of the TOLD first metrics that is itself a ratio."""
+    """Return a sentence for each case and metric, with the mean of every candidate.
+
+    The metrics are those of the scenario's first TOLD metrics that are ratios themselves, such as step_over_max.
+    """
     found = []
     for case in dict.fromkeys(c.case for c in scenario.whole):
         for about in (METRICS[name] for name in scenario.metrics[:TOLD] if METRICS[name].ideal == "1"):
@@ -140,14 +143,14 @@ def levels(scenario: AnalysedScenario) -> list[str]:
 
 
 def answer(scenario: AnalysedScenario) -> list[str]:
-    """Return sentences that answer the scenario's question: on its main metric, and on others that it asks for."""
+    """Return sentences that answer the scenario's question: on its main metric, and on others (Metric.answers)."""
     asked = [name for name in scenario.metrics[1:] if METRICS[name].answers]
     main = levels(scenario)[:1] or _compared(scenario, scenario.metrics[0])
     return [*main, *(sentence for name in asked for sentence in _compared(scenario, name))]
 
 
 def _compared(scenario: AnalysedScenario, metric: str) -> list[str]:
-    """Return a list of one sentence, on the first comparison in *metric*, in all cases; an empty list without one."""
+    """Return a list with a sentence on the first comparison in *metric*, in all cases; [] without comparisons."""
     groups: dict[tuple, list[Comparison]] = {}
     for c in scenario.principal(metric):
         who = ((each.config, each.variant, each.workers) for each in (c.numerator, c.denominator))
@@ -170,7 +173,7 @@ def _ends(run: Analysis, fall: Waterfall) -> tuple[str, str]:
 
 
 def sentence(run: Analysis, fall: Waterfall) -> str:
-    """Return a sentence with a waterfall's total effect, and that of the last step if this only removes the GIL."""
+    """Return a sentence with a waterfall's total effect. If the last step only removes the GIL, add its effect."""
     about, last = METRICS["throughput"], fall.steps[-1]
     who, against = _ends(run, fall)
     if fall.total.verdict == Verdict.OTHER_SAMPLES:

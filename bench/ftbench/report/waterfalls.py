@@ -58,7 +58,7 @@ def drawn(name: str, title: str, one: str, rows: Sequence[Row], cells: Sequence[
 
 
 def notes(run: Analysis, fall: Waterfall) -> list[str]:
-    """Return the sentences below a waterfall's chart: metrics at both ends, undecided steps, missing candidates."""
+    """Return the sentences below a waterfall's chart, on first and last candidate, undecided steps, missing parts."""
     scenario, cpu, about = run.scenario(fall.scenario), fall.cpu_per_1000, METRICS[CPU]
     said = f", {verdict_words.outcome(about, cpu.total)}" if cpu.total.verdict != Verdict.OTHER_SAMPLES else ""
     parts = [f"CPU time for 1,000 samples {about.write(cpu.start.value)} s to {about.write(cpu.end)} s{said}"]
