@@ -159,7 +159,10 @@ class Controller:
             return None
 
     def _again(self, group: Iterable[Candidate]) -> list[Candidate]:
-        """Return the candidates of the group that get a second try (no hang); move their failures to `repeated`."""
+        """Return the failed candidates of the group that get a second try; move their failures to `repeated`.
+
+        Only a first failure gets a second try, and a trial that hung gets none.
+        """
         failed = {c: self.failed[c] for c in group if c in self.failed and c not in self.repeated}
         again = [c for c, failure in failed.items() if failure.kind != "hung"]
         for candidate in again:
@@ -169,9 +172,9 @@ class Controller:
     def warm_up(self, candidates: Sequence[Candidate]) -> Costs:
         """Run one uncounted trial in each twin, and return the times (Costs) of a trial's parts on this machine.
 
-        These trials fill the page cache, and show early that each twin works. The time of a turn is the mean over the
-        twins. The times of imports and warm-up are the shortest, since the slower trials also waited for the disk.
-        Raises BudgetTooShort once `limit` has passed.
+        These trials fill the page cache, and show early that each twin works. The returned time of a turn is the mean
+        over the twins. The times of imports and of the warm-up are the shortest of any twin, since longer ones include
+        waits for the disk. Raises BudgetTooShort once `limit` has passed.
         """
         found: list[Costs] = []
         hung: set[bool] = set()
@@ -237,10 +240,11 @@ class Controller:
     ) -> Iterator[Round]:
         """Run rounds of the ranked candidates (ComparisonPlan.ranked), and yield each finished round.
 
-        Exactly `most` rounds are run. If `most` is None, at least `fewest` rounds are run, until `enough()` is true or
-        the next round would end after `deadline` (time.monotonic()). If too little time is left, the highest drop ranks
-        are left out. Fewer rounds are run only if the next one would end after `limit`. Raises TrialFailed if no
-        candidate is left; Interrupted, WorkDiffers, Unavailable, TwinError.
+        With a number `most`, exactly `most` rounds are run. If `most` is None, at least `fewest` rounds are run, and
+        further rounds until `enough()` is true or the next one would end after `deadline` (time.monotonic()). If the
+        time is too short for `fewest` rounds, candidates of the highest drop ranks are left out. In both cases, the
+        rounds end early if the next one would end after `limit`. Raises TrialFailed if no candidate is left, and
+        Interrupted, WorkDiffers, Unavailable, TwinError.
         """
         fewest = self.fewest if most is None else most
         ranked = sorted((each for each in ranked if each[1] not in self.failed), key=lambda each: each[0])

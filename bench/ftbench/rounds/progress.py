@@ -56,7 +56,7 @@ class Display(Progress):
         self.note(f"warning: {text}")
 
     def _still(self, text: str) -> None:
-        """Off a terminal, print how far the run is, unless a line was printed in the last SECONDS."""
+        """Print *text*, the progress so far, unless on a terminal or if a line was printed in the last SECONDS."""
         if self._plain and time.monotonic() - self._noted >= SECONDS:
             self.note(text)
 

@@ -27,7 +27,10 @@ class Work:
     """Ranks of each trial (Task.ranks)."""
 
     def gather(self, ranked: Sequence[tuple[int, Candidate]]) -> list[tuple[int, Candidate]]:
-        """Return [(drop rank, candidate)], one candidate for each trial. Other candidates of a trial go to `inside`."""
+        """Return [(drop rank, candidate)], with one candidate for each trial.
+
+        If a trial measures several cases, this is its first candidate, and its other candidates are added to `inside`.
+        """
         found: dict[Candidate, tuple[int, Candidate]] = {}
         for rank, c in ranked:
             alike = replace(c, case="") if self.scenario.inside else c
@@ -44,7 +47,7 @@ class Work:
         return self.cases[candidate.case].turns
 
     def demand(self, candidate: Candidate) -> sizing.Demand:
-        """Return the memory and /dev/shm that the candidate's trial needs. If it measures several cases, the most."""
+        """Return the memory and /dev/shm that the candidate's trial needs, in the largest of the trial's cases."""
         if others := self.inside.get(candidate):
             needs = [replace(self, inside={}).demand(each) for each in (candidate, *others)]
             return sizing.Demand(max(each.memory for each in needs), max(each.shm for each in needs))

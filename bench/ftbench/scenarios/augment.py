@@ -20,7 +20,7 @@ SEED = 20261121
 
 
 def _workers_bring(side: Side) -> Comparison:
-    """Return the comparison of *side*, with workers, to loading without workers. In quick runs, only for FT and GIL."""
+    """Return the comparison of *side* with loading without workers. Quick runs make it only if *side* is FT or GIL."""
     importance, quick = (0, "most") if side in (FT, GIL) else (4 if side.config == "ft-gil" else 2, "")
     made = Comparison(side, Side(side.config, "serial", workers=0), why="what workers bring", kind="workers")
     return replace(made, importance=importance, every_count=True, quick=quick, first_only=True)

@@ -48,7 +48,7 @@ class Arrays:
 
 
 class Remote:
-    """Dataset that imitates remote storage: each sample takes *delay* seconds more; with *lock*, one at a time."""
+    """Dataset that imitates remote storage by a *delay* (s) of each sample; a *lock* lets one thread load at a time."""
 
     def __init__(self, dataset: Any, delay: float, lock: bool = False) -> None:
         self._dataset, self.delay = dataset, delay  # another delay may be set at any time
@@ -108,7 +108,10 @@ def fixed(task: Task, samples: Any, number: int, pause: float) -> float:
 
 
 def auto(task: Task, samples: Any, pause: float, then: float | None) -> tuple[float, Any]:
-    """Return the samples/s of a loop with "auto", and the loader's statistics. *then*: delay (s) from the middle on."""
+    """Return the samples/s of a loop with "auto", and the loader's statistics.
+
+    *then*: delay (s) that samples get after the first part of the epoch, in which "auto" can settle; None for no delay.
+    """
     loader = _loader(task, samples, "auto")
     with contextlib.closing(iter(loader)) as batches:
         if then is not None:
@@ -123,7 +126,8 @@ def auto(task: Task, samples: Any, pause: float, then: float | None) -> tuple[fl
 def best(before: Sequence[float], after: Sequence[float]) -> tuple[float, int]:
     """Return (rate of the best number of threads, position of the smallest number that is almost as fast).
 
-    The best number of one list of rates is judged by its rate in the other: the largest of noisy values is too large.
+    *before* and *after* are the rates of two sweeps. The number that is best in one sweep is judged by its rate in the
+    other, because the highest of several noisy rates is, on average, too high.
     """
     judged = [
         values[max(range(len(others)), key=others.__getitem__)] for values, others in ((before, after), (after, before))
@@ -140,8 +144,10 @@ def _mean(one: float, other: float) -> float:
 def measure(task: Task) -> Turns:
     """Compare "auto" with fixed numbers of threads, in one turn.
 
-    Parameters of the case: "loop", the time of a step divided by the time in which as many threads as CPUs load a
-    batch; "then", a delay (s) that samples get during the epoch with "auto", and from the start with fixed numbers.
+    Parameters of the case:
+
+    - "loop": time of a step of the loop, divided by the time for loading a batch with as many threads as CPUs;
+    - "then": a delay (s) that samples get in the middle of the epoch with "auto"; with fixed numbers, from the start.
 
     Returns the metrics:
 

@@ -75,8 +75,8 @@ def _remove_left() -> None:
 def measure(task: Task) -> dict:
     """Load epochs of the samples in the cache, until `task.batches` batches are loaded.
 
-    Returns the metrics gb_per_s (stalls, the waits between epochs, included), time_to_first_batch (s, from the first
-    fetch) and memory_mib (at the end), and the curves named in CURVES, with one value per epoch.
+    Returns the metrics gb_per_s (over the whole time, with the waits between epochs), time_to_first_batch (s, from the
+    first fetch) and memory_mib (at the end), and the curves named in CURVES, with one value per epoch.
     """
     import numpy
 

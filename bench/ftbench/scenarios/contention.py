@@ -156,8 +156,8 @@ def seconds(spans: Spans) -> float:
 def measure(task: Task) -> Turns:
     """Time one kind of operation (the case's parameter "kind") in one worker and in all, in neighbouring turns.
 
-    Returns the metrics operation_ns (with all workers at it) and scaling (operations/s of all
-    workers divided by those of one).
+    Returns the metrics operation_ns (time of one operation while all workers run) and scaling (operations/s of all
+    workers, divided by those of one worker alone).
     """
     kind = KINDS[task.parameters["kind"]]
     operations = max(1, task.batch_size * (task.batches // task.workers) // kind.weight // UNROLLED) * UNROLLED
@@ -180,7 +180,7 @@ CASES = tuple(Case(name, kind.title, {"kind": name}) for name, kind in KINDS.ite
 
 
 def comparisons(configs: tuple[str, ...]) -> tuple[Comparison, ...]:
-    """Return comparisons of the last configuration's threads: with its processes, then with threads under the GIL."""
+    """Return comparisons of the last configuration's threads: with its processes, and with threads under the GIL."""
     main = configs[-1]
     threads = {config: Side(config, "bare-thread") for config in configs}
     contention = Comparison(threads[main], Side(main, "bare-process"), kind="method", every_count=True)

@@ -71,8 +71,8 @@ def measure(task: Task, more: float = 1.0) -> Turns:
     steps in Python while the loader is idle, at half its full rate and at its full rate; steps in torch, idle and at
     full rate. At full rate the loop waits for late batches. At half, the loader waits for room in its queue. The time
     of a step excludes the wait for batches. If the case's "shared" is true, the loop and the workers share as many CPUs
-    as there are workers. During loading a step's work is multiplied by *more*, with which evaluation/trust plants a
-    difference.
+    as there are workers. During loading, a step does *more* times the work. evaluation/trust uses this to test whether
+    the benchmark finds a difference of known size.
 
     Returns the metrics slowdown_python, slowdown_half and slowdown_torch.
     """

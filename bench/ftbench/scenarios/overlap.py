@@ -56,9 +56,9 @@ def measure(task: Task, more: float = 1.0) -> Turns:
     """Time ``for batch in loader: train(batch)``, loading alone and training alone, `task.batches` steps each.
 
     Training a batch takes "ratio" (a parameter of the case) times as long as loading it. Each measurement starts when
-    the first batch has come and no other is ready. Training during loading does *more* times the work, which is how
-    evaluation/trust plants a difference. Returns the metrics step_over_max (1 if loading and training overlap
-    perfectly) and step_over_sum (1 if they do not).
+    the first batch has come and no other is ready. Training during loading does *more* times the work: evaluation/trust
+    uses this to test whether the benchmark finds a difference of known size. Returns the metrics step_over_max (1 if
+    loading and training overlap perfectly) and step_over_sum (1 if they do not overlap).
     """
     train, seen = TorchStep(), checksums.Seen()
     steps = task.batches

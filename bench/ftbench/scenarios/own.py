@@ -24,7 +24,7 @@ PATIENCE, PATIENCE_TIMES, LOOK_PATIENCE = 60.0, 3, 180.0
 
 
 def _named(name: str, what: str) -> Any:
-    """Return the result of ftrun.target.find or .load (`what`) for `name`, FILE.py:NAME; raises TrialError."""
+    """Call the function `what` ("find" or "load") of ftrun.target with `name`, FILE.py:NAME; raises TrialError."""
     from ftrun import target
 
     try:

@@ -29,8 +29,8 @@ class AnalysedScenario(Scenario):
     def principal(self, metric: str = "") -> list[Comparison]:
         """Return the comparisons that matter most, in *metric* (default: the main one).
 
-        These are all that the run was made for, and of each kind (Pair.kind) those with the most workers. If there are
-        several kinds, "scaling" is left out, and if one kind is "headline", "method" too.
+        These are all that the run was made for (`asked`), and of each kind (Pair.kind) those with the most workers. The
+        kind "scaling" is left out if there is another kind, and the kind "method" if there is "headline".
         """
         found = self.compared(metric)
         most = {c.kind: max(each.numerator.workers for each in found if each.kind == c.kind) for c in found}

@@ -78,8 +78,9 @@ def level(scenario: Scenario, key: str, metric: str) -> Ratio:
 def judge(comparisons: Iterable[Ratio]) -> None:
     """Set the adjusted p-values (q) and the verdicts of all comparisons of a run.
 
-    Comparisons that the run was made for (`asked`) keep their p-values. All other p-values are adjusted together for
-    their number, except those from fewer than FEWEST_ROUNDS rounds: these cannot show a difference.
+    Comparisons that the run was made for (`asked`) keep their p-values. The p-values of all others are adjusted
+    together (Benjamini and Hochberg), but comparisons of fewer than FEWEST_ROUNDS rounds do not count: they cannot show
+    a difference.
     """
     from scipy.stats import false_discovery_control
 
@@ -97,8 +98,8 @@ def judge(comparisons: Iterable[Ratio]) -> None:
 def more_minutes(scenario: Scenario, c: Change) -> int | None:
     """Estimate the minutes of further rounds that would settle an undecided ratio.
 
-    Return None for any other ratio, and 0 if settling it would take too long. Of ten runs with the returned minutes
-    added, eight would show a difference as large as the one seen here.
+    Return None for any other ratio, and 0 if settling it would take too long. If the true difference is as large as the
+    one seen here, a run that is longer by the returned minutes would show it with a probability of 80%.
     """
     if c.verdict != Verdict.NO_DIFFERENCE or c.low is None or c.high is None or c.resolution is None:
         return None

@@ -29,7 +29,8 @@ class Mean(NamedTuple):
     def interval(self, new: bool = False) -> tuple[float, float]:
         """Return the mean's confidence interval, or, if *new*, an approximate prediction interval for a further effect.
 
-        From few effects that hardly differ, that interval is too narrow: in a test, it held 87% of further effects.
+        The prediction interval is too narrow for a mean of few effects that hardly differ: in a test, it held 87% of
+        the further effects, not 95%.
         """
         from scipy.special import stdtrit
 

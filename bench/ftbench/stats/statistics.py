@@ -6,7 +6,7 @@ mean logarithm of the faster half of its turns (ftbench.measure.epochs.typical).
 differences of their figures, round by round, with Student's t. This method treats a/b and b/a alike (Fleming and
 Wallace, "How not to lie with statistics", CACM 29, 1986), and ratios of a chain multiply exactly.
 
-The variance of three or four rounds is itself uncertain. So it is averaged with the variance that the turns let expect
+The variance of three or four rounds is itself uncertain. So it is averaged with the variance that the turns predict
 (the moderated t: Smyth, "Linear models and empirical Bayes methods", Stat. Appl. Genet. Mol. Biol. 3, 2004).
 
 The comparisons that a run is made for are judged one by one. All others are explored: their p-values are adjusted
@@ -27,7 +27,7 @@ CONFIDENCE = 0.95
 # The probability that a difference of `resolution` would have been shown.
 POWER = 0.8
 FEWEST_ROUNDS = 3
-# The variance that the turns let expect weighs as much as that of this many further rounds.
+# The variance that the turns predict weighs as much as that of this many further rounds.
 EXPECTED_ROUNDS = 4
 # Memory repeats to a tenth of a percent. A difference as small as that matters to no one, even if it is certain.
 NEGLIGIBLE = 1.01
@@ -56,9 +56,9 @@ def exponential(logarithm: float, most: float = 700.0) -> float:
 
 
 def spread(logs: Sequence[float], expected: float | None = None) -> tuple[float, int]:
-    """Return (variance, its degrees of freedom) of rounds' logarithms, of which there must be two or more.
+    """Return (variance between rounds, its degrees of freedom). *logs*: the logarithm of each of two or more rounds.
 
-    *expected*: see ratio.
+    *expected*: see `ratio`.
     """
     degrees = len(logs) - 1
     if expected is None:
@@ -70,7 +70,7 @@ def spread(logs: Sequence[float], expected: float | None = None) -> tuple[float,
 def ratio(numerators: Sequence[float], denominators: Sequence[float], expected: float | None = None) -> Ratio:
     """Return the geometric mean of the ratios, with its interval; raises ValueError for no values or values <= 0.
 
-    *expected*: the variance of a ratio's logarithm that the turns let expect (ftbench.stats.turns); None if unknown.
+    *expected*: the variance of a ratio's logarithm that the turns predict (ftbench.stats.turns); None if unknown.
     """
     logs = logarithms(numerators, denominators)
     n, mean = len(logs), fmean(logs)

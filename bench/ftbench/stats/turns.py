@@ -1,4 +1,4 @@
-"""How much a trial's figure varies because it is made of a few turns, judged by these turns."""
+"""Estimates of the variance that a trial's figure has because it comes from a few turns, made from these turns."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from ftbench.stats.allocation import FEWEST_TURNS, PROCESSES_VARY
 def variance_of_typical(seconds: Sequence[float]) -> float:
     """Estimate the variance of the logarithm of ``typical(seconds)``, the mean of the faster half of these turns.
 
-    The squared standard error of a trimmed mean, from the Winsorized variance: Tukey and McLaughlin, "Less vulnerable
-    confidence and significance procedures for location based on a single sample", Sankhya A 25, 1963.
+    The estimate is the squared standard error of a trimmed mean, from the Winsorized variance: Tukey and McLaughlin,
+    "Less vulnerable confidence and significance procedures for location based on a single sample", Sankhya A 25, 1963.
     """
     logs = sorted(map(math.log, seconds))
     kept = (len(logs) + 1) // 2
@@ -31,8 +31,8 @@ def of_trial(trial: Trial, metric: str) -> list[list[float]]:
 def variance_of_round(*candidates: Sequence[Sequence[Sequence[float]]]) -> float | None:
     """Estimate the variance of the logarithm of a candidate's figure in a round, or of the ratio of two candidates.
 
-    Each candidate is given by the turns of each of its trials (see `of_trial`). PROCESSES_VARY is added: processes
-    differ even with many turns. None if a trial has too few turns.
+    Each candidate is given by the turns of each of its trials (see `of_trial`). The estimate includes PROCESSES_VARY,
+    since processes differ even with many turns. Returns None if a trial has too few turns.
     """
     trials = [trial for candidate in candidates for trial in candidate]
     if any(not trial or min(map(len, trial)) < FEWEST_TURNS for trial in trials):

@@ -27,7 +27,10 @@ Chain = list[tuple[str, Candidate]]
 
 
 def chain(scenario: Scenario, case: str) -> tuple[Chain, list[str]]:
-    """Return (a case's chain with the most workers, missing configurations and loaders); ([], []) without a chain."""
+    """Return (the chain of a case, with the most workers; the configurations and loaders that the chain lacks).
+
+    Return ([], []) if the case has no chain, that is, no two compared candidates.
+    """
     there = {c.key: c for c in scenario.whole if c.case == case}
     most = max((c.workers for c in there.values() if c.variant in (TODAY, PROCESSES, THREADS)), default=0)
     configs = [config for config in CONFIGS if any(c.config == config for c in there.values())]
@@ -130,8 +133,8 @@ def _change(c: Comparison) -> dict:
 def precise(scenario: Scenario, precision: float) -> bool:
     """True if a scenario has enough rounds, and all intervals that answer its question are narrow.
 
-    In a waterfall, intervals are narrow if they reach up and down by at most the factor 1 + *precision*. If the main
-    metric is a ratio by itself, the ends of each candidate's interval may differ by the factor WIDEST.
+    In a waterfall, an interval is narrow if its ends are at most a factor of 1 + *precision* from its middle. If the
+    main metric is itself a ratio, an interval is narrow if its ends differ by at most a factor of WIDEST.
     """
     main = scenario.metrics[0]
     if METRICS[main].ideal == "1":

@@ -151,7 +151,7 @@ class Job:
         self.end(f"{quoted}trial: rank {rank.number} of {self._ranks}: {why}")
 
     def _lose(self, rank: Rank) -> NoReturn:
-        """End this process: the rank's connection ended. If the rank failed, let the main thread report that first."""
+        """End this process, since the rank's connection ended. If the rank failed, first let the main thread say so."""
         self.lost = rank.number
         try:
             ended = os.waitid(os.P_PID, rank.pid, os.WEXITED | os.WNOWAIT)

@@ -102,7 +102,10 @@ class TrialProcess(Process):
         self._measures = False
 
     def _go_on(self) -> dict | None:
-        """Let the trial run up to its next turn; return None, or at its end the result with other load on the CPUs."""
+        """Let the trial run up to its next turn, and return None; or to its end, and return its result.
+
+        The result has the load on the CPUs ("disturbance") in addition.
+        """
         before = counters()
         answer = self._ask(self._next)
         if answer is not None and "waiting" in answer:
