@@ -74,7 +74,7 @@ def merge_main(arguments: list[str]) -> int:
 
 
 def _requirements(file: Path | None, dataset: str | None) -> list[str]:
-    """Return the packages that `file` lists or, if that is None, the PEP 723 metadata of the dataset's source file."""
+    """Return the packages listed in `file`, or if it is None, in the PEP 723 metadata of the dataset's source file."""
     source = Path((dataset or "").rpartition(":")[0])
     try:
         if file is not None:

@@ -101,7 +101,7 @@ def _in_threads(work: Callable, items: Sequence, progress: Progress) -> list:
 def own_images(directory: Path) -> tuple[list[Path], int]:
     """Return (the first LIMIT_OF_OWN images below `directory`, sorted; the number of all images in it).
 
-    Raises ImageError if there is none, or if a directory cannot be read.
+    Raises ImageError if it has no images, or if a directory cannot be read.
     """
 
     def unreadable(error: OSError) -> None:

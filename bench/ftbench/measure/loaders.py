@@ -43,7 +43,7 @@ def _batches(dataset: Any) -> Callable[[list[int]], Any]:
 
 
 class Repeated:
-    """Loader of a candidate: `epoch` sets the sampler's numbers, then returns start(), an iterator over batches."""
+    """Loader of a candidate. `epoch` tells the sampler which samples to yield, and returns an iterator over batches."""
 
     def __init__(self, start: Callable[[], Iterator], sampler: EpochSampler):
         self._start: Callable[[], Iterator] | None = start
@@ -104,7 +104,7 @@ def _nodes(task: Task, dataset: Any, _persistent: bool) -> Repeated:
 
 
 def _spdl(task: Task, dataset: Any, _persistent: bool, singly: bool = False, decodes: bool = False) -> Repeated:
-    """Open an spdl.pipeline with a thread for each worker. Its only stage builds a batch from a list of indices.
+    """Open an spdl.pipeline with a thread for each worker. By default, one stage builds batches from lists of indices.
 
     Settings: https://facebookresearch.github.io/spdl/0.8.0/generated/spdl.pipeline.PipelineBuilder.html, with
     use_thread_output_queue, the low-latency way to hand batches over. The source yields lists of indices, as in the

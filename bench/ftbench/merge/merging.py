@@ -157,7 +157,7 @@ def _kind(
 
 
 def _mean(figures: Sequence[Figure]) -> Mean:
-    """Return the mean over one kind's machines, with one variance between rounds, pooled from all machines."""
+    """Return the mean over one kind's machines. Their variances between rounds are pooled into one variance."""
     degrees = sum(figure.degrees for figure in figures)
     spread = sum(figure.degrees * figure.variance for figure in figures) / degrees
     errors = [max(LEAST_ERROR, math.sqrt(spread / figure.rounds)) for figure in figures]

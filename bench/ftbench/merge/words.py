@@ -84,7 +84,7 @@ def outlier(group: Group, one: Outlier) -> str:
 
 
 def ordinary(group: Group) -> list[str]:
-    """Return a sentence for each kind of machine without outliers: no machine stands out, or they are too few."""
+    """Return sentences on the kinds of machine without outliers: no machine stands out, or there are too few."""
     found = []
     for kind in group.kinds:
         number = len(kind.machines)

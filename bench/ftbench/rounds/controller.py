@@ -170,7 +170,7 @@ class Controller:
         return again
 
     def warm_up(self, candidates: Sequence[Candidate]) -> Costs:
-        """Run one uncounted trial in each twin, and return the times (Costs) of a trial's parts on this machine.
+        """Run uncounted trials in each twin until one succeeds; return the times (Costs) of a trial's parts.
 
         These trials fill the page cache, and show early that each twin works. The returned time of a turn is the mean
         over the twins. The times of imports and of the warm-up are the shortest of any twin, since longer ones include
@@ -240,11 +240,11 @@ class Controller:
     ) -> Iterator[Round]:
         """Run rounds of the ranked candidates (ComparisonPlan.ranked), and yield each finished round.
 
-        With a number `most`, exactly `most` rounds are run. If `most` is None, at least `fewest` rounds are run, and
-        further rounds until `enough()` is true or the next one would end after `deadline` (time.monotonic()). If the
-        time is too short for `fewest` rounds, candidates of the highest drop ranks are left out. In both cases, the
-        rounds end early if the next one would end after `limit`. Raises TrialFailed if no candidate is left, and
-        Interrupted, WorkDiffers, Unavailable, TwinError.
+        If `most` is a number, `most` rounds are run. If it is None, at least `fewest` rounds are run, then more until
+        `enough()` is true or the next one would end after `deadline` (time.monotonic()). If the time is too short for
+        `fewest` rounds, candidates of the highest drop ranks are left out. Fewer rounds are run only if the next one
+        would end after `limit`. Raises TrialFailed if no candidate is left, and Interrupted, WorkDiffers, Unavailable,
+        TwinError.
         """
         fewest = self.fewest if most is None else most
         ranked = sorted((each for each in ranked if each[1] not in self.failed), key=lambda each: each[0])

@@ -48,7 +48,7 @@ DEFAULT = ("pillow", "text")
 
 
 def find(name: str) -> Scenario:
-    """Return the scenario called *name*, also one of the two in ftbench.scenarios.own; raises KeyError.
+    """Return the scenario called *name*, which may be one of the two in ftbench.scenarios.own; raises KeyError.
 
     The name "module:NAME" stands for the object NAME of any module, such as one in evaluation/trust.
     """

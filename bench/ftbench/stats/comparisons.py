@@ -79,8 +79,8 @@ def judge(comparisons: Iterable[Ratio]) -> None:
     """Set the adjusted p-values (q) and the verdicts of all comparisons of a run.
 
     Comparisons that the run was made for (`asked`) keep their p-values. The p-values of all others are adjusted
-    together (Benjamini and Hochberg), but comparisons of fewer than FEWEST_ROUNDS rounds do not count: they cannot show
-    a difference.
+    together (Benjamini and Hochberg). Comparisons of fewer than FEWEST_ROUNDS rounds take no part in this, since they
+    cannot show a difference.
     """
     from scipy.stats import false_discovery_control
 

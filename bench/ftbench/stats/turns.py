@@ -1,4 +1,4 @@
-"""Estimates of the variance that a trial's figure has because it comes from a few turns, made from these turns."""
+"""Estimates, from the turns of a trial, of the variance that the trial's figure has because the turns are few."""
 
 from __future__ import annotations
 

@@ -102,9 +102,9 @@ class TrialProcess(Process):
         self._measures = False
 
     def _go_on(self) -> dict | None:
-        """Let the trial run up to its next turn, and return None; or to its end, and return its result.
+        """Let the trial run up to its next turn and return None, or to its end and return its result.
 
-        The result has the load on the CPUs ("disturbance") in addition.
+        The result also has the load on the CPUs while the trial measured ("disturbance").
         """
         before = counters()
         answer = self._ask(self._next)
