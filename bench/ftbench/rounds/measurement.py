@@ -183,7 +183,7 @@ class Measurement:
             )
 
     def look(self) -> None:
-        """Time some of the user's samples in every twin, to set the amount of work in a turn. Raises TrialFailed."""
+        """Time some user-supplied samples in every twin, to set the amount of work in a turn. Raises TrialFailed."""
         parameters = self.scenario.case("").parameters
         target = parameters["target"]
         found = self._looks(Task(own.LOOK, [], "serial", 0, 1, 2, 1, PREFETCH_FACTOR, "", parameters))
