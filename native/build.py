@@ -151,7 +151,7 @@ class Plan:
         return Twin(name, directory, directory / "bin" / "python", record["version"], record["pgo"])
 
     def optimised_before(self, names: Collection[str]) -> bool:
-        """True if the cache has, for each twin in `names`, an optimised interpreter of this series and C compiler."""
+        """True if the cache has optimised interpreters for all `names`, of this series and built by this C compiler."""
         there = (self.root / "interpreters").glob(f"cpython-{series()}.*-pgo-{self._compiler}-*")
         built = [each.name for each in there if cache.finished(each) is not None]
         return all(any(f"-{name}-" in one for one in built) for name in names)
@@ -172,8 +172,8 @@ def twins(
     """Return the twins called `names`, by name, after building those that are missing. `say` gets messages for users.
 
     Args:
-        quality: "pgo" for optimised builds, "plain" for plain ones. "any" takes twins that are built, of either kind.
-            If there are none, it builds optimised twins if optimised interpreters are in the cache, else plain twins.
+        quality: "pgo" for optimised builds, "plain" for plain ones, "any" for twins that are built already, of either
+            kind. If "any" finds none, it builds optimised twins if the cache has their interpreters, else plain ones.
         agreed: True if missing system packages may be installed without asking.
     """
     machine.check_platform()

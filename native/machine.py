@@ -57,10 +57,10 @@ def missing_packages(wanted: list[str]) -> list[str]:
 
 
 def install_command(wanted: list[str], agreed: bool) -> list[str] | None:
-    """Return the command that installs those Debian packages in `wanted` that are missing, or None if none is.
+    """Return the command that installs those Debian packages in `wanted` that are missing; None if none is missing.
 
     Asks the user first, unless `agreed` is true or the variable CI is set. If no user can answer, assumes consent.
-    Raises TwinsError if apt is missing; or if packages are missing, and the user refuses or is not root.
+    Raises TwinsError if this system has no apt, or if packages are missing and the user refuses or is not root.
     """
     if not (shutil.which("apt-get") and shutil.which("dpkg-query")):
         raise TwinsError(
@@ -93,7 +93,10 @@ def can_ask() -> bool:
 
 
 def _agrees(missing: list[str]) -> bool:
-    """Ask whether to install `missing`. Unasked: True if no user can answer, else False if stderr is no terminal."""
+    """Ask the user whether to install `missing`; return True for yes.
+
+    Without asking, return True if no user can answer, or False if stderr is no terminal to show the question on.
+    """
     print(f"The build needs these system packages: {' '.join(missing)}", file=sys.stderr)
     if not can_ask():
         print("They are installed now: there is no terminal to ask at.", file=sys.stderr)

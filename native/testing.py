@@ -56,7 +56,7 @@ class TestRun:
         return self.process.pid
 
     def finish(self, selection: bool) -> bool:
-        """Wait for the command's end; print its output; return True if it passed. `run` explains `selection`."""
+        """Wait for the command's end; print its output; return True if it passed. `selection`: see `run`."""
         assert self.process
         code = self.process.wait()
         passed = code == 0 or (code == NOTHING_SELECTED and selection)
@@ -68,7 +68,7 @@ class TestRun:
 
 
 def chosen(twins: list[Twin], arguments: list[str]) -> list[TestRun]:
-    """Return a run for each twin if `arguments` name files or folders of tests/, as pytest takes them; else none."""
+    """Return one run of pytest for each twin if its `arguments` name files or folders in tests/, else []."""
     found = ((CHECKOUT / argument.partition("::")[0]).resolve() for argument in arguments)
     if not any(CHECKOUT / "tests" in path.parents and path.exists() for path in found):
         return []

@@ -3,8 +3,8 @@
     PYTHON native/cluster/dask_bridge.py          (standard input is a socket)
 
 A client needs its cluster's versions of Python and Dask, which the twins do not have. So this file runs in the Python
-that runs `./twins`, with the standard library and `distributed` alone. The parent decides what to do. It sends lines of
-JSON and gets others back. A batch is a process on one worker that runs the user's script several times:
+that runs `./twins`, with the standard library and `distributed` alone. A batch is a process on one worker that runs the
+user's script several times. The parent sends requests as lines of JSON, and gets answers as lines of JSON:
 
     {"address", "command", "folder"}   connect; the answer is {"threads"}, or {"error"} if that fails
     {"run", "request"}                 submit a batch; later {"of", "line"} for each line of the output, and {"ended",
@@ -12,7 +12,7 @@ JSON and gets others back. A batch is a process on one worker that runs the user
     {"cancel": true}                   cancel all batches: end their processes and send no more about them
 
 At the end of standard input, the program cancels all batches and exits. One thread runs an asyncio loop and owns all
-state. `work` and `Batches` are in the module __main__: so cloudpickle sends workers their code, not just their names.
+state. cloudpickle sends the code of `work` and `Batches` to the workers, not just names: both are in module __main__.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Batches(WorkerPlugin):
     def run(self, key: str, request: bytes) -> tuple[list[str], str]:
         """Run a batch, the Dask task `key`; return the lines that it wrote to stdout, and an error message or "".
 
-        Raises RuntimeError if its process was killed (SIGKILL) and the batch is not cancelled: Dask then tries again.
+        Raises RuntimeError if the batch was killed (SIGKILL) without being cancelled. Dask then runs the batch again.
         """
         with tempfile.TemporaryFile() as errors:
             with self._lock:

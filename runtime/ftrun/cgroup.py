@@ -82,10 +82,10 @@ def throttled_seconds(proc: Path = Path("/proc")) -> float | None:
 
 
 def memory_left(proc: Path = Path("/proc")) -> tuple[int | None, int | None]:
-    """Return (limit, free bytes below it) of the tightest memory limit, in bytes; (None, None) without a limit.
+    """Return the tightest memory limit and the memory still free below it, in bytes; (None, None) without a limit.
 
-    The tightest limit leaves the least memory free. The page cache that the kernel drops first (``inactive_file``)
-    counts as free.
+    The tightest limit is the one that leaves the least memory free. Memory of the page cache counts as free if the
+    kernel would drop it first (``inactive_file``).
     """
     tightest: tuple[int, int] | None = None
     for group, is_v2 in _groups("memory", proc):
@@ -106,7 +106,7 @@ def memory_left(proc: Path = Path("/proc")) -> tuple[int | None, int | None]:
 
 
 def kills(proc: Path = Path("/proc")) -> int:
-    """Return a number that grows with every out-of-memory kill in this process's group or on the machine."""
+    """Return a number that grows with each out-of-memory kill, in this process's group or elsewhere on the machine."""
     files = [group / ("memory.events" if is_v2 else "memory.oom_control") for group, is_v2 in _groups("memory", proc)]
     text = "\n".join(read(path) or "" for path in [*files, proc / "vmstat"])
     return sum(map(int, re.findall(r"^oom_kill (\d+)$", text, re.MULTILINE)))

@@ -1,4 +1,4 @@
-"""The commands and paths that a user types. In a container these are commands and paths of the host.
+"""The commands and paths that a user types. For a program in a container, they are commands and paths of the host.
 
 compose.yaml and docker/entrypoint set the environment variables. `./twins` imports this module: standard library only,
 Python 3.9 or later.
@@ -26,7 +26,7 @@ def folders() -> dict[str, str]:
 
 
 def path(inside: str) -> str:
-    """Return the path on the host of a container's path; outside of containers and mounted folders, the same path."""
+    """Return the host's path for the container's path *inside*; *inside* itself if no mounted folder contains it."""
     for folder, variable in _MOUNTED.items():
         if variable in os.environ and f"{inside}/".startswith(f"{folder}/"):
             return os.path.normpath(os.path.join(os.environ[variable] or ".", inside[len(folder) :].lstrip("/")))
@@ -34,7 +34,7 @@ def path(inside: str) -> str:
 
 
 def inside(typed: str) -> Path:
-    """Return the path in the container of a results path that was *typed* on the host. The inverse of `path`."""
+    """Return the container's path of the results at *typed* on the host; outside of containers, *typed* itself."""
     if (where := os.environ.get("FT_RESULTS")) is None:
         return Path(typed)
     folder, plain = os.path.normpath(where or "."), os.path.normpath(typed)
@@ -63,7 +63,7 @@ def audit(target: str, mounted: Mapping[str, str] | None = None) -> str:
     """Return the command that audits the dataset *target* (FILE.py:NAME).
 
     Args:
-        mounted: the host's folders for the container's code and data. Default: those of this process's container.
+        mounted: the host's folders to mount for code and data. Default: the folders that this container has mounted.
     """
     if mounted is None and "FT_CODE" not in os.environ:
         return f"./twins audit {shlex.quote(target)}"

@@ -28,7 +28,7 @@ class Interrupted(Exception):
 
 
 class Interruption:
-    """Context manager for the main thread: records SIGINT, SIGTERM and, unless the process ignores that, SIGHUP."""
+    """Context manager for the main thread: records SIGINT and SIGTERM, and SIGHUP unless the process ignores it."""
 
     SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 

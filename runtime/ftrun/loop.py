@@ -18,7 +18,7 @@ class Stopped(Exception):
 
 
 class Loop:
-    """Context manager: an event loop that calls a file descriptor's handler when it is ready. Owned by one thread."""
+    """Event loop and context manager: calls the handler of each file descriptor that is ready. Owned by one thread."""
 
     def __init__(self, watch: Watch):
         self._selector = selectors.DefaultSelector()
@@ -42,7 +42,7 @@ class Loop:
     def run(self, done: Callable[[], bool], until: float | None = None, look: Callable[[], None] | None = None) -> bool:
         """Call handlers until `done()` is true, then return True. Return False once time.monotonic() reaches `until`.
 
-        `look` is called at least every LOOK_SECONDS. Raises Stopped if a callback of the watch returns True.
+        `look` is called at least every LOOK_SECONDS. Raises Stopped if a callback of this loop's watch returns True.
         """
         while not done():
             # Checked while events arrive too: a writer that never pauses must not exceed the time limit.

@@ -44,8 +44,9 @@ def install(
     build: Iterable[str] = (),
     never: Iterable[str] = (),
 ) -> list[str]:
-    """Install into a new `folder` what `requirements` need and the twin lacks; return the NAME==VERSION installed.
+    """Install, into a new `folder`, the packages that `requirements` need and the twin lacks.
 
+    Returns the installed packages as NAME==VERSION.
     Raises Interrupted, or OverlayError if a requirement is malformed or no wheel fits the twin's Python, `python`.
 
     Args:

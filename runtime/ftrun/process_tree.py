@@ -21,7 +21,7 @@ PATIENCE_SECONDS = 10.0
 
 
 def become_reaper() -> None:
-    """From now on, make this process the new parent of descendants whose own parents end. Linux only."""
+    """Make this process adopt, from now on, each descendant whose own parent ends. Linux only."""
     if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
 
@@ -37,7 +37,10 @@ def children(pid: int) -> list[int]:
 
 
 def below(pid: int, without: frozenset[int] = frozenset(), most: int = 1 << 30) -> list[int]:
-    """Return ids of `pid`'s descendants, parents first, but not `without` and theirs. Stop once `most` are found."""
+    """Return the ids of `pid`'s descendants, parents first. Stop once at least `most` ids are found.
+
+    The processes `without` and their descendants are left out.
+    """
     found: list[int] = []
     seen = set(without)
     waiting = [pid]
@@ -60,7 +63,10 @@ def resident(pid: int) -> int:
 
 
 def memory(pids: Iterable[int], enough: int) -> int:
-    """Return the total memory of processes in bytes: RSS, or PSS if several processes exceed `enough` in total."""
+    """Return the total memory of processes in bytes: the sum of their RSS.
+
+    If several processes have more than `enough` bytes together, return the sum of their PSS instead.
+    """
     pids = list(pids)
     total = sum(map(resident, pids))
     # The proportional size (PSS) counts a page that N forked processes share once. It takes longer to find.
@@ -76,7 +82,7 @@ def _proportional(pid: int) -> int:
 
 
 def cpu_seconds(pids: Iterable[int]) -> float:
-    """Return the CPU time that processes have used, with that of children that they waited for."""
+    """Return the CPU time of processes, including the time of their children that ended and were waited for."""
     total = 0
     for pid in pids:
         with contextlib.suppress(OSError, IndexError):  # it has gone

@@ -108,7 +108,7 @@ def run(
     arguments: list[str] | None = None,
     anyone: bool = False,
 ) -> int:
-    """Read the command line (`--socket`, `--idle`) and serve one client with a `server`; return the exit status."""
+    """Parse `--socket` and `--idle`; serve one client with the Server that `server` makes; return the exit status."""
     parser = argparse.ArgumentParser(
         prog=f"python -m {module}", description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -210,7 +210,7 @@ class Child:
         done: Callable[[], bool] = lambda: False,
         look: Callable[[], None] | None = None,
     ) -> bool:
-        """Read the child's output until `done()` is true or the child ends. Return True then, False after `seconds`.
+        """Read the child's output until `done()` is true or the child ends; return False if `seconds` pass first.
 
         When the child ends, processes that it left behind are killed and the rest of its output is read. `look` is
         called a few times a second, and may raise to end the wait. Raises Stopped, after killing the child.

@@ -17,7 +17,7 @@ class TargetError(Exception):
 
 
 def load(target: str) -> Any:
-    """Import the module of *target* (FILE.py:NAME), and return the dataset that `make` gets from the object NAME.
+    """Import the module of *target* (FILE.py:NAME); return the dataset that the object NAME is or gives (see `make`).
 
     Raises TargetError. If user code failed, the message has the traceback.
     """
@@ -30,7 +30,7 @@ def is_factory(value: Any) -> bool:
 
 
 def make(value: Any, target: str) -> Any:
-    """Return *value*, or what it returns if it is a factory (see `is_factory`); of a DataLoader, return its dataset.
+    """Return the dataset that *value* is, holds (a DataLoader) or makes (a function or class; see `is_factory`).
 
     Raises TargetError, which names *target*, if the factory fails or the result is no dataset.
     """
@@ -63,7 +63,7 @@ def find(target: str) -> Any:
 
 
 def native_attribute(value: Any, name: str) -> Any:
-    """Return attribute *name* of *value* if it is a slot or from C, else None. No Python code of the value runs."""
+    """Return attribute *name* of *value* if a slot or C code holds it, else None. Runs no Python code of *value*."""
     with contextlib.suppress(Exception):
         for cls in type.__getattribute__(type(value), "__mro__"):
             member = type.__getattribute__(cls, "__dict__").get(name)

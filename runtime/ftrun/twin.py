@@ -62,7 +62,10 @@ class LocalTwin:
         return self._described(line, DESCRIPTION, DESCRIBE_SECONDS, not_one)
 
     def _described(self, line: list[str], form: object, seconds: float, not_one: str) -> dict:
-        """Run the command *line*; return the JSON object that it prints. Raises TwinError if it does not fit *form*."""
+        """Run the command *line*; return the JSON object that it prints, which must fit the schema *form*.
+
+        Raises TwinError if that fails. *not_one* is part of the message.
+        """
         try:
             done = supervise(line, b"", child_environment(), self._watch, seconds)
         except Stopped:

@@ -49,7 +49,7 @@ def received(answer: requests.Response, most: int, decoded: bool = False) -> byt
 
 
 class _Failed(Exception):
-    """A request failed; ``__cause__`` says why. No OSError: zipfile would report that as a damaged archive."""
+    """A request failed; ``__cause__`` says why. Not an OSError, which zipfile would report as a damaged archive."""
 
 
 class _Ranges(io.RawIOBase):
@@ -106,7 +106,10 @@ class _Ranges(io.RawIOBase):
 
 
 class _Reader(io.BufferedReader):
-    """A wheel's file; `read` raises BadArchive for over `most` bytes: zipfile reads a ZIP directory in one call."""
+    """Buffered reader of a wheel. A `read` of more than `most` bytes raises BadArchive.
+
+    This limits a ZIP directory too, since zipfile reads the whole directory in one call.
+    """
 
     most = _MOST_IN_DIRECTORY
 

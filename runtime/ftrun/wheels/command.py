@@ -1,4 +1,4 @@
-"""`./twins info --requirements`: finds out, from their wheels, which packages turn the GIL on; prints the answers."""
+"""`./twins info --requirements`: reads packages' wheels and prints which of the packages turn the GIL on."""
 
 from __future__ import annotations
 

@@ -141,7 +141,7 @@ class _Library:
         return None
 
     def _part(self, offset: int, length: int, entry: int) -> bytes:
-        """Return a section's complete entries. Raise NotReadable if all sections read so far exceed the file's size."""
+        """Return a section's complete entries. Raise NotReadable if the sections read so far exceed the file's size."""
         self._unread -= length
         if self._unread < 0:
             raise NotReadable("its sections are larger than the file")

@@ -50,7 +50,7 @@ _trusted = functools.cache(ssl.create_default_context)  # it takes half a second
 
 
 class _Adapter(HTTPAdapter):
-    """Adapter that retries failed connections three times, and also trusts certificates of system and SSL_CERT_FILE."""
+    """Adapter that retries failed connections three times. Trusts the system's and SSL_CERT_FILE's certificates too."""
 
     def __init__(self) -> None:
         super().__init__(max_retries=Retry(3, backoff_factor=0.5, status=0, redirect=False, raise_on_status=False))
