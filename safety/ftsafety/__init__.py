@@ -3,7 +3,7 @@
 The terms of the audit:
 
 - key: the index of a sample; in an iterable-style dataset, the id of a worker, which loads its first samples
-- reference: copies of the samples, as one thread loaded them at first
+- reference: copies of the samples from the first loading, which one thread did alone
 - user code: all code but ftloader, the audit, the standard library and installed packages
 - observation: two threads load the same samples, one after the other, while the audit watches the dataset's code
 - to draw: to take random numbers from a global generator, or to seed it

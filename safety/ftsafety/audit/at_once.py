@@ -95,7 +95,7 @@ class AtOnce:
     def _varying(self, failures: list[Mismatch]) -> set:
         """Return the keys of *failures* whose samples differ in this thread too: concurrency may not be the cause.
 
-        A difference that is as rare as the failures were would come eight times for each key in the number of loads.
+        Each key is loaded often: a difference as frequent as the failures were would be seen about eight times.
         """
         keys = {each.key for each in failures}
         varying: set = set()

@@ -41,7 +41,7 @@ class Frozen:
 
 @dataclasses.dataclass(frozen=True)
 class Raised(Frozen):
-    """Copy of an exception that loading a sample raised, or that Python only printed (in ``__del__``, threads, ...)."""
+    """Copy of an exception: loading a sample raised it, or Python printed and ignored it (in ``__del__``, ...)."""
 
     ignored: str = ""
     """The place of the exception if Python ignored it; an empty string if loading a sample raised it."""
@@ -55,7 +55,10 @@ class _UnreadableImageError(Exception):
 
 
 def freeze(value: Any) -> Frozen:
-    """Return a deep copy of *value*; of parts that cannot be copied, only the type. Raises errors of lazy images."""
+    """Return a deep copy of *value*. If a part cannot be copied, the copy has only the part's type.
+
+    Raises the decoder's error if an image that is decoded only now cannot be decoded.
+    """
     try:
         return _freeze(value, 0)
     except _UnreadableImageError as unreadable:
@@ -134,7 +137,7 @@ def difference(here: Frozen, reference: Frozen, path: str = "the sample") -> str
 
 
 def structure(value: Frozen) -> Frozen:
-    """Return *value* without data, only types, shapes and keys: to compare samples whose data differ at each load."""
+    """Return the types, shapes and keys in *value*, for comparing samples whose data differ at each load."""
     if isinstance(value, Raised):
         return value
     form = () if value.form == ("pickled",) else value.form

@@ -29,7 +29,7 @@ _SWITCH_INTERVAL = 1e-6
 
 
 class Way(NamedTuple):
-    """Settings of a burst: the same sample in all threads or not, a reset dataset or not, pauses or not."""
+    """Settings of a burst: which samples threads load, if the dataset is reset, and if the threads pause."""
 
     same: bool
     """True if all threads load the same sample in a round, False if each thread loads a different one."""
@@ -87,7 +87,10 @@ class Burster:
     """Runner of bursts, all of which load the same samples. Owned by one thread."""
 
     def __init__(self, serial: Serial, codes: set[types.CodeType], ignored: list[Raised]) -> None:
-        """Prepare bursts. *codes*: the dataset's functions. *ignored*: exceptions that Python ignored; it grows."""
+        """Prepare bursts.
+
+        *codes*: the dataset's functions. *ignored*: the list to which `collecting` adds exceptions that Python ignores.
+        """
         self._serial, self._codes, self._threads, self._ignored = serial, codes, serial.loads.threads, ignored
         # Where threads take turns, each waits for all others.
         self._patience = max(serial.patience, 4 * serial.slowest * self._threads, 8 * serial.seconds_to_reset)

@@ -151,8 +151,8 @@ def _name_in_torch(function: Any) -> str:
 def find_call_site(frame: types.FrameType) -> tuple[Line, str | None]:
     """Return the line of user code that led to the draw in *frame*, and the library function that this line called.
 
-    If ftloader called an installed package, without user code in between, the line is in that package. The function is
-    None if the line calls the generator itself.
+    If ftloader itself called an installed package, no user code led to the draw: the line is then in that package. The
+    function is None if the line calls the generator itself.
     """
     called = None
     outside: types.FrameType | None = None  # the first frame outside of random, NumPy and torch

@@ -17,7 +17,7 @@ from ftsafety.audit.serial import Serial
 
 
 def from_observation(first: Observed, second: Observed, nodes: list[Node]) -> list[Finding]:
-    """Return findings for writes, draws and moved file positions in both observations, and for limits of libraries."""
+    """Return findings for writes, draws and file moves that both observations saw, and for limits of libraries."""
     writes, draws = sorted(first.writes & second.writes), sorted(first.draws & second.draws)
     return [*map(_write, writes), *_moves(first, second), *map(_draw, draws), *_limits(second, nodes)]
 
@@ -80,7 +80,7 @@ def _limits(seen: Observed, nodes: list[Node]) -> Iterator[Finding]:
 
 
 def from_serial(serial: Serial) -> list[Finding]:
-    """Return findings for samples that vary or are overwritten with one thread too, and for images decoded on use."""
+    """Return findings for samples that vary or are overwritten with one thread too, and for lazily decoded images."""
     loads, unequal, images = serial.loads, serial.unequal, serial.decoded_late
     found, where = [], definition(loads.dataset)
     if unequal:
@@ -96,7 +96,7 @@ def from_serial(serial: Serial) -> list[Finding]:
 def from_arrays(dataset: Any, paths: set[str], codes: set, written: list[Finding], second: Observed) -> list[Finding]:
     """Return a finding for each array that was overwritten; *paths* names them ("dataset.buffer", ...).
 
-    Arrays are left out if a finding in *written* names them, or a line of source that wrote while it held a lock.
+    Leaves out an array if a finding in *written* has its name, or a line that wrote while its thread held a lock.
     """
     level, lock = None, ""
     if second.has_locks:  # a library may write under it, which cannot be seen
@@ -120,7 +120,8 @@ def from_threads(
 ) -> Finding:
     """Return the finding for failures of one kind. *failures* were seen first, *again* in the second look.
 
-    *rounds*: the bursts before and during the second look. *suspects*: findings that may name the cause.
+    *rounds*: the bursts before the second look, and the bursts of the second look. *suspects*: findings that may name
+    the cause.
     """
     first = failures[0]
     before, after = (sum(burst.rounds for burst in bursts) for bursts in rounds)

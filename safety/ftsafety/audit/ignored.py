@@ -51,7 +51,7 @@ def collecting() -> Iterator[list[Raised]]:
 
 
 def _described(args: Any) -> Raised:
-    """Return a copy of the exception in *args*, a hook's argument; `line` of the copy is the innermost in user code."""
+    """Return a copy of the exception in *args*, a hook's argument. Its `line` is the innermost line of user code."""
     error = args.exc_value if args.exc_value is not None else args.exc_type()
     where = traceback.extract_tb(args.exc_traceback)
     place = f"{where[-1].filename}:{where[-1].lineno}" if where else "a function without lines"

@@ -279,7 +279,10 @@ class Observer:
                     turn.lent[value.fileno() if file_positions.has_position(value) else id(value)] = value, id(pool)
 
     def _look_at_files(self, line: Line, guarded: bool, direct: bool = False) -> None:
-        """Record file positions that moved since this method's previous call, as moved by the *line* of that call."""
+        """Record file positions that moved since the previous call of this method, by the *line* that it got then.
+
+        The arguments of this call are kept for the next call.
+        """
         if self._last is None:
             return
         where, under_lock, before, by_line = self._last

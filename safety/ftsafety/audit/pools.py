@@ -1,4 +1,4 @@
-"""Objects that a sample takes out of a shared container, such as a queue, and puts back."""
+"""Objects that the loading of a sample takes out of a shared container, such as a queue, and puts back."""
 
 import collections
 import contextlib
@@ -17,7 +17,10 @@ BUFFERS = (np.ndarray, torch.Tensor, bytearray, list, dict, set, collections.deq
 
 
 def assigned(frame: types.FrameType) -> tuple[types.FrameType, list[str]]:
-    """Return the local variables to which the result of the call in *frame* is assigned at once, and their frame."""
+    """Return (frame, names) of the local variables that immediately get the result of the call in *frame*.
+
+    The frame is a caller's if *frame* only returns the result. The names are empty if no variable gets the result.
+    """
     names: list[str] = []
     left = 1
     for each in dis.get_instructions(frame.f_code):

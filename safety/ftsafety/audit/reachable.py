@@ -253,7 +253,7 @@ def _is_users(value: Any) -> bool:
 
 
 def _base(value: Any) -> Any:
-    """Return the standard type, such as dict, that a container's type is or extends. Its methods run no user code."""
+    """Return the standard type of a container, such as dict for a subclass of dict: its methods run no user code."""
     return next(kind for kind in (collections.OrderedDict, *_CONTAINERS) if is_a(value, kind))
 
 

@@ -79,7 +79,7 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """True if nothing has to be fixed: each finding is a note, or there is none, and no failure was seen once."""
+        """True if nothing has to be fixed: all findings are notes, and the second look left no failure unconfirmed."""
         return not self.unconfirmed and all(finding.level == Level.NOTE for finding in self.findings)
 
     def to_dict(self) -> dict[str, Any]:

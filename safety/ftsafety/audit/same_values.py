@@ -1,15 +1,16 @@
 """Detection of harmless writes, where the order of the threads does not matter.
 
-Calls on a container are harmless if all uses of the container add entries, or if all take an entry out and put it
-back. Another write is harmless only if all of these hold, in two passes over the samples in opposite orders:
+Method calls on a container are harmless if code uses the container only to add entries, or only to take an entry out
+and put it back. Writes of other kinds are harmless only if all of the following is true. The values are compared in
+two passes over the samples, the second in reverse order.
 
 - Each attribute or key gets an equal value at every write, and the value does not change afterwards.
 - The value contains no open file, no lock and no object that cannot be compared.
 - Functions use a container for single items only: they do not iterate over the container, count items or remove items.
   The container has only one name, since its uses are found by name.
-- Nothing else is written, and there is no lock. Otherwise the value may be a flag that says if other data is ready.
-- The value of an attribute or global variable is not a number, string, bool or None; the value of a container's item is
-  not a bool, integer or None. Such values may be flags for data that a library writes.
+- No other target is assigned to, and there is no lock. Otherwise the value may be a flag that other data is ready.
+- The value of an attribute or global variable is not a number, string, bytes, bool or None. The value of an item in a
+  container is not a bool, integer or None. Such values may be flags for data that a library writes.
 """
 
 import ast
@@ -219,9 +220,10 @@ def _uses_in(function: ast.AST) -> list[tuple[str, str]]:
 
 
 def _is_atomic(write: Write, uses: dict[str, list[tuple[ast.AST, str]]], lends_values: bool) -> bool:
-    """True if *write* is a method call on a container to which code only adds entries, or which is a pool.
+    """True if *write* is a method call on a container to which code only adds entries, or on a pool.
 
-    A pool: one function takes entries out and puts them back, and samples do not depend on entries (*lends_values*).
+    In a pool, one function takes entries out and puts them back. If *lends_values*, samples may depend on the entries:
+    the container is then no pool.
     """
     method = write.target.rpartition(".")[2].rstrip("()")
     names = re.findall(rf"(\.\w+)\.{method}\(", linecache.getline(*write.line))

@@ -176,14 +176,17 @@ class Serial:
         return difference(self.one(key)[0], self.reference[key])
 
     def wrong(self, key: Any, got: Frozen) -> str | None:
-        """Return in words how *got* differs from the sample *key*, in its structure if its values are known to vary."""
+        """Return in words how *got* differs from the reference of the sample *key*; None if there is no difference.
+
+        Compares only the structure if the sample's values vary from load to load in one thread too.
+        """
         reference = self.reference[key]
         if key in self.unequal:
             got, reference = structure(got), structure(reference)
         return difference(got, reference)
 
     def in_own_thread(self) -> Finding:
-        """Load the samples in this thread, which made the dataset; return the finding that only this thread can do so.
+        """Load the samples in this thread, which made the dataset; return a finding: no other thread can load them.
 
         Called after all loads in another thread have failed. Raises AuditError if a load fails here too.
         """

@@ -52,7 +52,7 @@ def _evaluate(code: types.CodeType | None, frame: types.FrameType) -> Any:
 
 
 def stores_in(code: types.CodeType) -> dict[int, Store]:
-    """Return the writing instructions of *code*, by offset. Without its source, only those that write globals."""
+    """Return the writing instructions of *code*, by offset. Without its source, only writes to globals are found."""
     # Instructions are matched to nodes of the tree by the position where the target ends, in UTF-8 bytes.
     ends = {(node.end_lineno, node.end_col_offset): store for node, store in _targets(code.co_filename)}
     found = {}
