@@ -190,7 +190,10 @@ def check(arguments: list, program: str) -> None:
 
 
 def options_of(given: argparse.Namespace, **changed: object) -> list:
-    """Return the options *given* as arguments, without --out and options that --help hides. *changed*: new values."""
+    """Return command-line arguments for the options in *given*. *changed*: values that replace those in *given*.
+
+    Leaves out --out, options that --help hides, and options with their default, except those in ALWAYS_NAMED.
+    """
     result = []
     for action in parser()._actions:
         value = changed.get(action.dest, getattr(given, action.dest, None))

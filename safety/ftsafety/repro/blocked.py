@@ -1,4 +1,7 @@
-"""Runs that do not count, as other runs show: blocked before any threads could race, or slow. Reasons and remedies."""
+"""Runs that do not count: those that were blocked before any threads could race, and slow ones. Reasons and remedies.
+
+A comparison with other runs shows which runs were blocked or slow.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +64,7 @@ def settled(runs: Mapping[str, Runs]) -> dict[str, Runs]:
 
 
 def _unless_slow(outcome: Outcome, far: float) -> Outcome:
-    """Return *outcome*, as a LIMIT if its run only computed until a time limit below *far* seconds."""
+    """Return *outcome*; its kind becomes LIMIT if its run was computing until a time limit below *far* seconds."""
     slow = outcome.kind is Kind.HANG and {each.what for each in outcome.signatures} == {COMPUTING}
     if not slow or outcome.seconds >= far:
         return outcome
@@ -74,7 +77,10 @@ def _common(runs: Runs) -> Blocker | None:
 
 
 def _survived(runs: Mapping[str, Runs]) -> set[Signature]:
-    """Return the signatures of failures after which runs went on: those in more than one combination of failures."""
+    """Return the signatures of failures after which runs continued.
+
+    A failure that appears in more than one combination of failures did not end its run.
+    """
     shown = {frozenset(o.signatures) for each in runs.values() for o in each.outcomes if o.kind.judged}
     counts = Counter(signature for signatures in shown for signature in signatures)
     return {signature for signature, number in counts.items() if number > 1}
@@ -127,7 +133,7 @@ def remedy(
     series: str = SERIES[0],
     options: Sequence[str] = (),
 ) -> str:
-    """Return a shell command that avoids *blocker*; "" if none is known. It quotes what the script chose.
+    """Return a shell command that avoids *blocker*; "" if none is known. Strings from the script are quoted.
 
     Args:
         command: the command that runs the script.

@@ -40,7 +40,7 @@ class Runs:
 
 
 def twin_of(config: str) -> str:
-    """Return the name of the twin for the configuration *config*: *config* itself for one named by --interpreter."""
+    """Return the name of the twin that runs *config*. For an interpreter of --interpreter, this is *config* itself."""
     return CONFIGURATIONS[config].twin if config in CONFIGURATIONS else config
 
 

@@ -47,7 +47,10 @@ GUARDS = ("gil", "version", "arguments", "tests")
 
 
 def printable(data: bytes, hidden: Sequence[str] = ()) -> str:
-    """Return *data* as a string that is safe on a terminal. Paths lose the folders *hidden*; ~ is the home folder."""
+    """Return *data* as a string that is safe on a terminal.
+
+    Shortens paths: removes the folders *hidden* and parts that depend on the machine; ~ stands for the home folder.
+    """
     text = data.decode(errors="backslashreplace").replace("\r\n", "\n")
     for folder in hidden:
         text = text.replace(f"{folder}{os.sep}", "")
@@ -161,7 +164,10 @@ def _signatures(kind: Kind, detail: str, raised: list[dict], stacks: str, ended:
 
 
 def _frames(stacks: str, which: str = "") -> list[str]:
-    """Return frames of the first thread in *stacks* whose heading starts with *which*, without the import system's."""
+    """Return the frames of the first thread in *stacks* whose heading starts with *which*.
+
+    Frames of the import system are left out.
+    """
     thread = next((match[2] for match in THREAD.finditer(stacks) if match[1].startswith(which)), "")
     return [
         f"{os.path.basename(name)}:{line} in {function}"

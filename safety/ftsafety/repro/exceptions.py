@@ -96,9 +96,9 @@ def _missing(error, folder: str) -> tuple | None:
 
 
 def _missing_file(error, folder: str, raced: bool) -> tuple | None:
-    """Return ("file", path) if a file is missing; once threads may have deleted files, only if its folder is missing.
+    """Return ("file", path) if *error* says that a file is missing, and no thread can have deleted the file; else None.
 
-    The path is then that of the folder.
+    If *raced*, threads may have deleted files. Then only a missing folder counts, and the path is that of the folder.
     """
     if not (isinstance(error, FileNotFoundError) and error.filename is not None):
         return None
@@ -140,8 +140,8 @@ def _before_threads(error, folder: str) -> tuple:
 def guard_of(path: str, line: int, error) -> tuple:
     """Return (cause, source of the test) if a guard at *line* of the file *path* raised *error*, else ("", "").
 
-    A guard is a statement that ends the script on purpose, for example if the GIL is on or arguments are missing. Its
-    test uses nothing that the script computes: a test of results, and of the GIL too, may be how the bug shows.
+    A guard is a statement that ends the script on purpose, for example if the GIL is on or arguments are missing. A
+    test of anything that the script computes is no guard, even if it also asks for the GIL: it may show the bug.
     """
     with open(path, "rb") as file:
         nodes = list(ast.walk(ast.parse(file.read())))
@@ -188,7 +188,10 @@ def loads(node) -> bool:
 
 
 def source_of(tree, known) -> str:
-    """Return the source of *tree*, and of the names in it; "" if it uses more than WORDS and *known* names."""
+    """Return the source of *tree*, then the sources of the *known* names in it. *known*: {name: source}.
+
+    Return "" if *tree* uses a name that is neither in WORDS nor in *known* nor bound in *tree* itself.
+    """
     nodes = list(ast.walk(tree))
     used = {getattr(node, "attr", None) or getattr(node, "id", "") for node in nodes if loads(node)} - {""}
     own = {node.id for node in nodes if isinstance(node, ast.Name) and not loads(node)}

@@ -64,7 +64,7 @@ class Files:
         return content
 
     def read(self, path: str) -> bytes:
-        """Return a file's content; raises UsageError if that fails, or if all files read would exceed the limit."""
+        """Return a file's content; raises UsageError if that fails, or if all files together are too large."""
         return read(path, self._left, self.too_large())
 
     def _limit_number(self, number: int) -> None:

@@ -50,7 +50,8 @@ def _sound(runs: Runs) -> list[Outcome]:
 def _noticed(runs: Mapping[str, Runs]) -> Iterator[str]:
     """Yield each exception that did not count as a failure, with the number of runs that had it, by configuration.
 
-    Exceptions of one type and place are one, whatever their messages; those that made another run fail are left out.
+    Exceptions with the same type and place are counted as one, even if their messages differ. Exceptions whose type and
+    place made another run fail are left out.
     """
     failures: set[tuple] = set()
     first: dict[tuple, str] = {}
@@ -78,7 +79,10 @@ def _kind(text: str) -> tuple[str, str, str]:
 
 
 def _output(runs: Mapping[str, Runs], name: str, lines_of: Callable[[Outcome], Lines]) -> Iterator[str]:
-    """Yield sentences about the output *name* that differs between configurations, or from run to run."""
+    """Yield sentences that say how an output differs between configurations or from run to run.
+
+    *name*: the output's name in the sentences. *lines_of*: returns the output's lines for one run.
+    """
     outputs = {config: Counter(map(lines_of, _sound(each))) for config, each in runs.items() if _sound(each)}
     if len({lines for each in outputs.values() for lines in each}) < 2:
         return
@@ -107,7 +111,7 @@ def _of_stderr(outcome: Outcome) -> Lines:
 
 
 def _lines(text: str) -> Lines:
-    """Return the lines of *text*, sorted, with what varies by nature replaced by "..."."""
+    """Return the lines of *text*, sorted. "..." replaces strings that vary anyway, such as addresses and times."""
     lines = VARYING.sub("...", text).splitlines()
     return tuple(sorted(STATE.sub("...", line) if GIL.search(line) else line for line in lines))
 

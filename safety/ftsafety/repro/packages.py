@@ -89,7 +89,10 @@ def add(
 
 
 def _words(name: str, wanted: Sequence[str], why: str, cache: Path, interruption: Interruption) -> str:
-    """Return why packages cannot be installed for the twin *name*: the missing wheel, or else the error *why*."""
+    """Return in words why packages cannot be installed for the twin *name*. *why*: the installer's error.
+
+    If the error is about a missing wheel, return a short sentence about this wheel, else *why* itself.
+    """
     match = NO_WHEEL.search(why)
     if match is None:
         return why

@@ -135,7 +135,7 @@ _distributions = functools.cache(importlib.metadata.packages_distributions)
 def packages_that_ran(
     descriptions: Mapping[str, dict], runs: Mapping[str, Runs], added: Mapping[str, Mapping[str, str]]
 ) -> dict[str, dict[str, str]]:
-    """Return, by twin, the versions of the packages that the script imported, and of *added*, installed for it."""
+    """Return, by twin, the versions of the packages that the script imported or that were *added* for it."""
     owners = _distributions()  # both twins have the packages of this process
     # Modules of all configurations, since a run that crashed reports none.
     modules = {module for each in runs.values() for outcome in each.outcomes for module in outcome.modules}

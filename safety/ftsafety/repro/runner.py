@@ -192,7 +192,10 @@ class Sender:
         self.say(kind=type(error).__name__, exception=text, thread=thread, place=place, cause=cause, what=what)
 
     def future(self, error) -> list:
-        """Record *error* of a future; return [False, description]. False becomes True once the script reads *error*."""
+        """Record the exception *error* of a future; return its record, [False, description].
+
+        The caller sets the first element to True once the script reads the exception.
+        """
         place = exceptions.place_of(error, self.folder)
         record = [False, exceptions.describe(error) + (f" at {place}" if place else "")]
         if len(self._futures) < MOST_MESSAGES:

@@ -155,7 +155,10 @@ def groups_of(outcome: Outcome) -> set[Signature]:
 
 
 def _groups(runs: Mapping[str, Runs], judged: Iterable[str]) -> Iterator[tuple[Signature | None, _Group]]:
-    """Yield (signature, numbers of runs) of groups: all failures (None), signatures without place, then with place."""
+    """Yield (signature, group) for each group of failures: {configuration: numbers of the runs that had the failure}.
+
+    First comes the group of all failures (signature None), then signatures without a place, then those with a place.
+    """
     groups: dict[Signature | None, _Group] = {None: {}}
     counts: Counter[Signature] = Counter()
     for config in judged:

@@ -140,7 +140,10 @@ def _limiter(child: Child, scratch: Path, limits: Limits, result: Ended) -> Call
 
 
 def _size(directory: Path, enough: int) -> int:
-    """Return the bytes that a folder takes on disk; some number above *enough* if larger, or over MOST_FILES files."""
+    """Return the number of bytes that a folder takes on disk.
+
+    If it takes more than *enough* bytes or has more than MOST_FILES files, return any number above *enough*.
+    """
     total = files = 0
     waiting = [str(directory)]
     while waiting and total <= enough:
