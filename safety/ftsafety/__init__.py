@@ -2,7 +2,7 @@
 
 The terms of the audit:
 
-- key: the index of a sample; in an iterable-style dataset, the id of a worker, which loads its first samples
+- key: the index of a sample; in an iterable-style dataset, a worker's id, for that worker's first samples
 - reference: copies of the samples from the first loading, which one thread did alone
 - user code: all code but ftloader, the audit, the standard library and installed packages
 - observation: two threads load the same samples, one after the other, while the audit watches the dataset's code

@@ -2,8 +2,8 @@
 
 A task of the cluster is a batch: some rounds, run one after the other by ``--batch`` on one worker. A batch ends at its
 number of rounds or after BATCH_SECONDS. Rounds that were not made go to later batches. Results are used in the order of
-the batches, not as they arrive: their arrival depends on how the runs ended. If a worker dies, Dask runs its batch
-again; only one result of a batch is used.
+the batches, not in the order of their arrival, which depends on how the runs ended. If a worker dies, Dask runs its
+batch again; only one result of a batch is used.
 """
 
 from __future__ import annotations

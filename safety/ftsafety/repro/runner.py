@@ -228,7 +228,7 @@ def watch_futures(sender: Sender) -> None:
     """Once the script imports concurrent.futures, record each future's exception, and whether the script reads it."""
 
     class Exceptions:
-        """Descriptor that replaces Future._exception. A wrapper of Future.result would add a frame to tracebacks."""
+        """Descriptor in place of Future._exception, since wrapping Future.result would add a frame to tracebacks."""
 
         def __get__(self, future, owner=None):
             if future is None:
