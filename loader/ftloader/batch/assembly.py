@@ -36,7 +36,7 @@ _OUR_FILES = (__file__, load_one.__code__.co_filename)  # files whose frames lie
 
 
 class Mode(enum.Enum):
-    """Value of ``BatchHints.expected`` other than a ``Layout``: no expectation yet, or a batch without slots."""
+    """Values of ``BatchHints.expected`` for a next batch of unknown layout, and for a next batch without slots."""
 
     UNKNOWN = "unknown"  # the layout of the batch's first sample will be used
     PLAIN = "plain"  # the samples have no slots: collate_fn gets all of them at once
@@ -70,7 +70,7 @@ class BatchHints:
         return min(self.workers, max(1, int(pieces)))
 
     def expect(self, next_one: Layout | Mode) -> None:
-        """Set ``expected`` to *next_one*, or to UNKNOWN once several batches were not as expected."""
+        """Set ``expected`` to *next_one*, or always to UNKNOWN after several batches that were not as expected."""
         self.expected = Mode.UNKNOWN if self.misjudged >= _RAGGED else next_one
 
 
@@ -81,8 +81,8 @@ class SharedBatch:
     ``_slots``. While a piece is loaded, only the worker that claimed it uses its positions in ``_samples`` and the
     slots. After that, only the worker that finishes the batch uses them.
 
-    Workers call ``epoch.check()`` after user code, before they take a lock. If user code has forked, the call raises
-    ``Cancelled`` in the child, where the lock may stay locked forever.
+    After user code, workers call ``epoch.check()`` before they take the lock. User code may have forked: in the child
+    the lock may stay locked forever, so ``epoch.check()`` raises ``Cancelled`` there.
     """
 
     def __init__(self, hints: BatchHints, epoch: Epoch, index: list | tuple) -> None:
@@ -146,8 +146,8 @@ class SharedBatch:
             context.times.collating += time.perf_counter() - started
 
     def _claim(self, seconds: float | None = None) -> range | None:
-        """Return the next piece to load. An empty range: the caller finishes the batch. None: another worker does.
-        *seconds*: time per sample of the caller's previous piece, which has ended."""
+        """Return the next piece to load; an empty range if the caller must finish the batch; None if another worker
+        finishes it. *seconds*: time per sample of the piece that the caller has just loaded, if any."""
         with self._lock:
             if seconds is not None:
                 self._working -= 1
@@ -259,7 +259,7 @@ class SharedBatch:
         return Fetched(data, skipped, times=WorkerTimes(samples=len(samples)))
 
     def _expected_next(self, samples: list) -> Layout | Mode:
-        """Return the ``Layout`` or ``Mode`` to expect next. This batch is collated as a whole, from *samples*."""
+        """Return what to expect of the next batch, after this one, whose *samples* are collated as a whole."""
         hints = self._hints
         if not hints.can_have_slots:
             return Mode.PLAIN

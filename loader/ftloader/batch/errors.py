@@ -162,7 +162,7 @@ def annotate_sample(error: BaseException, index: Any) -> None:
 
 
 def describe_index(index: Any) -> str:
-    """Return a short phrase, for notes on exceptions, about *index*: what the sampler yielded for a batch."""
+    """Return a phrase that describes *index*, the indices of a batch, in a note on an exception."""
     if index is None or (isinstance(index, list) and index and all(i is None for i in index)):
         return "of the worker's share"  # iterable-style: there are no indices
     size = f" ({len(index)} samples)" if isinstance(index, (list, tuple)) else ""

@@ -91,7 +91,7 @@ def load_one(
     policy: Any,
     note: Callable[[BaseException, Any], None] | None = annotate_sample,
 ) -> Any:
-    """Return ``load(source, key)``. If that raises, return a substitute or ``Skipped``, or raise, as *policy* says."""
+    """Return ``load(source, key)``. If that raises, *policy* decides: raise, or return a substitute or ``Skipped``."""
     # *policy* has the interface of ``ErrorPolicy``: ``raises`` and ``resolve()``. *note* adds a note with the sample to
     # an error. If all errors are raised, callers may use a faster list comprehension instead of this function.
     try:

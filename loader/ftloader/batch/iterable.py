@@ -79,7 +79,7 @@ class IterableFetcher:
         return fetched
 
     def _catch_up(self, index: Any, epoch: Epoch) -> None:
-        """Load and drop, uncollated, the batches that were handed over between the snapshot and the saved state."""
+        """Load again, and drop, the samples of batches that had been handed over since the saved state's snapshot."""
         behind, self._behind = self._behind, 0
         for missing in range(behind, 0, -1):
             try:
@@ -164,7 +164,8 @@ def _annotate_position(error: BaseException, key: tuple[int, int]) -> None:
 class StatefulMapFetcher(MapFetcher):
     """Builder of batches from a map-style dataset in a worker process. Some batches carry the dataset's state.
 
-    N: ``snapshot_every_n_steps``. Every N-th batch has the state after it. Batch 1 has the initial state, unless N = 1.
+    With ``snapshot_every_n_steps=N``, every N-th batch carries the state that the dataset has after this batch. Unless
+    N is 1, the first batch carries the state that the dataset had at the start.
     """
 
     def __init__(self, settings: BatchSettings, dataset: Any, state: WorkerState) -> None:

@@ -64,7 +64,7 @@ class Slot(_Leaf):
     nbytes: int
 
     def flatten(self, value: Any, leaves: list) -> bool:
-        """Append *value*, which is itself a leaf, to *leaves*. Return True if type, shape and strides fit this leaf."""
+        """Append *value* to *leaves*. Return True if its type, shape and strides are those expected of this leaf."""
         leaves.append(value)
         if self.numpy_dtype is not None:
             return (
@@ -200,5 +200,5 @@ def _is_plain(tensor: torch.Tensor) -> bool:
 
 
 def _is_channels_last(dimensions: int, contiguous: bool) -> bool:
-    """Return True if ``torch.stack`` of such tensors may be ``channels_last(_3d)``, which a batch in slots never is."""
+    """Return True if ``torch.stack`` may give a ``channels_last(_3d)`` batch, whose memory slots cannot imitate."""
     return dimensions in (4, 5) and not contiguous

@@ -26,8 +26,8 @@ from ftloader.compat.torch_private import storage_use_count
 class Buffer:
     """A torch storage and the batch that is filling it. A ``BufferPool`` makes and lends buffers.
 
-    This object holds the only lasting reference to ``storage``. A thread of this package that makes another reference
-    drops that reference itself. So the reference count is up to date, also without the GIL (biased counting, PEP 703).
+    This object holds the only lasting reference to ``storage``. If a thread of this package makes another reference,
+    the same thread drops it. So the reference count is never late, not even without the GIL (biased counting, PEP 703).
     """
 
     __slots__ = ("filler", "last_taken", "storage")
@@ -57,7 +57,7 @@ class Buffer:
 class BufferPool:
     """Pool of CPU storages for one DataLoader's batches. A free storage of the wanted size in bytes is used again.
 
-    The pool keeps the storages of *batches* batches. If the consumer holds more batches, the pool forgets its oldest
+    The pool keeps storages for up to *batches* batches. If the consumer holds more batches, the pool forgets its oldest
     storages. It frees storages of a size that was not used in the last 4 * *batches* batches. One lock guards the list
     of storages and the lending.
     """
@@ -82,7 +82,7 @@ class BufferPool:
             return sum(buffer.storage.nbytes() for buffer in self._buffers)
 
     def take(self, nbytes: int, filler: Any, per_batch: int = 1, pinned: bool = False) -> Buffer:
-        """Return a buffer of *nbytes* (> 0) bytes for object *filler* to fill. Each batch takes *per_batch* buffers.
+        """Return a buffer of *nbytes* (> 0) bytes, which *filler* will fill. Each batch takes *per_batch* buffers.
 
         A *pinned* buffer is always a new one, which the pool does not keep.
         """

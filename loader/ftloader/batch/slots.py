@@ -29,8 +29,8 @@ class _Memory:
 class _Array:
     """The slots of one leaf: *size* arrays of the leaf's shape, back to back.
 
-    This object owns the memory until ``release()``. ``Buffer`` counts references to the memory. So workers write
-    through an array that does not own the memory, or through tensors that are dropped after one write.
+    This object owns the memory until ``release()``. Its ``Buffer`` is free once nothing else refers to the memory. So
+    workers write through an array that holds no reference, or through tensors that are dropped after one write.
     """
 
     __slots__ = ("__weakref__", "_address", "_buffer", "_shape", "_slot", "_strides", "_view")
@@ -56,7 +56,7 @@ class _Array:
             self._view[position] = value
 
     def separate(self, position: int, values: list, own: int) -> list:
-        """Return *values*, with copies of those in slot *position*, which ``values[own]`` is about to overwrite."""
+        """Return *values*, after copying those in the slot at *position*: ``values[own]`` will be written there."""
         # empty_sample() gave the slot to the sample, so other values may be views of it.
         if self._is_at(values[own], position):
             return values  # nothing will be written
@@ -194,7 +194,8 @@ def empty_sample(shape: tuple[int, ...], dtype: Any = np.uint8) -> np.ndarray:
     *shape* is the shape of one sample, without the batch dimension. In a worker thread the array is the sample's slot
     of the batch, if samples of this shape and type are expected. Otherwise it is ``numpy.empty(shape, dtype)``. If a
     dataset or decoder fills and returns the slot, the sample need not be copied into the batch. Call this once per
-    sample. The dataset must return the array, or one of this shape made from it, and keep no reference to the array.
+    sample. The dataset must return this array, or an array of the same shape that it makes from this one. It must not
+    keep a reference to this array.
     """
     here = this_thread.sample
     given = here.slots.give(here.position, tuple(shape), np.dtype(dtype)) if here.slots is not None else None

@@ -67,12 +67,12 @@ class Fetchers(ThreadGroup):
 
     @property
     def failing(self) -> bool:
-        """True after many failures in a row: then the source as a whole fails, not single samples."""
+        """True after many failures in a row, which show that the source as a whole fails, not single samples."""
         return self._listings_failed > self._retries or self.failures_in_a_row >= max(_MANY, 2 * len(self.threads))
 
     @property
     def idle(self) -> bool:
-        """True if no sample is added before ``look_again`` or an eviction: all keys are tried, or all threads ended."""
+        """True if the threads add no sample for now: they have tried all listed keys, or all threads have ended."""
         with self._guard:
             return self._is_idle() or not self._running
 

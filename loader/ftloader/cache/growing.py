@@ -44,7 +44,8 @@ class GrowingCache(Dataset):
             ``RawArray`` makes other such functions.
         min_samples: number of samples that ``set_epoch`` waits for.
         pin: maximum size of an epoch, as a fraction of ``max_bytes``. An epoch has the newest samples that fit. The
-            rest is for samples of later epochs. While the cache has all samples of the source, each epoch has them all.
+            rest of the budget is for samples of later epochs. If the cache has all samples of the source, each epoch
+            has them all, whatever *pin* is.
         retries: number of times that a failed fetch of a sample is repeated, after growing pauses. Then the sample is
             left for the next epoch.
         max_unlisted: number of consecutive epochs for which listing the source may fail. At the next failure
@@ -225,7 +226,7 @@ class GrowingCache(Dataset):
             )
 
     def _check_hope(self, store: Store, fetchers: Fetchers, there: int) -> None:
-        """Raise ``CacheError``, with the reason, if the number of complete samples (*there*) will not grow."""
+        """Raise ``CacheError``, with the reason, if *there*, the number of complete samples, will not grow."""
         start = f"{there} samples are there, and min_samples={self._min_samples}: "
         if store.stopped:
             raise CacheError(start + "the cache is closed")
@@ -330,7 +331,7 @@ class GrowingCache(Dataset):
 
 
 class _Counts:
-    """Counts of one process for the statistics. ``lock`` guards those of reads."""
+    """Counts of one process for the statistics. ``lock`` guards the counts ``read`` and ``read_bytes``."""
 
     def __init__(self) -> None:
         self.began = time.monotonic()

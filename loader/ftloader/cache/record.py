@@ -85,7 +85,7 @@ def is_right(version: int, fd: int, row: tuple, pieces: Iterable[Any]) -> bool:
 
 
 def version_of(fd: int, name: str) -> int | None:
-    """Return the format version in the head of segment *name*; None if a crash came before it or it was overwritten.
+    """Return the format version in the head of segment *name*; None if a crash left no head, or the head is damaged.
     Raise ``CacheError`` if the segment is of another version or program."""
     found = os.pread(fd, HEAD.size, 0)
     magic, version = HEAD.unpack(found.ljust(HEAD.size, b"\0"))

@@ -1,8 +1,8 @@
 """Segments, in which a cache keeps its samples. The samples of a sealed segment never change.
 
 ``record`` describes the file format, and what sealed and synced mean. A process that starts to write to a cache checks
-every sample of unsynced segments. The samples of a TFRecord cache have a file of their own beside the segment's, which
-is made after that and removed before.
+every sample of unsynced segments. In a TFRecord cache, a segment has a second file, for its samples. This file is made
+after the segment's own and removed before it.
 """
 
 import contextlib
@@ -86,7 +86,7 @@ class Segment:
         return data
 
     def mark_damaged(self) -> None:
-        """Tell the writer, with an empty file, that a sample is damaged. On error, the next read tells it again."""
+        """Make an empty file that tells the writer of a damaged sample. Ignore errors: the next read tries again."""
         with contextlib.suppress(OSError):
             os.close(os.open(self.path.removesuffix(SUFFIX) + DAMAGED_SUFFIX, _NEW, 0o666))
 
@@ -101,7 +101,7 @@ class Segment:
 
 
 class SegmentWriter:
-    """Writer of a new segment. Callers hold the store's lock, except for ``write``: many threads may call that.
+    """Writer of a new segment. Many threads may call ``write`` at once. All other calls need the store's lock.
 
     The constructor allocates ``size`` bytes of disk, rows and trailer included. It raises an error if the disk is full.
     ``users`` is the number of unfinished writes.
@@ -286,9 +286,9 @@ def _is_intact(version: int, fd: int, row: tuple) -> bool:
 
 @contextlib.contextmanager
 def _both_opened(directory: str, name: str, flags: int) -> Iterator[tuple[int | None, tuple[int, int]]]:
-    """Context manager: open a segment file and its samples' file (maybe the same). Yield (version, descriptors).
+    """Context manager: open a segment file and the file of its samples. Yield (version, the two descriptors).
 
-    The version is None if the segment's head is damaged."""
+    The two may be one file. The version is None if the segment's head is damaged."""
     path, flags = os.path.join(directory, name), flags | os.O_NOFOLLOW
     with opened(path, flags) as fd:
         version = record.version_of(fd, name)

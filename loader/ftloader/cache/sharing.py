@@ -85,7 +85,7 @@ class WriterLock(LockedFile):
             raise
 
     def publish(self, snapshot: dict[str, Any]) -> None:
-        """Write *snapshot* to the file and wake waiting readers. No sync: a restarted writer does not need the file."""
+        """Write *snapshot* to the file and wake waiting readers. No sync: a new writer can do without this snapshot."""
         self._write(**snapshot)
         turn, self._turn = self._turn, self._new_turn()
         if turn is not None:

@@ -44,11 +44,11 @@ class UrlSource:
         keys: an iterable of the keys, for a *url* that cannot be listed. Each call of ``keys()`` returns this iterable,
             so an iterator, such as a generator, is refused.
         timeout: seconds within which a web server or an asynchronous file system must send one whole sample.
-        largest: maximum size in bytes of a sample from a web server or s3, unless fsspec's own client reads it.
+        largest: maximum size in bytes of a sample from a web server or s3. Not checked where fsspec's client reads.
         options: keyword arguments for the file system: ``fsspec.filesystem(protocol, **options)``.
 
-    ``read`` raises ``OSError`` for a file that is larger than *largest*, or whose size is not the listed one: such a
-    file is being written or was cut short. A key with a part ".." raises ``ValueError`` if *url* is on this machine.
+    ``read`` raises ``OSError`` for a file that is too large, or whose size differs from the listed one: this file is
+    being written or was cut short. A key with a part ".." raises ``ValueError`` if *url* is on this machine.
     """
 
     def __init__(

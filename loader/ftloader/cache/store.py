@@ -206,7 +206,7 @@ class Store:
         return True
 
     def _retire(self) -> None:
-        """Add no more samples to the open segment. Seal the segment as soon as no thread writes to it."""
+        """Let no more samples into the open segment, and have it sealed as soon as no thread writes to it."""
         writer, self._open = self._open, None
         if writer is not None:
             self._end(writer)
