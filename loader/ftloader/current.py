@@ -31,7 +31,7 @@ class CurrentSample:
         self.leave()
 
     def enter(self, epoch: Any, key: Any, slots: Any = None, position: int = 0) -> None:
-        """Record the sample *key* of *epoch* as current. It will be written to *position* of *slots*, if not None."""
+        """Record the sample *key* of *epoch* as current. Its place in the batch is *position* in *slots*, if any."""
         # All workers share the epoch's reference count, and writing to it costs more than a comparison.
         if self.epoch is not epoch:
             self.epoch = epoch
@@ -39,7 +39,7 @@ class CurrentSample:
         self.slots, self.position, self.given = slots, position, None
 
     def enter_all(self, epoch: Any, keys: Sequence[Any], rest: Iterator) -> None:
-        """Record that the thread loads *keys* in turn, as the iterator *rest* yields them; the latest is current."""
+        """Record that the thread loads *keys* in turn. *rest* iterates over them: the key it gave last is current."""
         if self.epoch is not epoch:
             self.epoch = epoch
         self.key, self.rest, self.rng, self._seen = keys, rest, None, -1
@@ -91,7 +91,7 @@ class _Temporarily:
 
 
 def sample_scope() -> _Temporarily:
-    """Return a context manager that gives the thread a new record of its sample: a dataset may itself use a loader."""
+    """Return a context manager for a loader that a dataset uses: in it, the thread has another ``CurrentSample``."""
     return _Temporarily("sample", CurrentSample())
 
 

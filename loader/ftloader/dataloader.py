@@ -53,11 +53,11 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
             - None, otherwise: once, at the start of the epoch. Later changes of a sampler, or of a map-style dataset in
               worker processes, are not saved.
             - N: after every N batches. Later changes are saved too, at most N batches late. For iterable-style datasets
-              it takes less time than None, but a resumed loader loads the samples since the last call again.
+              that takes less time than None, but a resumed loader loads the samples since the last call again.
 
             Without workers, and with threads, a map-style dataset's method is called only by the loader's own
             ``state_dict()``.
-        num_workers: also ``"auto"``. The attribute is then the number of CPUs that may be used.
+        num_workers: a number, or ``"auto"``. With "auto", the attribute is the number of CPUs that may be used.
 
             - Threads of a map-style dataset: this number at first. While an epoch runs, the loader adds or pauses
               threads, and keeps the best number. ``statistics()`` reports it, and the next epoch starts with it.
@@ -148,10 +148,10 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
         among themselves. With ``ftloader.distributed.DistributedSampler``, the number of ranks, ``batch_size`` and
         ``drop_last`` may differ too. An empty dictionary means no state.
 
-        The states of an explicit ``generator``, and of the samplers' generators, are loaded immediately. Loaders that
-        share a generator continue together if their states were taken at the same moment. Otherwise load the states in
-        the order in which they were taken. The program's global generators are left as they are. A state from between
-        two epochs loads an iterable-style dataset's state immediately too: the program may then change the dataset.
+        The states of an explicit ``generator``, and of the samplers' generators, are loaded immediately. If loaders
+        share a generator, take their states at the same moment, or load the states in the order in which they were
+        taken. The program's global generators are left as they are. If *state_dict* is from between two epochs, an
+        iterable-style dataset's state is loaded immediately too, so that the program may then change the dataset.
 
         Raises:
             ValueError: if the state is not from a loader like this one, or cannot be continued. Nothing has changed

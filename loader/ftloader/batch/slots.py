@@ -56,7 +56,7 @@ class _Array:
             self._view[position] = value
 
     def separate(self, position: int, values: list, own: int) -> list:
-        """Return *values*, after copying those in the slot at *position*: ``values[own]`` will be written there."""
+        """Return *values*, with copies in place of those in the slot at *position*, which ``values[own]`` will fill."""
         # empty_sample() gave the slot to the sample, so other values may be views of it.
         if self._is_at(values[own], position):
             return values  # nothing will be written

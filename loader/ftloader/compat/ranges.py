@@ -1,6 +1,7 @@
 """Named ranges of time in traces: of ``torch.profiler``, and of tools that capture NVTX, such as Nsight Systems.
 
-torch records ranges of other threads than the profiler's only with ``profile_all_threads`` (its experimental options).
+torch records ranges of the thread that started the profiler. Those of other threads it records only with the
+experimental option ``profile_all_threads``.
 """
 
 import os
@@ -32,7 +33,7 @@ profiler._run_on_profiler_start = _start
 
 
 class Range:
-    """Range of time with *name*, in the calling thread. It begins now, and ends where that thread calls ``end()``."""
+    """Range in a trace, called *name*, in the calling thread. It lasts until this thread calls ``end()``."""
 
     __slots__ = ("_recorded", "_session")
 
@@ -59,14 +60,14 @@ class Range:
 
 
 def loading(dataset: Any) -> Range | None:
-    """Begin the range of loading samples from *dataset*. Return None if nothing captures ranges."""
+    """Begin and return a range for loading samples from *dataset*. Return None if nothing captures ranges."""
     if not (_NVTX or profiler._is_profiler_enabled):
         return None
     return Range(f"ftloader.dataset#{type(dataset).__name__}")
 
 
 def collating(collate_fn: Any) -> Range | None:
-    """Begin the range of making a batch with *collate_fn*. Return None if nothing captures ranges."""
+    """Begin and return a range for making a batch with *collate_fn*. Return None if nothing captures ranges."""
     if not (_NVTX or profiler._is_profiler_enabled):
         return None
     named = collate_fn if isinstance(collate_fn, types.FunctionType) else type(collate_fn)
@@ -74,5 +75,5 @@ def collating(collate_fn: Any) -> Range | None:
 
 
 def waiting() -> Range | None:
-    """Begin the range of a worker thread's wait for work. Return None if nothing captures ranges."""
+    """Begin and return a range for a worker thread's wait for work. Return None if nothing captures ranges."""
     return Range("ftloader.wait") if _NVTX or profiler._is_profiler_enabled else None

@@ -45,7 +45,7 @@ def collation_name(function: Any) -> str | None:
 
 
 class StandIn:
-    """Proxy that torch gets in place of *original*, a loader or sampler. *attributes* override or extend its own."""
+    """Proxy that torch gets in place of *original*, a loader or sampler, with some *attributes* added or replaced."""
 
     def __init__(self, original: Any, **attributes: Any) -> None:
         self._original = original

@@ -109,7 +109,7 @@ class _ThreadDecoder:
         return pixels[:, :, 0] if mode == "L" else pixels
 
     def _free(self, at_most: int) -> None:
-        """Free the decoded batches whose copies have ended. Wait until at most *at_most* batches are not freed."""
+        """Free the decoded batches that have been copied. While more than *at_most* are left, wait for their copies."""
         while self._in_flight and (len(self._in_flight) > at_most or self._in_flight[0][0].query()):
             event, *_ = self._in_flight[0]
             event.synchronize()

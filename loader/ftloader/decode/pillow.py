@@ -1,7 +1,7 @@
 """Backend that decodes images to arrays in any number of threads: JPEGs with libjpeg-turbo, all others with Pillow.
 
-The pixels always equal those of ``np.array(Image.open(file).convert(mode))``. With ``at_least=(height, width)``, the
-image is one on which ``image.draft(None, (width, height))`` was called.
+The pixels always equal those of ``np.array(Image.open(file).convert(mode))``. With ``at_least=(height, width)``, they
+equal those after a call of ``image.draft(None, (width, height))`` before ``convert``.
 """
 
 import io

@@ -4,10 +4,10 @@
 behind a mutex (python-pillow/Pillow #8692), and copies the pixels three times. Here ``tjDecompress2`` writes them into
 the array, without the GIL, the arena and Pillow's plugin registry.
 
-``decode`` returns pixels only if they equal Pillow's, and None for other files. Then the caller uses Pillow, and
-reports Pillow's errors. Pillow decodes damaged files, and all progressive ones: if scans are missing, versions of
-libjpeg-turbo differ in how they fill them in. A few damaged headers that Pillow refuses are decoded, such as a JFIF
-segment that is cut short.
+``decode`` returns pixels only if they equal Pillow's. For all other files it returns None: the caller then uses Pillow,
+and reports Pillow's errors. Damaged files are left to Pillow. So are all progressive files, since versions of
+libjpeg-turbo fill in missing scans in different ways. But a few files with a damaged header that Pillow refuses, such
+as a JFIF segment that is cut short, are decoded here.
 
 The library is Debian's package libturbojpeg0, Ubuntu's libturbojpeg. API 2: https://libjpeg-turbo.org/Documentation
 """
@@ -28,7 +28,7 @@ class TurboJpeg:
     """The shared library libturbojpeg. Its methods may be called by several threads at once."""
 
     def __init__(self, name: str = "libturbojpeg.so.0") -> None:
-        """Load the library *name*. Raise ``OSError`` if there is none, ``AttributeError`` if it is another one."""
+        """Load the library *name*. Raise ``OSError`` if it is missing, ``AttributeError`` if it is not libturbojpeg."""
         library = ctypes.CDLL(name)  # its functions are called without the GIL
         number, pointer, numbers = ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(ctypes.c_int)
         data = (pointer, ctypes.c_char_p, ctypes.c_ulong)
@@ -44,8 +44,8 @@ class TurboJpeg:
         """Decode the JPEG *data* to uint8 pixels: HWC for *mode* "RGB", HW for "L". *at_least*: see ``read_image``.
 
         Returns:
-            The array, and *out*. The array is None if Pillow itself must decode. Then the second element is what
-            Pillow must write to: the array that *out* gave, if *out* is a function and was called.
+            (array, *out*). If Pillow must decode the image, the array is None. Then the second element says where
+            Pillow must write: it is *out*, or the array that *out* returned if *out* is a function and was called.
         """
         if not _is_plain(data):
             return None, out
@@ -112,9 +112,9 @@ def _scale(plane: tuple[int, int], at_least: tuple[int, int]) -> int:
 
 
 def load() -> TurboJpeg | None:
-    """Return the library; None if it is not installed, or if its pixels of test JPEGs are not Pillow's.
+    """Return the library; None if it is not installed, or if it decodes test JPEGs to other pixels than Pillow.
 
-    Reduced sizes whose pixels are not Pillow's are left to Pillow.
+    If only the pixels at 1/2, 1/4 or 1/8 of the size differ, the library is used, and Pillow decodes to this size.
     """
     pixels = np.arange(19 * 23 * 3, dtype=np.uint8).reshape(19, 23, 3)
     colour, gray = Image.fromarray(pixels), Image.fromarray(pixels[:, :, 0].copy())

@@ -67,7 +67,7 @@ def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
 
 
 def name_the_callers_line(module: Any) -> None:
-    """Change *module* so that its warnings never name a line of this package, but the line that uses this package."""
+    """Make warnings of *module* name the line that uses this package, where they would name a line of this package."""
 
     def warn(message: str, category: type[Warning] | None = None, stacklevel: int = 1, **options: Any) -> None:
         if origin_of(sys._getframe(stacklevel).f_code.co_filename) is Origin.ENGINE:

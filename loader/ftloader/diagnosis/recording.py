@@ -1,7 +1,8 @@
 """Records counts and times of an epoch while the epoch runs. ``diagnosis.statistics`` makes ``Statistics`` of them.
 
 No locks. A worker thread alone writes its ``WorkerTimes``. Only the consumer (with worker threads: the thread that
-holds the iterator's lock) writes an ``EpochRecord``. Other threads may read numbers that are one batch apart.
+holds the iterator's lock) writes an ``EpochRecord``. Another thread that reads a record during an update may see some
+numbers from before a batch and some from after it.
 """
 
 import math
@@ -74,7 +75,7 @@ def nbytes_of(data: Any, depth: int = 8) -> int:
 
 
 class EpochRecord:
-    """Counts and times of one epoch, or sums over several. ``Statistics`` describes the attributes that both have.
+    """Counts and times of one epoch, or sums over several. For attributes that ``Statistics`` has too, see there.
 
     *workers*: each worker's times, which may include earlier epochs. *used*: number of workers in use at first (None:
     all). *max_workers*: limit of that number if it may change, else None.
@@ -152,7 +153,7 @@ class EpochRecord:
         self.waits[place if place < _BINS else -1] += 1
 
     def handed_over(self, fetched: Any, worker_id: int) -> None:
-        """Count the batch *fetched*. Add its times to worker *worker_id*, unless that is a thread: it adds its own."""
+        """Count the batch *fetched*. Add its times to those of its worker. A worker thread does that itself."""
         if self.worker_method == "process" and not self.batches:
             self.starting = max(0.0, fetched.began - self._started)  # processes have the same clock
         self.batches += fetched.times.samples > 0
@@ -162,7 +163,7 @@ class EpochRecord:
             self.workers[worker_id].add(fetched.times)
 
     def look_is_due(self, now: float) -> bool:
-        """Return True if at *now* the latest ``look_at`` was so long ago that a waiting consumer may call it again."""
+        """Return True if, at the time *now*, the latest call of ``look_at`` is long enough ago for another call."""
         return now - self._looked > _LOOK_EVERY
 
     def look_at(self, threads: Iterable[threading.Thread]) -> None:
@@ -217,7 +218,7 @@ class EpochRecord:
 
 
 class EpochRecords:
-    """Records of all epochs of one loader. Any thread may read them; the thread that makes an iterator adds one."""
+    """Records of all epochs of one loader. The thread that starts an epoch adds a record. Any thread may read them."""
 
     def __init__(self) -> None:
         # The sum of earlier epochs, then the latest ones. A tuple that is replaced, so that no reader finds an epoch
@@ -229,7 +230,7 @@ class EpochRecords:
         return self._records[-1]
 
     def begin(self, record: EpochRecord) -> None:
-        """Make *record* the latest one. Add a record to the sum only once _OVERLAPPING have begun after it."""
+        """Make *record* the latest one. Sum up the records before the last _OVERLAPPING, whose epochs may still run."""
         records = *self._records, record
         merged = max(1, len(records) - _OVERLAPPING)
         self._records = _sum(records[:merged]), *records[merged:]
