@@ -52,8 +52,8 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
             - None (default), iterable-style dataset: the method is called after each batch.
             - None, otherwise: once, at the start of the epoch. Later changes of a sampler, or of a map-style dataset in
               worker processes, are not saved.
-            - N: after every N batches. Later changes are saved too, at most N batches late. For iterable-style datasets
-              that takes less time than None, but a resumed loader loads the samples since the last call again.
+            - N: after every N batches. Later changes are saved too, at most N batches late. With an iterable-style
+              dataset, N takes less time than None, but a resumed loader loads the samples since the last call again.
 
             Without workers, and with threads, a map-style dataset's method is called only by the loader's own
             ``state_dict()``.

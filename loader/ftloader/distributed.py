@@ -25,18 +25,19 @@ _SAME: Final = {"length": "a dataset of {} samples", "seed": "seed={}", "shuffle
 class DistributedSampler(torch.utils.data.DistributedSampler):
     """``torch.utils.data.DistributedSampler`` that continues an epoch with another number of ranks.
 
-    Takes the arguments of torch's class, and yields its samples in its order until the number of ranks changes.
+    Takes the arguments of torch's class, and yields samples in the order of that class until the number of ranks
+    changes.
     ``state_dict()`` is the position in the epoch over all ranks. After ``load_state_dict()``, the next iteration shares
     out the rest of the epoch: each sample once, to any number of ranks and of workers, in batches of any size.
 
-    - All ranks yield equally many samples. If the rest is no multiple of the number of ranks, the first samples of the
-      epoch are given a second time, fewer than there are ranks. With ``drop_last``, the last samples are dropped
-      instead. Both happen only at the end of an epoch, not where the number of ranks changes.
+    - All ranks yield equally many samples. If the number of ranks does not divide the rest, a few samples from the
+      start of the epoch, fewer than there are ranks, are given a second time. With ``drop_last``, the last samples are
+      dropped instead. Both happen only at the end of an epoch, not where the number of ranks changes.
     - ``len()`` is the number of samples that one rank yields in a whole epoch, also after a state was loaded.
     - The state of one rank stands for all, so all ranks must have yielded equally many samples when it is taken, as at
       the same step of synchronous training. Give all ranks the same state, for instance that of rank 0.
-    - Call ``set_epoch()`` before each epoch, as with torch's class. Another epoch than the state's starts from its
-      beginning.
+    - Call ``set_epoch()`` before each epoch, as with torch's class. If that is not the epoch of the loaded
+      state, the sampler yields the epoch from its beginning.
 
     A loader draws samples ahead of the training loop. So save the loader's state instead of the sampler's. It contains
     the sampler's position at the batch that the loop was given last. Use ``ftloader.DataLoader``, or torchdata's
@@ -104,11 +105,11 @@ class DistributedSampler(torch.utils.data.DistributedSampler):
         return left // self.num_replicas if self.drop_last else -(-left // self.num_replicas)
 
     def _start(self, epoch: int) -> int:
-        """Return the number of items of *epoch* that the next iteration skips: 0 unless a state of it was loaded."""
+        """Return the number of items of *epoch* that the next iteration skips: 0 if no state of *epoch* was loaded."""
         return self._loaded[1] if self._loaded is not None and self._loaded[0] == epoch else 0
 
     def set_epoch(self, epoch: int) -> None:
-        """Set the epoch that the next iteration shuffles for. Another epoch than before starts from its beginning."""
+        """Set the epoch that the next iteration yields, from its start unless a state of this epoch was loaded."""
         super().set_epoch(epoch)
         self._epoch_set = True
         if self._position[0] != epoch:
@@ -119,7 +120,7 @@ class DistributedSampler(torch.utils.data.DistributedSampler):
         return self._state(*self._position)
 
     def next_pass_state(self) -> dict[str, Any]:
-        """Return the state from which the next ``iter()`` starts: the epoch's start, or a loaded state of it."""
+        """Return the state that the next ``iter()`` starts from: a loaded state of the epoch, or the epoch's start."""
         return self._state(self.epoch, self._start(self.epoch))
 
     def _state(self, epoch: int, given: int) -> dict[str, Any]:
@@ -130,8 +131,8 @@ class DistributedSampler(torch.utils.data.DistributedSampler):
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Make the next iteration continue from *state_dict*, which a sampler of any number of ranks has returned.
 
-        Sets ``epoch`` to the state's, unless the program has called ``set_epoch()`` and the state is from the start or
-        the end of an epoch. An empty dictionary means no state.
+        Set ``epoch`` to the state's epoch. But if the program has called ``set_epoch()``, a state from the start or the
+        end of an epoch leaves ``epoch`` as it is. An empty dictionary means no state.
 
         Raises:
             ValueError: if this is no such state, or one for another dataset, seed or order. Nothing has changed then.

@@ -24,8 +24,8 @@ _SMALL = 16 * 2**20  # bytes that all batches together may take without a look a
 class Ahead:
     """Limit on the number of batches dispatched and not yet handed over. The iterator's lock guards this object.
 
-    ``most``: the largest limit, which callers may change. If the user has *given* it, the limit stays there. *extra*:
-    number of batches beyond those that the workers build at the same time.
+    ``most``: the largest limit, which callers may change. *given*: True if the user chose ``most``, which then is the
+    limit all the time. *extra*: number of batches beyond those that the workers build at the same time.
     """
 
     def __init__(self, most: int, given: bool, extra: int = 1) -> None:
@@ -84,7 +84,7 @@ class Ahead:
             self._begin_row(now)
 
     def patience(self, now: float) -> float:
-        """Return after how many seconds a wait that begins *now* should raise the limit; infinity if it cannot grow."""
+        """Return how many seconds a wait from *now* on may last before it raises the limit; infinity if it cannot."""
         if not self.may_grow:
             return math.inf
         return max(0.0, (_LOST * (now - self._since) - self._lost) / (1 - _LOST))

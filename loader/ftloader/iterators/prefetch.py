@@ -87,7 +87,7 @@ class Prefetch:
         self._arrived[result.number] = result
 
     def take(self) -> tuple[Result, int] | None:
-        """Remove and return the next result to hand over, with its worker's id (map-style: 0); None if not there."""
+        """Remove and return the next result to hand over, with its worker's id (map-style: 0); None if not built."""
         number = self.handed_over if self._in_order else next(iter(self._arrived), -1)
         result = self._arrived.pop(number, None)
         if result is None:

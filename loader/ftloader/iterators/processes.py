@@ -36,11 +36,10 @@ _put_off: list[bool] = []
 
 
 def _error_if_any_worker_fails() -> None:
-    """Raise an error if one of torch's workers has failed. If SIGCHLD interrupted the taking of a lock, check later.
+    """Raise an error if one of torch's workers has failed. If SIGCHLD came while a lock was being taken, check later.
 
-    Once the interpreter exits, nothing is checked: multiprocessing terminates the workers that are left then. One that
-    does not yet handle SIGTERM would be taken for a failure, and the error would keep the other workers from being
-    joined.
+    Once the interpreter exits, check nothing: multiprocessing then terminates the remaining workers. A new worker that
+    does not handle SIGTERM yet would look like a failed one, and the error would prevent joining the other workers.
     """
     if multiprocessing.util.is_exiting():
         return

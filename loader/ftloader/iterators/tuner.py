@@ -2,14 +2,15 @@
 
 At a batch boundary the tuner judges the time since its latest decision (a window):
 
-- The training loop does not wait, or workers are not busy: the number of busy ones and a quarter more is enough.
+- The training loop does not wait, or workers are not busy: the number of busy workers plus a quarter is enough.
 - The loop waits for busy workers that leave CPUs free: more workers may help. If loading mostly waits, four times as
   many are tried at once, else twice as many.
 - The loop waits, and more workers did not help, or all CPUs are in use: fewer may be as good (a lock, the GIL).
 
 Each change is a trial: its rate (samples a second) decides if the new number stays. ``_floor`` and ``_ceiling`` enclose
-the numbers still worth a trial. When none is left, the tuner has settled. It starts again once the rate, or the loop's
-waiting, has been different for several windows. If that leads to the same number, it waits for more windows next time.
+the numbers still worth a trial. When none is left, the tuner has settled. It starts to search again once the load has
+been different for several windows: the rate, the loop's waiting or the share of computing. If the new search ends at
+the same number, the next one needs a change of load that lasts for more windows.
 """
 
 import math
@@ -79,7 +80,7 @@ class WorkerTuner:
         self.begin(NOTHING_YET)
 
     def begin(self, totals: Totals) -> None:
-        """Start an epoch, at whose start the totals are *totals*. A trial from the epoch before goes on."""
+        """Start an epoch now, when the totals are *totals*. A trial from the epoch before goes on."""
         known = self._settled_rate is not None or self._tried_from is not None
         self._open(totals, settling=known)  # an epoch's first batch says little
 
@@ -128,7 +129,7 @@ class WorkerTuner:
         return self.number
 
     def _watch(self, rate: float, waited: float, window: Totals) -> None:
-        """Start the search again if the load is no longer like that for which the number of workers was found."""
+        """Start the search again if the load has clearly changed since the tuner settled on a number of workers."""
         assert self._settled_rate is not None
         change = max(rate / self._settled_rate, self._settled_rate / rate)
         other_loop = waited < _WAITS / 2 if self._settled_waits else waited > 3 * _WAITS
@@ -165,7 +166,7 @@ class WorkerTuner:
         return True
 
     def _reconsider(self, rate: float) -> bool:
-        """Return to the rejected smaller number if the larger one's new *rate* is not clearly better. True if so."""
+        """Go back to the rejected smaller number if the larger one's new *rate* is hardly better, and return True."""
         if self._doubted is None:
             return False
         (number, trials_rate, floor), self._doubted = self._doubted, None

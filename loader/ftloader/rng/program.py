@@ -81,7 +81,7 @@ def _words(saved: Mapping[str, Any]) -> tuple[int, ...] | None:
 
 
 def _queued_cuda_seeds(restore: dict[str, Any] | None = None) -> dict[str, Any]:
-    """Return the CUDA seeds that torch queues until CUDA is initialised. If *restore* is given, queue it first."""
+    """Return the CUDA seeds that torch keeps until CUDA is initialised. First put back *restore*, if given."""
     tracker = getattr(torch.cuda, "_lazy_seed_tracker", None)  # not public; without it nothing is queued
     if tracker is None:
         return {}

@@ -10,11 +10,12 @@ The workers divide an iterable-style dataset among themselves. A state describes
 
 - ``batches``: number of batches of this epoch that have been handed over
 - ``snapshot``: latest state of the worker's dataset and the dataset's iterator; None: start from the dataset as it is
-- ``snapshot_at``: number of this epoch's batches before the snapshot; None if the epoch cannot be repeated from a state
-- ``after``: number of batches in the previous pass over the dataset, if the snapshot is from that pass's end; else 0
+- ``snapshot_at``: number of this epoch's batches before the snapshot; None if it is not known in which state the
+  dataset was when the epoch started
+- ``after``: 0, or the number of batches in the previous pass over the dataset if the snapshot is from its end
 
-A resumed worker loads the snapshot. Then it loads the batches handed over after that, without collating, and drops
-them. No snapshot is taken between the dataset's end and the epoch's, so a resumed worker reaches the dataset's end.
+A resumed worker loads the snapshot. Then it loads the samples of the batches handed over since the snapshot, and drops
+them. No snapshot is taken once the dataset has ended, so a resumed worker reaches the dataset's end again.
 With ``num_workers=0`` and in persistent workers, an epoch starts with the dataset as the previous pass left it. To
 resume such an epoch, ``iter(dataset)`` is called twice, as in torchdata: for the previous pass, and for this one.
 """
@@ -61,7 +62,7 @@ class SavedState:
         return self.phase == "middle"
 
     def dataset_of(self, worker_id: int, copies: int) -> Any:
-        """Return the saved state for worker *worker_id*'s map-style dataset, or None. *copies*: number of processes."""
+        """Return the saved state for worker *worker_id*'s map-style dataset, or None. *copies*: number of workers."""
         if self.datasets is None:
             return None
         return self.datasets[worker_id] if len(self.datasets) == copies else self.only_dataset()
@@ -81,8 +82,8 @@ NOTHING: Final = SavedState()  # the start of an epoch if no state was loaded
 
 
 def fresh_share(dataset: Any = None, known: bool = True, after: int = 0) -> dict[str, Any]:
-    """Return a worker's share at the start of an epoch, described as in a saved state. *dataset*: the dataset's state
-    at the end of the previous pass, which had *after* batches. *known*: False if that state is not known."""
+    """Describe, as in a saved state, a worker's share at the start of an epoch. *dataset*: the dataset's state at the
+    end of the previous pass, which had *after* batches. *known*: False if the loader does not know this state."""
     snapshot = None if dataset is None else {"states": {"dataset": dataset}, "position": 0}
     return {"batches": 0, "snapshot": snapshot, "snapshot_at": 0 if known else None, "after": after}
 
@@ -214,7 +215,7 @@ def check_fit(state: Mapping[str, Any], resume: SavedState, loader: Any, batches
 
 
 def lives_on(loader: Any) -> bool:
-    """Return True if all epochs of an iterator use the same dataset object: with no or persistent workers."""
+    """Return True if all epochs of an iterator use one dataset object: without workers, or with persistent ones."""
     return loader.num_workers == 0 or bool(loader.persistent_workers)
 
 

@@ -49,7 +49,10 @@ class IndexStream:
         self.iterating()
 
     def _load_samplers(self, snapshot: Mapping[str, Any]) -> None:
-        """Load the samplers' states in *snapshot*. If the saved epoch had ended, also draw the rest of its batches."""
+        """Load the samplers' states in *snapshot*.
+
+        If the snapshot's epoch has ended, also draw its later batches, which takes the samplers to the epoch's end.
+        """
         own = self._generators.now()
         try:
             samplers.load(self._index_sampler, snapshot["states"])
@@ -62,7 +65,7 @@ class IndexStream:
         self._batches, self._drawn = None, 0
 
     def iterating(self) -> None:
-        """Save the random generators' states, before ``iter(sampler)`` may draw (torch's ``BatchSampler`` does not)."""
+        """Save the random generators' states before ``iter(sampler)``, unless this draws nothing (``BatchSampler``)."""
         self._at_iter = None if type(self._index_sampler) is BatchSampler else self._generators.save()
 
     def report_to(self, progress: EpochProgress) -> None:
@@ -121,7 +124,10 @@ class IndexStream:
         self._report_begin(order, states)
 
     def _open(self, torchs: Iterator, order: Mapping[str, Any]) -> None:
-        """Assign ``_samples`` (iterates indices) and ``_batches`` (lists of them). Use the seed in *order*, if any."""
+        """Make the iterators ``_samples`` (of indices) and ``_batches`` (of lists of indices).
+
+        If *order* has a seed or the state of the default generator, a copy of the sampler draws from there.
+        """
         outer = self._index_sampler
         sampler = samplers.innermost(outer)
         own = "seed" in order or "default" in order

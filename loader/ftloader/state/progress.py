@@ -74,7 +74,7 @@ class EpochProgress:
     # Written by the iterator
 
     def handed_over(self, number: int, worker_id: int = 0, state: Any = None) -> None:
-        """Record that batch *number* was handed over or wholly left out. *state*: of the worker's dataset after it."""
+        """Record that batch *number* was handed over or wholly left out. *state*: dataset state sent with the batch."""
         handed = self._handed
         for failed in self._failed:
             handed = self._after(handed, *failed)
@@ -84,7 +84,7 @@ class EpochProgress:
             self.snapshots = self.snapshots[1:]
 
     def failed(self, number: int, worker_id: int = 0) -> None:
-        """Record an exception in place of batch *number*: handed over once a later batch is handed over."""
+        """Record that batch *number* raised. It counts as handed over as soon as a later batch is handed over."""
         self._failed.append((number, worker_id))
 
     def _after(self, handed: HandedOver, number: int, worker_id: int, state: Any = None) -> HandedOver:
@@ -126,7 +126,7 @@ class EpochProgress:
         return self.snapshots, self._handed, self.drawn, self.order, self.ended
 
     def state(self, capture: Callable[[], Mapping]) -> dict[str, Any]:
-        """Return a copy of the loader's state. ``capture()`` must return its random generators' states."""
+        """Return a copy of the loader's state. ``capture()`` must return the states of the loader's generators."""
         while True:  # until no batch came in between
             snapshots, handed, drawn, order, ended = seen = self._seen()
             if all(map(operator.is_, seen, self._seen())):

@@ -5,7 +5,7 @@ An order is rebuilt in the first of these ways that applies:
 1. The sampler (or its iterator, or the sampler inside torch's ``BatchSampler``) has ``state_dict()`` and
    ``load_state_dict()``: the state from the start of the epoch, or a later one, is loaded.
 2. For torch's samplers that draw from the default generator, the state's ``order`` has ``seed`` (``RandomSampler``) or
-   ``default`` (the state of the default generator). A copy of the sampler draws from a new generator that starts there.
+   ``default`` (the default generator's state). A copy of the sampler draws from a generator with this seed or state.
 3. Random generators that are attributes (of any name) of the sampler, or of samplers inside it, get the states that
    they had before the first draw: ``generators``, or ``generators_at_iter`` if ``iter(sampler)`` has drawn. Also,
    ``set_epoch`` is called with the epoch's number.
@@ -54,7 +54,7 @@ def chain(index_sampler: Any) -> list[Any]:
 
 
 class OwnGenerators:
-    """Random generators that a loader or its samplers hold, except torch's default one. Each call finds them again."""
+    """Random generators that a loader or its samplers hold, except torch's default one. Each call searches for them."""
 
     def __init__(self, loader: Any) -> None:
         self._index_sampler, self._loaders = loader._index_sampler, loader.generator
@@ -137,9 +137,10 @@ def elastic(index_sampler: Any) -> str | None:
 
 
 def rest_as_epoch(resume: SavedState, index_sampler: Any) -> SavedState:
-    """Return a state at the start of an epoch that consists of the rest of the epoch saved in *resume*.
+    """For an elastic sampler, return *resume* as the start of an epoch that consists of the rest of the saved epoch.
 
-    Return *resume* itself if the sampler is not elastic (``is_elastic``), or its state is not from the last hand-over.
+    Return *resume* itself if no sampler is elastic (``is_elastic``), or the sampler's state in *resume* does not belong
+    to the last batch handed over.
     """
     name = elastic(index_sampler)
     if name is None or resume.sampler is None:

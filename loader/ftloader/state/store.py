@@ -13,7 +13,7 @@ from ftloader.state.samplers import OwnGenerators
 
 
 class StateStore:
-    """Holder of a loaded state until an iterator starts from that state, and then of the latest epoch's progress.
+    """Holder of a loaded state or, once an iterator has started, of the progress of the latest epoch.
 
     The store does not refer to the iterator. Copies and pickles of a loader get the loaded state, not the progress.
 

@@ -143,7 +143,10 @@ class ThreadGroup:
 
 
 def needs_no_error() -> bool:
-    """Return True if the program exits, only daemons and workers still run, and the calling thread is such a daemon."""
+    """Return True if the program exits, the caller is a daemon thread, and only daemons and workers still run.
+
+    ``next()`` of a stopped iterator then ends the calling thread silently, instead of raising an error.
+    """
     if not (_begun and threading.current_thread().daemon):
         return False
     main = threading.main_thread()

@@ -5,7 +5,7 @@ its finalizer, which holds the pool, ends the threads. Only the iterator holds t
 workers have weak references to the queue, since an exception in the queue may lead back to the iterator.
 
 A forked child does not touch the queues. Without the GIL, each queue has a lock inside the interpreter. A waiting
-thread may have been given the lock and not be awake yet. After a fork at that moment the child's lock is never freed.
+thread may be given the lock before it wakes up. After a fork at this moment, the child's lock is never freed.
 """
 
 import os
@@ -26,8 +26,8 @@ class WorkerPool(ThreadGroup):
     """Group of worker threads, one for each of *contexts*. The threads run from ``start()`` on.
 
     ``use()`` changes the number of workers that take tasks: it starts threads, or parks workers, which then wait at a
-    second queue. Any worker may take a ``PARK`` from the shared queue. So the pool keeps only the number of parked
-    workers, which only the consumer uses.
+    second queue. Any worker may take a ``PARK`` from the shared queue. So the pool knows how many workers are parked,
+    but not which. Only the consumer uses this number.
 
     With *private_queues* each worker has its own queue in ``tasks`` (iterable-style). Otherwise all workers share one
     queue (map-style). Workers put their messages into *results* for as long as that queue exists.
@@ -116,7 +116,7 @@ class WorkerPool(ThreadGroup):
         return self.started - self._parked
 
     def wake(self) -> None:
-        """Wake every waiting worker for a moment. Each then frees objects that it made and other threads dropped."""
+        """Wake every waiting worker for a moment. This frees objects that it made and other threads have dropped."""
         # Without the GIL an object that another thread drops is freed when the thread that created it next runs (biased
         # reference counting, PEP 703). Else the last batches of an epoch would stay while persistent workers wait.
         self._tell(Command.WAKE, self.started, self._parked)

@@ -157,7 +157,7 @@ class WorkerStart:
 
 def answer_what_cannot_be_pickled(queue: Any, put: Callable[[tuple], Any], note: str, where: str) -> None:
     """Make *queue* call *put* with (number, replacement) for each message (number, data) that it cannot pickle.
-    The replacement is the batch without its state or, if it has none, the error with *note* and the place *where*."""
+    A batch with a state is replaced by the batch without the state; all else by the error, with *note* and *where*."""
     # Without this the queue's own thread prints and drops it, and the main process waits forever for the batch. If a
     # batch comes with a state, the state is given up first. To be called before the first message.
     # In the main process *put* must not refer to *queue*: a queue in a reference cycle keeps its open files.

@@ -169,8 +169,8 @@ def run_worker(
     results: "weakref.ref[SimpleQueue[Result | Departure | None]]",
     started_up: "SimpleQueue[None]",
 ) -> None:
-    """Run ``worker_init_fn``, put None into *started_up*, then execute *tasks*. *start*: a list with the context."""
-    # *start* is emptied here, since a Thread keeps its arguments while it runs.
+    """Run ``worker_init_fn``, put None into *started_up*, then execute *tasks*. *start* holds the worker's context."""
+    # *start* is a list, which is emptied here, since a Thread keeps its arguments while it runs.
     process = os.getpid()
     started = False
     try:
@@ -279,7 +279,7 @@ def _limit_intra_op_threads() -> None:
 
 
 def consumer_modes() -> Callable[[], None]:
-    """Return a function that sets this thread's torch modes (gradients, autocast, device) in the thread calling it."""
+    """Return a function that gives its caller's thread the torch modes of this one: gradients, autocast, device."""
     # A new thread starts with gradients on, no autocast and the CPU as default device; a forked process does not.
     # ``inference_mode`` becomes ``no_grad``, so that batches are ordinary tensors.
     gradients = torch.is_grad_enabled() and not torch.is_inference_mode_enabled()
