@@ -91,7 +91,7 @@ class _Temporarily:
 
 
 def sample_scope() -> _Temporarily:
-    """Return a context manager for a loader that a dataset uses: in it, the thread has another ``CurrentSample``."""
+    """Return a context manager that gives the thread another ``CurrentSample``, since a dataset may use a loader."""
     return _Temporarily("sample", CurrentSample())
 
 

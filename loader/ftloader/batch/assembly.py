@@ -259,7 +259,7 @@ class SharedBatch:
         return Fetched(data, skipped, times=WorkerTimes(samples=len(samples)))
 
     def _expected_next(self, samples: list) -> Layout | Mode:
-        """Return what to expect of the next batch, after this one, whose *samples* are collated as a whole."""
+        """Return the expectation for the next batch, judged by this one, whose *samples* are collated as a whole."""
         hints = self._hints
         if not hints.can_have_slots:
             return Mode.PLAIN

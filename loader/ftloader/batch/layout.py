@@ -200,5 +200,5 @@ def _is_plain(tensor: torch.Tensor) -> bool:
 
 
 def _is_channels_last(dimensions: int, contiguous: bool) -> bool:
-    """Return True if ``torch.stack`` may give a ``channels_last(_3d)`` batch, whose memory slots cannot imitate."""
+    """Return True if ``torch.stack`` may make the batch ``channels_last(_3d)``, a format that slots do not have."""
     return dimensions in (4, 5) and not contiguous

@@ -114,7 +114,7 @@ def _scale(plane: tuple[int, int], at_least: tuple[int, int]) -> int:
 def load() -> TurboJpeg | None:
     """Return the library; None if it is not installed, or if it decodes test JPEGs to other pixels than Pillow.
 
-    If only the pixels at 1/2, 1/4 or 1/8 of the size differ, the library is used, and Pillow decodes to this size.
+    If only the pixels at 1/2, 1/4 or 1/8 of the size differ, the library is used, but not for this size.
     """
     pixels = np.arange(19 * 23 * 3, dtype=np.uint8).reshape(19, 23, 3)
     colour, gray = Image.fromarray(pixels), Image.fromarray(pixels[:, :, 0].copy())

@@ -153,7 +153,7 @@ class EpochRecord:
         self.waits[place if place < _BINS else -1] += 1
 
     def handed_over(self, fetched: Any, worker_id: int) -> None:
-        """Count the batch *fetched*. Add its times to those of its worker. A worker thread does that itself."""
+        """Count the batch *fetched*. Add its times to its worker's, but not for a worker thread: it does so itself."""
         if self.worker_method == "process" and not self.batches:
             self.starting = max(0.0, fetched.began - self._started)  # processes have the same clock
         self.batches += fetched.times.samples > 0

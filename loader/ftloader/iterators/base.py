@@ -66,7 +66,7 @@ class Shared:
 
 
 def _quiet(loader: Any, mid_epoch: bool) -> StandIn:
-    """Return a proxy of *loader* with which torch uses neither its generator nor, if *mid_epoch*, its sampler."""
+    """Return a proxy of *loader* for torch, without the loader's generator and, if *mid_epoch*, without its sampler."""
     # torch draws a seed, which the saved one replaces. In the middle of an epoch IndexStream calls ``iter(sampler)``.
     return StandIn(loader, generator=torch.Generator(), **({"_index_sampler": ()} if mid_epoch else {}))
 
