@@ -62,6 +62,11 @@ class Ahead:
     def may_grow(self) -> bool:
         return self.limit < self.most
 
+    @property
+    def _missing(self) -> int:
+        """How many waits in a row more batches would shorten. The first of these waits is for a batch in the making."""
+        return self.most - self.limit + 1
+
     def building(self, workers: int, helpers: int) -> None:
         """Record that *helpers* of the *workers* workers build each batch together."""
         self._at_once = -(-workers // helpers)
@@ -73,7 +78,7 @@ class Ahead:
     def asked(self, ready: int, idle: bool, now: float) -> None:
         """Record that the consumer asks for a batch at *now*, with *ready* built. *idle*: workers have no work left."""
         if idle:
-            self._credit = self.most - self.limit
+            self._credit = self._missing
         self._least = min(self._least, ready)
         self._requests += 1
         if self._requests >= self._row and now - self._row_began > _ROW_SECONDS:
@@ -96,8 +101,8 @@ class Ahead:
         """
         self._least = 0
         if idle:
-            self._credit = self.most - self.limit
-        if self._credit <= 0:
+            self._credit = self._missing
+        if self._credit <= 0 or not self.may_grow:
             return False
         self._credit -= 1
         self._lost += seconds
