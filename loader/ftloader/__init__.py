@@ -16,7 +16,7 @@ The parts:
   ``ahead``: the prefetch policy; ``tuner``: the number of threads with ``num_workers="auto"``
 - ``cache``: a dataset that copies the samples of a remote source to the local disk while it is read
 - ``distributed``: the sampler of a job whose number of ranks changes
-- ``workers``: the code, start and end of worker threads and processes; each worker's copies of user objects
+- ``workers``: worker threads and processes, from start to end; each worker's copies of user objects
 - ``batch``: builds a batch from indices: loads samples, handles their errors, writes them into slots or collates them
 - ``state``: saves a loader's position, and resumes there
 - ``rng``: random generators of samples, and the program's global ones

@@ -39,7 +39,7 @@ class CurrentSample:
         self.slots, self.position, self.given = slots, position, None
 
     def enter_all(self, epoch: Any, keys: Sequence[Any], rest: Iterator) -> None:
-        """Record that the thread loads *keys* in turn. *rest* iterates over them: the key it gave last is current."""
+        """Record that the thread loads *keys* in turn. The key that the iterator *rest* gave last is current."""
         if self.epoch is not epoch:
             self.epoch = epoch
         self.key, self.rest, self.rng, self._seen = keys, rest, None, -1
@@ -91,7 +91,7 @@ class _Temporarily:
 
 
 def sample_scope() -> _Temporarily:
-    """Return a context manager that gives the thread another ``CurrentSample``, since a dataset may use a loader."""
+    """Return a context manager with a separate ``CurrentSample``, for a dataset that may itself iterate a loader."""
     return _Temporarily("sample", CurrentSample())
 
 

@@ -50,8 +50,9 @@ def _string(strings: _Strings, index: int) -> str:
 class PathTable:
     """Immutable table of file paths, each with a class number. Any thread may read the table.
 
-    A list of 1,000,000 ``(path, class)`` pairs is about 200 MB of small objects. Forked workers copy these as soon as
-    reference counts change; threads contend for the counts. This table is a few objects; it stores each directory once.
+    A list of 1,000,000 ``(path, class)`` pairs is about 200 MB of small objects. Using an object changes its reference
+    count. So forked workers soon copy the list's memory, and threads contend for the counts. This table is a few
+    objects, and stores each directory once.
     *class_ids*, one number per path, is read after *paths*. Raises ``ValueError`` if their lengths differ.
     """
 

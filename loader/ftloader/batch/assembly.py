@@ -1,4 +1,4 @@
-"""Batches that all workers build together.
+"""Batches that several workers build together.
 
 A worker claims a piece of a batch (a range of positions), loads its samples, and writes them into the batch's slots.
 Pieces get smaller towards the end (guided self-scheduling: Polychronopoulos and Kuck, 1987). The worker whose piece
@@ -36,7 +36,7 @@ _OUR_FILES = (__file__, load_one.__code__.co_filename)  # files whose frames lie
 
 
 class Mode(enum.Enum):
-    """Values of ``BatchHints.expected`` for a next batch of unknown layout, and for a next batch without slots."""
+    """Values of ``BatchHints.expected`` other than a layout: the layout is unknown, or the batch needs no slots."""
 
     UNKNOWN = "unknown"  # the layout of the batch's first sample will be used
     PLAIN = "plain"  # the samples have no slots: collate_fn gets all of them at once
@@ -60,7 +60,7 @@ class BatchHints:
 
     @cached_property
     def can_have_slots(self) -> bool:
-        """True if writing samples into slots gives the same batch as collate_fn."""
+        """True if a batch that is written into slots equals the batch that the loader's ``collate_fn`` would make."""
         # First asked by a worker, so after worker_init_fn, which may register functions with torch's collation.
         return is_torchs_collation(self.settings.collate_fn)
 
@@ -70,7 +70,7 @@ class BatchHints:
         return min(self.workers, max(1, int(pieces)))
 
     def expect(self, next_one: Layout | Mode) -> None:
-        """Set ``expected`` to *next_one*, or always to UNKNOWN after several batches that were not as expected."""
+        """Set ``expected`` to *next_one*. But after several wrong expectations, always set it to UNKNOWN."""
         self.expected = Mode.UNKNOWN if self.misjudged >= _RAGGED else next_one
 
 
@@ -108,7 +108,10 @@ class SharedBatch:
         return self._next >= min(len(self.index), self._failed_at)
 
     def build(self, context: Any) -> Outcome | None:
-        """Load pieces from ``context.dataset``. Return the batch or its failure; None if another worker finishes it."""
+        """Load pieces from ``context.dataset`` until none is left to claim.
+
+        The worker whose piece ends last finishes the batch and returns it, or its failure. All others return None.
+        """
         dataset = context.dataset
         piece = self._claim()
         try:
@@ -213,7 +216,7 @@ class SharedBatch:
             self._samples[position] = sample
 
     def _open_slots(self, layout: Layout | None) -> None:
-        """Make the batch's slots for *layout*; None: use no slots. Do nothing if another worker did this already."""
+        """Make the batch's slots for *layout*, or decide on no slots if it is None. Do nothing if that is decided."""
         hints = self._hints
         with self._lock:
             if not self._undecided or self._failed_at < 0:
@@ -259,7 +262,7 @@ class SharedBatch:
         return Fetched(data, skipped, times=WorkerTimes(samples=len(samples)))
 
     def _expected_next(self, samples: list) -> Layout | Mode:
-        """Return the expectation for the next batch, judged by this one, whose *samples* are collated as a whole."""
+        """Return what to expect of the next batch, judged by this one, whose *samples* are given to ``collate_fn``."""
         hints = self._hints
         if not hints.can_have_slots:
             return Mode.PLAIN

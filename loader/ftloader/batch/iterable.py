@@ -79,7 +79,7 @@ class IterableFetcher:
         return fetched
 
     def _catch_up(self, index: Any, epoch: Epoch) -> None:
-        """Load again, and drop, the samples of batches that had been handed over since the saved state's snapshot."""
+        """Load and drop the batches that the saved run handed over after its snapshot, to reach the saved position."""
         behind, self._behind = self._behind, 0
         for missing in range(behind, 0, -1):
             try:
@@ -164,8 +164,8 @@ def _annotate_position(error: BaseException, key: tuple[int, int]) -> None:
 class StatefulMapFetcher(MapFetcher):
     """Builder of batches from a map-style dataset in a worker process. Some batches carry the dataset's state.
 
-    With ``snapshot_every_n_steps=N``, every N-th batch carries the state that the dataset has after this batch. Unless
-    N is 1, the first batch carries the state that the dataset had at the start.
+    With ``snapshot_every_n_steps=N``, every N-th batch carries the state that the dataset has after this batch. The
+    first batch carries the state that the dataset had at the start, unless N is 1.
     """
 
     def __init__(self, settings: BatchSettings, dataset: Any, state: WorkerState) -> None:

@@ -26,8 +26,9 @@ from ftloader.compat.torch_private import storage_use_count
 class Buffer:
     """A torch storage and the batch that is filling it. A ``BufferPool`` makes and lends buffers.
 
-    This object holds the only lasting reference to ``storage``. If a thread of this package makes another reference,
-    the same thread drops it. So the reference count is never late, not even without the GIL (biased counting, PEP 703).
+    This object holds the only lasting reference to ``storage``. A thread of this package that makes another reference
+    also drops it. So the reference count is always up to date. Without the GIL, it would lag behind if another thread
+    dropped the reference (biased reference counting, PEP 703).
     """
 
     __slots__ = ("filler", "last_taken", "storage")
@@ -82,9 +83,10 @@ class BufferPool:
             return sum(buffer.storage.nbytes() for buffer in self._buffers)
 
     def take(self, nbytes: int, filler: Any, per_batch: int = 1, pinned: bool = False) -> Buffer:
-        """Return a buffer of *nbytes* (> 0) bytes, which *filler* will fill. Each batch takes *per_batch* buffers.
+        """Return a buffer of *nbytes* (> 0) bytes for the object *filler*. Each batch takes *per_batch* buffers.
 
-        A *pinned* buffer is always a new one, which the pool does not keep.
+        The buffer is lent until its ``release()``, or until *filler*, which fills it, no longer exists. A *pinned*
+        buffer is always a new one, which the pool does not keep.
         """
         if pinned:
             memory = torch.empty(nbytes, dtype=torch.uint8, device="cpu", pin_memory=True)

@@ -27,10 +27,10 @@ class _Memory:
 
 
 class _Array:
-    """The slots of one leaf: *size* arrays of the leaf's shape, back to back.
+    """The slots of one leaf in one batch: *size* arrays of the leaf's shape, back to back.
 
-    This object owns the memory until ``release()``. Its ``Buffer`` is free once nothing else refers to the memory. So
-    workers write through an array that holds no reference, or through tensors that are dropped after one write.
+    This object owns the memory until ``release()``. The memory is reused once nothing refers to it any more. So workers
+    write through ``_view``, which does not count as a reference, or through tensors that they drop after one write.
     """
 
     __slots__ = ("__weakref__", "_address", "_buffer", "_shape", "_slot", "_strides", "_view")
@@ -56,7 +56,7 @@ class _Array:
             self._view[position] = value
 
     def separate(self, position: int, values: list, own: int) -> list:
-        """Return *values*, with copies in place of those in the slot at *position*, which ``values[own]`` will fill."""
+        """Return *values*, with copies in place of those that writing ``values[own]`` to *position* would overwrite."""
         # empty_sample() gave the slot to the sample, so other values may be views of it.
         if self._is_at(values[own], position):
             return values  # nothing will be written
@@ -99,7 +99,7 @@ class _Array:
         return self._address + position * self._slot.nbytes
 
     def _is_at(self, value: np.ndarray, position: int) -> bool:
-        """Return True if *value* was filled in place: it is the slot at *position* (see ``empty_sample``)."""
+        """Return True if *value* is the slot at *position* itself, which the dataset got from ``empty_sample``."""
         if value.base is None:  # it owns its memory, as nearly all do
             return False
         address = value.__array_interface__["data"][0]

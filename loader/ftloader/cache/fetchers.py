@@ -21,7 +21,7 @@ class Fetchers(ThreadGroup):
     """Group of *count* threads that list ``source.keys()`` repeatedly and fetch the samples missing from the store.
 
     If no sample is missing, the threads wait for an eviction or ``look_again``. Each thread holds at most one sample.
-    The last thread to end closes the store: if the program drops a cache without ``close()``, no other code does.
+    The last thread to end closes the store, since a program may drop a cache without calling ``close()``.
 
     The store's lock ``guard`` guards the counts and the state of the listing. ``_listing`` guards the iterator of
     keys. A thread acquires ``_listing`` before ``guard``, and holds ``_listing`` while the source finds the next key.

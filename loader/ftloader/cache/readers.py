@@ -214,7 +214,7 @@ class ObjectReader:
     """Reader for the objects of one bucket in s3, used by one thread.
 
     The server is not trusted: an object must come within *timeout* seconds, and obstore reads at most *largest* bytes.
-    If obstore has no permission, or would alter the key, s3fs reads the object. As long as obstore has read no object,
+    If obstore has no permission, or would alter the key, s3fs reads the object. Until obstore has read a first object,
     s3fs also tries after other errors: the bucket may be in another region, or only s3fs may know the certificate.
     """
 

@@ -71,7 +71,10 @@ def read_end(fd: int) -> tuple[np.ndarray, tuple[str, ...], bool] | None:
 
 
 def is_right(version: int, fd: int, row: tuple, pieces: Iterable[Any]) -> bool:
-    """Return True if *pieces*, a sample's bytes, fit the checksum in *row* and, for TFRecord, header and footer."""
+    """Return True if *pieces*, a sample's bytes, have the checksum in *row*.
+
+    In a TFRecord file, the header and footer of the sample's record must be right too.
+    """
     offset, length, expected, *_ = row
     if version == TFRECORD:
         around = tfrecord.header(length), tfrecord.footer(expected)
@@ -86,7 +89,7 @@ def is_right(version: int, fd: int, row: tuple, pieces: Iterable[Any]) -> bool:
 
 def version_of(fd: int, name: str) -> int | None:
     """Return the format version in the head of segment *name*; None if a crash left no head, or the head is damaged.
-    Raise ``CacheError`` if the segment is of another version or program."""
+    Raise ``CacheError`` if another program, or an unknown version of this one, wrote the segment."""
     found = os.pread(fd, HEAD.size, 0)
     magic, version = HEAD.unpack(found.ljust(HEAD.size, b"\0"))
     if magic == _MAGIC and version in FORMATS.values():

@@ -86,7 +86,7 @@ class Segment:
         return data
 
     def mark_damaged(self) -> None:
-        """Make an empty file that tells the writer of a damaged sample. Ignore errors: the next read tries again."""
+        """Report a damaged sample to the writer, by an empty file. Ignore errors: the next read tries again."""
         with contextlib.suppress(OSError):
             os.close(os.open(self.path.removesuffix(SUFFIX) + DAMAGED_SUFFIX, _NEW, 0o666))
 
@@ -201,7 +201,10 @@ def number_of(name: str) -> int:
 
 
 def names_in(directory: str, suffix: str = SUFFIX) -> list[str]:
-    """Return the names of the segments that have a file with this *suffix* in *directory*, the oldest first."""
+    """Return the names of the segments to which the files ``*suffix`` in *directory* belong, the oldest first.
+
+    A segment's name ends in ``SUFFIX``, whatever *suffix* is.
+    """
     names = [name for name in os.listdir(directory) if _OWN.fullmatch(name) and name.endswith(suffix)]
     return sorted((name.removesuffix(suffix) + SUFFIX for name in names), key=lambda name: (number_of(name), name))
 
@@ -219,9 +222,12 @@ def load(directory: str, name: str) -> Segment:
 
 
 def recover(directory: str, name: str, most: int | None = None) -> Segment | None:
-    """Return the segment *name* of an earlier writer. Return None if it has to be removed: it is not sealed, cannot be
-    read, is not synced and has a damaged sample, or has more than *most* bytes. Raise ``CacheError`` if it is of
-    another version or program."""
+    """Return the segment *name* of an earlier writer; None if it has to be removed.
+
+    It has to be removed if it is missing, not sealed, unreadable (EIO) or larger than *most* bytes, or if it is not
+    synced and has a damaged sample. Raise ``CacheError`` if another program or version wrote it, ``OSError`` for other
+    errors in reading.
+    """
     try:
         with _both_opened(directory, name, os.O_RDONLY) as (version, fds):
             if version is None or (most is not None and usage(directory, name) > most):
@@ -286,9 +292,10 @@ def _is_intact(version: int, fd: int, row: tuple) -> bool:
 
 @contextlib.contextmanager
 def _both_opened(directory: str, name: str, flags: int) -> Iterator[tuple[int | None, tuple[int, int]]]:
-    """Context manager: open a segment file and the file of its samples. Yield (version, the two descriptors).
+    """Context manager that opens a segment's file and the file of its samples. Gives (version, their descriptors).
 
-    The two may be one file. The version is None if the segment's head is damaged."""
+    Without TFRecord, both descriptors are the same: the samples are in the segment's own file. The version is None if
+    the segment's head is damaged, or if its TFRecord file is missing or one is there that it should not have."""
     path, flags = os.path.join(directory, name), flags | os.O_NOFOLLOW
     with opened(path, flags) as fd:
         version = record.version_of(fd, name)
@@ -303,7 +310,7 @@ def _data_path(path: str) -> str:
 
 
 def unlink(path: str) -> None:
-    """Remove the segment file *path* and, if they exist, the TFRecord file of its samples and the mark of damage."""
+    """Remove the segment file *path* and, if they exist, its TFRecord file and the file that ``mark_damaged`` made."""
     for each in (_data_path(path), path, path.removesuffix(SUFFIX) + DAMAGED_SUFFIX):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(each)

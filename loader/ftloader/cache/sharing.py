@@ -132,7 +132,10 @@ def _content(path: str) -> bytes:
 
 
 def wait_for_epoch(directory: str, epoch: int) -> dict[str, Any]:
-    """Wait until the writer publishes *epoch*'s snapshot, and return it. Raise ``CacheError`` if that cannot happen."""
+    """Wait until the writer publishes the snapshot of *epoch*, and return it.
+
+    Raise ``CacheError`` if there is no writer, or if the writer is at a later epoch already.
+    """
     path = os.path.join(directory, _TURN)
     while True:
         try:

@@ -206,7 +206,7 @@ class Store:
         return True
 
     def _retire(self) -> None:
-        """Let no more samples into the open segment, and have it sealed as soon as no thread writes to it."""
+        """Add no more samples to the open segment. It is sealed once no thread writes to it any more."""
         writer, self._open = self._open, None
         if writer is not None:
             self._end(writer)

@@ -1,7 +1,7 @@
 """Named ranges of time in traces: of ``torch.profiler``, and of tools that capture NVTX, such as Nsight Systems.
 
-torch records ranges of the thread that started the profiler. Those of other threads it records only with the
-experimental option ``profile_all_threads``.
+torch records only ranges of the thread that started the profiler. With the experimental option ``profile_all_threads``,
+torch records ranges of all threads.
 """
 
 import os

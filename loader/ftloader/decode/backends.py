@@ -1,8 +1,8 @@
 """The libraries that decode images, and the choice among them.
 
 To add a library, add a module to this package and an entry to ``BACKENDS``. A module for the CPU defines
-``read_arrays(encoded, mode, outs)``; iterating over *encoded* reads the files. A module for a GPU defines
-``resolve(device)``, ``check_mode(mode)`` and ``read_tensors(encoded, mode, device, outs, cpu_threads)``.
+``read_arrays(encoded, mode, outs)``, where *encoded* is an iterator that reads a file at each step. A module for a GPU
+defines ``resolve(device)``, ``check_mode(mode)`` and ``read_tensors(encoded, mode, device, outs, cpu_threads)``.
 """
 
 import importlib

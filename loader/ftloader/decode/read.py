@@ -36,11 +36,11 @@ def read_image(
         out: the array to write the pixels to and to return: a NumPy array (on a GPU a tensor) of exactly the image's
             shape and type. Or, on the CPU, a function like ``numpy.empty`` that returns the array for a shape and a
             type. In a dataset ``out=ftloader.empty_sample`` decodes straight into the batch that is being built.
-        at_least: the (height, width) that suffices, for example for a crop. A JPEG of N times this height and width or
-            more is decoded at 1/N of its size, for the largest such N of 2, 4 and 8; the sides are rounded up. That
-            takes less time than to decode all pixels. Other images are decoded whole, and nvImageCodec refuses this
-            argument. The pixels are those of Pillow's ``image.draft(None, (width, height))`` before ``convert``. Some
-            encoders fill up the last blocks such that the right or lower edge is off (libjpeg-turbo #297).
+        at_least: the (height, width) that suffices, for example for a crop. A JPEG that is at least N times as high and
+            as wide is decoded at 1/N of its size, for the largest such N of 2, 4 and 8; the sides are rounded up. That
+            takes less time than decoding all pixels. Other images are decoded whole, and nvImageCodec refuses this
+            argument. The pixels are those of Pillow's ``image.draft(None, (width, height))`` before ``convert``. With
+            files of some encoders, the pixels at the right or lower edge are then off (libjpeg-turbo #297).
 
     Returns:
         On the CPU a writable ``numpy.ndarray``. On a GPU a ``torch.Tensor`` that is ready on the calling thread's

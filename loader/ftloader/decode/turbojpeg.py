@@ -106,7 +106,7 @@ def _is_plain(data: bytes) -> bool:
 
 
 def _scale(plane: tuple[int, int], at_least: tuple[int, int]) -> int:
-    """Return the N for which Pillow's ``draft`` decodes at 1/N of the size *plane*, to get *at_least* or more."""
+    """Return the largest N of 2, 4 and 8 for which *plane* is N times *at_least* or more; else 1. As in Pillow."""
     most = min(plane[0] // at_least[0], plane[1] // at_least[1])
     return 8 if most >= 8 else 4 if most >= 4 else 2 if most >= 2 else 1
 

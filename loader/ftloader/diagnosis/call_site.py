@@ -67,7 +67,10 @@ def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
 
 
 def name_the_callers_line(module: Any) -> None:
-    """Make warnings of *module* name the line that uses this package, where they would name a line of this package."""
+    """Replace the ``warnings`` that *module* uses, so that its warnings refer to no line of this package.
+
+    Instead, such a warning refers to the line of the program that uses this package.
+    """
 
     def warn(message: str, category: type[Warning] | None = None, stacklevel: int = 1, **options: Any) -> None:
         if origin_of(sys._getframe(stacklevel).f_code.co_filename) is Origin.ENGINE:

@@ -12,7 +12,8 @@ _OWN = Path("/proc/self/cgroup")
 def usable_cpus(groups: Path = _GROUPS, own: Path = _OWN) -> int:
     """Return the number of CPUs that the affinity mask or, if lower, the CPU quota (rounded up) allows; at least 1.
 
-    The quota is the lowest one of this process's control group (named in the file *own*) and its ancestors in *groups*.
+    The file *own* names this process's control group. The quota is the lowest one of this group and its ancestors. All
+    of them are directories in *groups*.
     """
     allowed = os.process_cpu_count() or 1
     return max(1, math.ceil(min(allowed, _smallest_quota(groups, own)) - 1e-6))

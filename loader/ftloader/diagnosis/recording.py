@@ -77,8 +77,8 @@ def nbytes_of(data: Any, depth: int = 8) -> int:
 class EpochRecord:
     """Counts and times of one epoch, or sums over several. For attributes that ``Statistics`` has too, see there.
 
-    *workers*: each worker's times, which may include earlier epochs. *used*: number of workers in use at first (None:
-    all). *max_workers*: limit of that number if it may change, else None.
+    *workers*: each worker's times, which may include earlier epochs. *used*: number of workers that get tasks at the
+    start (None: all). *max_workers*: the most workers that may get tasks, if their number can change; else None.
     """
 
     def __init__(
@@ -153,7 +153,7 @@ class EpochRecord:
         self.waits[place if place < _BINS else -1] += 1
 
     def handed_over(self, fetched: Any, worker_id: int) -> None:
-        """Count the batch *fetched*. Add its times to its worker's, but not for a worker thread: it does so itself."""
+        """Count the batch *fetched*. A worker thread adds its times itself; for other workers, add them."""
         if self.worker_method == "process" and not self.batches:
             self.starting = max(0.0, fetched.began - self._started)  # processes have the same clock
         self.batches += fetched.times.samples > 0
@@ -230,7 +230,10 @@ class EpochRecords:
         return self._records[-1]
 
     def begin(self, record: EpochRecord) -> None:
-        """Make *record* the latest one. Sum up the records before the last _OVERLAPPING, whose epochs may still run."""
+        """Make *record* the latest one. Merge all records but the last _OVERLAPPING into one.
+
+        The epochs of the last _OVERLAPPING records may still run.
+        """
         records = *self._records, record
         merged = max(1, len(records) - _OVERLAPPING)
         self._records = _sum(records[:merged]), *records[merged:]
