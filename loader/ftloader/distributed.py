@@ -148,7 +148,10 @@ class DistributedSampler(torch.utils.data.DistributedSampler):
 
 
 def _checked(state: Any, own: Mapping[str, Any]) -> tuple[int, int]:
-    """Return the epoch and the number of items given in *state*. Raise ``ValueError`` unless it fits *own*."""
+    """Return the epoch and the number of items given out. Raise ``ValueError`` unless *state* fits *own*.
+
+    *own*: a state of the sampler that loads *state*, with its dataset length, ``seed`` and ``shuffle``.
+    """
     if not isinstance(state, Mapping):
         raise ValueError(f"the state must be a dictionary from state_dict(), not {type(state)}")
     if "yielded" in state:

@@ -3,8 +3,9 @@
 Worker processes need two batches each, since each builds its own. Threads build a batch together, so two batches in all
 hide the hand-over, whatever the number of threads. More are needed if loading or the training loop is uneven:
 
-- The limit grows if the workers have nothing left to do while the consumer waits, or shortly before, and such waits
-  take over 1% of the time since it last grew. Their causes are slow samples, and a loop that pauses and then hurries.
+- The limit grows if the consumer waits while workers have nothing left to do, or shortly after that, and such waits
+  take over 1% of the time since the limit last grew. They come from slow samples, and from a loop that pauses and then
+  hurries.
 - The limit shrinks if batches were ready at each of many requests in a row.
 
 For small batches, which take little memory, adapting the limit would cost too much time: it stays at its maximum.
@@ -24,8 +25,8 @@ _SMALL = 16 * 2**20  # bytes that all batches together may take without a look a
 class Ahead:
     """Limit on the number of batches dispatched and not yet handed over. The iterator's lock guards this object.
 
-    ``most``: the largest limit, which callers may change. *given*: True if the user chose ``most``, which then is the
-    limit all the time. *extra*: number of batches beyond those that the workers build at the same time.
+    ``most``: the largest limit, which callers may change. *given*: True if the user chose ``most``; the limit then
+    always equals ``most``. *extra*: number of batches that the limit allows in addition to those being built.
     """
 
     def __init__(self, most: int, given: bool, extra: int = 1) -> None:
@@ -64,7 +65,7 @@ class Ahead:
 
     @property
     def _missing(self) -> int:
-        """How many waits in a row more batches would shorten. The first of these waits is for a batch in the making."""
+        """Number of the next waits that a higher limit would have shortened. The first is for a batch being built."""
         return self.most - self.limit + 1
 
     def building(self, workers: int, helpers: int) -> None:
@@ -76,7 +77,10 @@ class Ahead:
         self._small = nbytes * self.most <= _SMALL * batches
 
     def asked(self, ready: int, idle: bool, now: float) -> None:
-        """Record that the consumer asks for a batch at *now*, with *ready* built. *idle*: workers have no work left."""
+        """Record that the consumer asks for a batch at the time *now*, when *ready* batches are built.
+
+        *idle*: True if workers have nothing left to do.
+        """
         if idle:
             self._credit = self._missing
         self._least = min(self._least, ready)
@@ -89,13 +93,13 @@ class Ahead:
             self._begin_row(now)
 
     def patience(self, now: float) -> float:
-        """Return how many seconds a wait from *now* on may last before it raises the limit; infinity if it cannot."""
+        """Return how many seconds a wait from *now* on may last before it raises ``limit``; infinity if no wait can."""
         if not self.may_grow:
             return math.inf
         return max(0.0, (_LOST * (now - self._since) - self._lost) / (1 - _LOST))
 
     def waited(self, seconds: float, idle: bool, now: float) -> bool:
-        """Record that the consumer has waited *seconds* until *now*. Return True if that has raised the limit.
+        """Record that the consumer has waited *seconds* until *now*. Return True if this has raised ``limit``.
 
         *idle*: True if workers have nothing left to do. One wait may be recorded in several parts.
         """

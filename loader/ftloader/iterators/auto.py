@@ -33,7 +33,7 @@ def number_of_workers(given: Any) -> Any:
 
 
 def tuner_of(loader: Any) -> WorkerTuner | None:
-    """Return a ``WorkerTuner`` that continues the loader's latest one; None if the number of workers is fixed."""
+    """Return a ``WorkerTuner`` that starts where the loader's previous tuner is; None if the number is fixed."""
     # Workers of an iterable-style dataset divide the data among themselves by their number. A worker_init_fn is called
     # before anything is loaded, since it may seed the program's generators, which are then restored.
     if not isinstance(loader.num_workers, Chosen) or is_iterable(loader) or loader.worker_init_fn is not None:

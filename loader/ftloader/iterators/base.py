@@ -66,7 +66,7 @@ class Shared:
 
 
 def _quiet(loader: Any, mid_epoch: bool) -> StandIn:
-    """Return a proxy of *loader* for torch, without the loader's generator and, if *mid_epoch*, without its sampler."""
+    """Return a proxy of *loader*, so that torch does not use the loader's generator or, if *mid_epoch*, its sampler."""
     # torch draws a seed, which the saved one replaces. In the middle of an epoch IndexStream calls ``iter(sampler)``.
     return StandIn(loader, generator=torch.Generator(), **({"_index_sampler": ()} if mid_epoch else {}))
 

@@ -87,7 +87,10 @@ class Prefetch:
         self._arrived[result.number] = result
 
     def take(self) -> tuple[Result, int] | None:
-        """Remove and return the next result to hand over, with its worker's id (map-style: 0); None if not built."""
+        """Return (result, id of its worker) of the next batch to hand over, and remove it; None if it is not built.
+
+        The id is 0 for a map-style dataset.
+        """
         number = self.handed_over if self._in_order else next(iter(self._arrived), -1)
         result = self._arrived.pop(number, None)
         if result is None:
@@ -99,7 +102,7 @@ class Prefetch:
         return result, worker_id
 
     def forget_worker(self, worker_id: int, epoch: Epoch) -> None:
-        """Remove a worker that has ended. Store empty results for its batches, so that the hand-over goes on."""
+        """Remove a worker that has ended. Store an empty result for each batch that it left unbuilt."""
         if self.with_data is not None:
             self.with_data.discard(worker_id)
         for number, builder in self._built_by.items():

@@ -36,7 +36,9 @@ _put_off: list[bool] = []
 
 
 def _error_if_any_worker_fails() -> None:
-    """Raise an error if one of torch's workers has failed. If SIGCHLD came while a lock was being taken, check later.
+    """Raise an error if one of torch's workers has failed. torch calls this when the signal SIGCHLD arrives.
+
+    If the signal interrupts code that takes a lock, the check is put off.
 
     Once the interpreter exits, check nothing: multiprocessing then terminates the remaining workers. A new worker that
     does not handle SIGTERM yet would look like a failed one, and the error would prevent joining the other workers.

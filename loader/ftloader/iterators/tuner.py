@@ -141,7 +141,7 @@ class WorkerTuner:
             self._explore()
 
     def _judge(self, rate: float, waits: bool) -> bool:
-        """Keep the number of workers on trial, or return to the one before. Return False if it is too early to tell."""
+        """End the trial: keep its number of workers, or return to the one before. Return False if it is too early."""
         assert self._tried_from is not None
         before, now, ratio = self._tried_from, self.number, rate / self._rate
         self._windows += 1
@@ -166,7 +166,7 @@ class WorkerTuner:
         return True
 
     def _reconsider(self, rate: float) -> bool:
-        """Go back to the rejected smaller number if the larger one's new *rate* is hardly better, and return True."""
+        """Go back to the smaller number just rejected if *rate*, measured since, is hardly better. Return True then."""
         if self._doubted is None:
             return False
         (number, trials_rate, floor), self._doubted = self._doubted, None

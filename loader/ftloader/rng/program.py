@@ -94,8 +94,9 @@ class GlobalDrawCheck:
     """Detector of draws from the program's global random generators by one loader's worker threads.
 
     While the consumer waits, only workers should draw. So the generators' states before and after a wait are compared.
-    A wait is ignored if any other Python thread has run during that time. Only the first 16 waits are checked, so later
-    waits cost nothing. No lock: two consumers at the same time may check one wait more, or warn twice.
+    A wait is ignored if a Python thread other than the consumer and the workers has run during the wait. Only the first
+    16 waits are checked, so later waits cost nothing. No lock: two consumers at the same time may check a 17th wait, or
+    warn twice.
     """
 
     def __init__(self) -> None:

@@ -10,9 +10,9 @@ The workers divide an iterable-style dataset among themselves. A state describes
 
 - ``batches``: number of batches of this epoch that have been handed over
 - ``snapshot``: latest state of the worker's dataset and the dataset's iterator; None: start from the dataset as it is
-- ``snapshot_at``: number of this epoch's batches before the snapshot; None if it is not known in which state the
-  dataset was when the epoch started
-- ``after``: 0, or the number of batches in the previous pass over the dataset if the snapshot is from its end
+- ``snapshot_at``: number of this epoch's batches before the snapshot; None if the loader does not know the state that
+  the dataset had at the start of the epoch
+- ``after``: if the snapshot is from the end of the previous pass, the number of batches in that pass; else 0
 
 A resumed worker loads the snapshot. Then it loads the samples of the batches handed over since the snapshot, and drops
 them. No snapshot is taken once the dataset has ended, so a resumed worker reaches the dataset's end again.
@@ -62,13 +62,16 @@ class SavedState:
         return self.phase == "middle"
 
     def dataset_of(self, worker_id: int, copies: int) -> Any:
-        """Return the saved state for worker *worker_id*'s map-style dataset, or None. *copies*: number of workers."""
+        """Return the saved state for the map-style dataset of worker *worker_id*, one of *copies* workers, or None."""
         if self.datasets is None:
             return None
         return self.datasets[worker_id] if len(self.datasets) == copies else self.only_dataset()
 
     def only_dataset(self) -> Any:
-        """Return the dataset's saved state. Raise ``ValueError`` if the saved run's processes had different states."""
+        """Return the state that the map-style dataset had in all processes of the saved run; None if none was saved.
+
+        Raise ``ValueError`` if these processes had different states.
+        """
         first, *others = self.datasets or (None,)
         if not all(same(other, first) for other in others):
             raise ValueError(
@@ -82,8 +85,11 @@ NOTHING: Final = SavedState()  # the start of an epoch if no state was loaded
 
 
 def fresh_share(dataset: Any = None, known: bool = True, after: int = 0) -> dict[str, Any]:
-    """Describe, as in a saved state, a worker's share at the start of an epoch. *dataset*: the dataset's state at the
-    end of the previous pass, which had *after* batches. *known*: False if the loader does not know this state."""
+    """Return the description that a saved state has of a worker's share at the start of an epoch.
+
+    *dataset*: the dataset's state at the end of the previous pass, which had *after* batches, or None. *known*: False
+    if the loader does not know the dataset's state.
+    """
     snapshot = None if dataset is None else {"states": {"dataset": dataset}, "position": 0}
     return {"batches": 0, "snapshot": snapshot, "snapshot_at": 0 if known else None, "after": after}
 

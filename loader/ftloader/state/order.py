@@ -51,7 +51,8 @@ class IndexStream:
     def _load_samplers(self, snapshot: Mapping[str, Any]) -> None:
         """Load the samplers' states in *snapshot*.
 
-        If the snapshot's epoch has ended, also draw its later batches, which takes the samplers to the epoch's end.
+        If the snapshot's epoch has ended, also draw the batches after the snapshot. The samplers then have the state of
+        the epoch's end.
         """
         own = self._generators.now()
         try:
@@ -65,7 +66,7 @@ class IndexStream:
         self._batches, self._drawn = None, 0
 
     def iterating(self) -> None:
-        """Save the random generators' states before ``iter(sampler)``, unless this draws nothing (``BatchSampler``)."""
+        """Save the generators' states, since ``iter(sampler)`` may draw. A ``BatchSampler`` does not: save None."""
         self._at_iter = None if type(self._index_sampler) is BatchSampler else self._generators.save()
 
     def report_to(self, progress: EpochProgress) -> None:
@@ -126,7 +127,8 @@ class IndexStream:
     def _open(self, torchs: Iterator, order: Mapping[str, Any]) -> None:
         """Make the iterators ``_samples`` (of indices) and ``_batches`` (of lists of indices).
 
-        If *order* has a seed or the state of the default generator, a copy of the sampler draws from there.
+        If *order* has a seed or a state of the default generator, the indices come from a copy of the sampler. The copy
+        has a generator of its own with this seed or state.
         """
         outer = self._index_sampler
         sampler = samplers.innermost(outer)
@@ -188,7 +190,7 @@ class IndexStream:
         self._progress.drawing = False
 
     def _draw_again(self, resume: SavedState) -> tuple[bool, tuple[int, Any]]:
-        """Draw the saved run's batches again. Return (True if the sampler ended, (number, indices) of the last)."""
+        """Draw the saved batches again. Return (True if the sampler ended, (number, indices) of the last batch)."""
         last: tuple[int, Any] = (-1, None)
         while resume.ended or self._drawn < resume.drawn:
             try:

@@ -34,9 +34,9 @@ class EpochProgress:
         loader: the result of ``describe_loader``.
         fixed: the parts of the state that do not change during the epoch.
         shares: the workers' shares of an iterable-style dataset.
-        copies: number of worker processes, if they have copies of a map-style dataset that has a state; else 0.
-        turns: number of workers, if they build the batches in turn; else 0.
-        resume: the state to continue, if it is from the middle of an epoch. Any other state is ignored.
+        copies: number of worker processes, if each has a copy of a map-style dataset with a state; else 0.
+        turns: number of workers, if they take turns in building batches; else 0.
+        resume: the loaded state. If it is not from the middle of an epoch, only the datasets' states are used.
     """
 
     def __init__(

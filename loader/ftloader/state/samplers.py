@@ -67,7 +67,7 @@ class OwnGenerators:
         return {path: generators.save(generator) for path, generator in self._found().items()}
 
     def at(self, saved: Mapping[str, State]) -> list[tuple[Any, State]]:
-        """Return (generator, state) for each state in *saved*. Raise ``ValueError`` if a generator is missing here."""
+        """Return (generator, state) for each state in *saved*. Raise ``ValueError`` if the loader lacks a generator."""
         here = self._found()
         for path in (path for path in saved if path not in here):
             what = "generator" if path == LOADER else f"sampler's random generator ({path})"
@@ -108,7 +108,10 @@ def epochs(index_sampler: Any) -> dict[str, int]:
 
 
 def set_epochs(index_sampler: Any, saved: Mapping[str, int], *, distributed: bool) -> None:
-    """Call each sampler's ``set_epoch`` with its saved epoch. Skip ``DistributedSampler`` if not *distributed*."""
+    """Call ``set_epoch`` of each sampler in ``chain(index_sampler)`` that has an epoch in *saved* (see ``epochs``).
+
+    If *distributed* is False, leave out samplers of the class ``DistributedSampler``.
+    """
     samplers = chain(index_sampler)
     for position, epoch in saved.items():
         sampler = samplers[int(position)] if int(position) < len(samplers) else None
@@ -132,7 +135,7 @@ def next_pass_states(parts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def elastic(index_sampler: Any) -> str | None:
-    """Return the name, in ``stateful_samplers()``, of the sampler whose state any number of ranks may load, or None."""
+    """Return the name of the elastic sampler, as in ``stateful_samplers()``; None if no sampler is elastic."""
     return next((name for name, part in stateful_samplers(index_sampler).items() if is_elastic(part)), None)
 
 

@@ -14,7 +14,10 @@ WORKER_METHODS = get_args(WorkerMethod)
 
 
 def choose_workers(loader: Any) -> tuple[bool, list[UserObjects] | None]:
-    """Return (True for threads or False for processes, list of each worker's user objects or None if not made yet)."""
+    """Return (True for threads or False for processes, list of each worker's user objects).
+
+    None in place of the list: the objects have not been made yet, or are not needed.
+    """
     # "auto" chooses for each iterator, since a dataset may have opened a file, and tells the logger ``ftloader``.
     if loader.worker_method != "auto":
         return loader.worker_method == "thread", None
@@ -36,7 +39,7 @@ def choose_workers(loader: Any) -> tuple[bool, list[UserObjects] | None]:
 
 
 def reason_against_threads(loader: Any) -> str | None:
-    """Return the reason why "auto" chooses processes, or None. The caller must check that the dataset can be copied."""
+    """Return the reason why "auto" chooses processes, or None. The caller must check that copying the dataset works."""
     if loader.multiprocessing_context is not None:
         return "multiprocessing_context is given"
     if sys._is_gil_enabled():

@@ -43,7 +43,10 @@ class UserObjects(NamedTuple):
 
 
 def copies_for_workers(original: UserObjects, dataset_kind: int, count: int) -> list[UserObjects]:
-    """Return user objects for *count* workers. Copy them for an iterable-style dataset, or raise ``TypeError``."""
+    """Return the user objects of each of *count* workers: the originals if the dataset is map-style, else deep copies.
+
+    Raise ``TypeError`` if an object cannot be copied.
+    """
     # The workers of a map-style dataset share the original. Those of an iterable-style dataset get a deep copy each, as
     # processes do.
     if dataset_kind == DatasetKind.Map:
@@ -72,7 +75,7 @@ def copies_for_workers(original: UserObjects, dataset_kind: int, count: int) -> 
 
 
 class _Shared(NamedTuple):
-    """Wrapper of a value that ``_Pickler`` must not copy: an object and its copy share the value."""
+    """Wrapper that keeps ``_Pickler`` from copying a value: the copied object refers to the original value."""
 
     value: Any
 
@@ -142,7 +145,7 @@ def _is_shared(value: Any) -> bool:
 
 
 def _lies_on_shared_memory(array: np.ndarray) -> bool:
-    """Return True if copies may share the memory of *array*: processes share it too, or nothing can write to it."""
+    """Return True if copies may share the memory of *array*: worker processes would too, or it is read-only."""
     value: Any = array
     read_only = True
     while True:

@@ -143,9 +143,9 @@ class ThreadGroup:
 
 
 def needs_no_error() -> bool:
-    """Return True if the program exits, the caller is a daemon thread, and only daemons and workers still run.
+    """Return True if ``next()`` of a stopped iterator shall end the calling thread silently, without an error.
 
-    ``next()`` of a stopped iterator then ends the calling thread silently, instead of raising an error.
+    So it is while the program exits, if the caller is a daemon thread and no threads but daemons and workers still run.
     """
     if not (_begun and threading.current_thread().daemon):
         return False
@@ -197,7 +197,10 @@ def _end(pools: list[ThreadGroup]) -> None:
 
 
 class _EndOfThread:
-    """Thread-local object that stops thread groups when a forked child's first thread ends: no exit hook runs then."""
+    """Thread-local object that stops thread groups when a forked child's first thread ends.
+
+    No exit hook runs in that case.
+    """
 
     def __del__(self) -> None:
         for pool in list(_live or ()):  # None when modules have been torn down

@@ -116,7 +116,7 @@ class WorkerPool(ThreadGroup):
         return self.started - self._parked
 
     def wake(self) -> None:
-        """Wake every waiting worker for a moment. This frees objects that it made and other threads have dropped."""
+        """Wake every waiting worker for a moment. This frees objects that the worker made and other threads dropped."""
         # Without the GIL an object that another thread drops is freed when the thread that created it next runs (biased
         # reference counting, PEP 703). Else the last batches of an epoch would stay while persistent workers wait.
         self._tell(Command.WAKE, self.started, self._parked)
@@ -146,7 +146,7 @@ class WorkerPool(ThreadGroup):
         return self.orphaned or super().join()
 
     def dispose(self) -> None:
-        """Stop the workers of a finalized iterator. Unless already stopped, wait for them if ``may_wait()``."""
+        """Stop a finalized iterator's workers. Wait for them if ``may_wait()`` and they were not stopped before."""
         wait = not self.stopped and self.may_wait()
         self.stop()
         if wait:

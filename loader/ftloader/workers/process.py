@@ -156,8 +156,11 @@ class WorkerStart:
 
 
 def answer_what_cannot_be_pickled(queue: Any, put: Callable[[tuple], Any], note: str, where: str) -> None:
-    """Make *queue* call *put* with (number, replacement) for each message (number, data) that it cannot pickle.
-    A batch with a state is replaced by the batch without the state; all else by the error, with *note* and *where*."""
+    """Make *queue* call ``put((number, replacement))`` for each message (number, data) that it cannot pickle.
+
+    A batch with a dataset's state is replaced by the same batch with a ``FailedState``. All other data are replaced by
+    the error: a ``NotedException`` with *where* and, unless shared memory ran out, *note*.
+    """
     # Without this the queue's own thread prints and drops it, and the main process waits forever for the batch. If a
     # batch comes with a state, the state is given up first. To be called before the first message.
     # In the main process *put* must not refer to *queue*: a queue in a reference cycle keeps its open files.

@@ -169,7 +169,7 @@ def run_worker(
     results: "weakref.ref[SimpleQueue[Result | Departure | None]]",
     started_up: "SimpleQueue[None]",
 ) -> None:
-    """Run ``worker_init_fn``, put None into *started_up*, then execute *tasks*. *start* holds the worker's context."""
+    """Run ``worker_init_fn``, put None into *started_up*, then execute *tasks*. *start* is [worker's context]."""
     # *start* is a list, which is emptied here, since a Thread keeps its arguments while it runs.
     process = os.getpid()
     started = False
@@ -256,7 +256,7 @@ def _serve(
 
 
 def _end_if_forked(process: int) -> None:
-    """End this process if its id is not *process*: user code has forked, and the child has returned to this file."""
+    """End this process if it is a child that user code has forked, so that its id is not *process*."""
     # ``os._exit``, since at the end of the thread the C library would run destructors that may never return (torch's).
     if os.getpid() != process:
         for stream in (sys.stdout, sys.stderr):
@@ -279,7 +279,10 @@ def _limit_intra_op_threads() -> None:
 
 
 def consumer_modes() -> Callable[[], None]:
-    """Return a function that gives its caller's thread the torch modes of this one: gradients, autocast, device."""
+    """Return a function that gives the worker thread that calls it the torch modes of the present thread.
+
+    The modes are gradients, autocast and default device.
+    """
     # A new thread starts with gradients on, no autocast and the CPU as default device; a forked process does not.
     # ``inference_mode`` becomes ``no_grad``, so that batches are ordinary tensors.
     gradients = torch.is_grad_enabled() and not torch.is_inference_mode_enabled()
