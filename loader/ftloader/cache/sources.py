@@ -44,7 +44,8 @@ class UrlSource:
         keys: an iterable of the keys, for a *url* that cannot be listed. Each call of ``keys()`` returns this iterable,
             so an iterator, such as a generator, is refused.
         timeout: seconds within which a web server or an asynchronous file system must send one whole sample.
-        largest: maximum size in bytes of a sample from a web server or s3. Not checked where fsspec's client reads.
+        largest: maximum size in bytes of a sample from a web server or s3. Not checked if fsspec's own client reads the
+            sample: on s3 in place of obstore (see ``ObjectReader``), on the web with *options* or "@" in *url*.
         options: keyword arguments for the file system: ``fsspec.filesystem(protocol, **options)``.
 
     ``read`` raises ``OSError`` for a file that is too large, or whose size differs from the listed one: this file is
@@ -76,7 +77,7 @@ class UrlSource:
     def keys(self) -> Iterable[str]:
         """Return the constructor's *keys* or, if None, a new listing, sorted. Raise an error if *url* cannot be listed.
 
-        If only directories below *url* cannot be listed, the iterator raises ``PartlyListedError`` after its last key.
+        If *url* can be listed, but not all directories below it, the iterator raises ``PartlyListedError`` at its end.
         """
         if self._given is not None:
             return self._given

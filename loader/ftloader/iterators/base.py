@@ -1,4 +1,4 @@
-"""Base class of all iterators: torch's, with saving and resuming. ``Shared``: objects that a loader's iterators share.
+"""Base class that adds saving and resuming to torch's iterators. ``Shared``: objects that a loader's iterators share.
 
 The base class draws the batch order, counts the epochs and keeps the ``EpochProgress``. A subclass may also derive from
 another of torch's iterators, whose ``super().__init__`` and ``super()._reset`` then call this class. A subclass must

@@ -54,7 +54,7 @@ def chain(index_sampler: Any) -> list[Any]:
 
 
 class OwnGenerators:
-    """Random generators that a loader or its samplers hold, except torch's default one. Each call searches for them."""
+    """Random generators that a loader or its samplers hold, except torch's default one. Each call finds them again."""
 
     def __init__(self, loader: Any) -> None:
         self._index_sampler, self._loaders = loader._index_sampler, loader.generator

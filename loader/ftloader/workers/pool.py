@@ -122,7 +122,7 @@ class WorkerPool(ThreadGroup):
         self._tell(Command.WAKE, self.started, self._parked)
 
     def _tell(self, command: Command, workers: int, parked: int) -> None:
-        """Put *command* *workers* times into the task queues, and *parked* times into the queue of parked workers."""
+        """Send *command* to *workers* workers by their queues, and to *parked* ones by the queue of parked workers."""
         for queue in self.tasks:
             for _ in range(workers // len(self.tasks)):
                 queue.put(command)
