@@ -217,7 +217,7 @@ READERS = {"report": report_parser, "compare": compare_parser, "merge": merge_pa
 
 
 def check(arguments: list[str], program: str) -> None:
-    """Check the arguments of `./twins bench`, and that --out is writable; raises SystemExit (status 2) if not."""
+    """Check the arguments of `./twins bench`, and that --out is writable; exit with status 2 if a check fails."""
     try:
         if reader := READERS.get("".join(arguments[:1])):
             given = reader(program).parse_args(arguments[1:])
@@ -315,7 +315,7 @@ def listing() -> str:
 def parse(arguments: list[str], program: str = PROGRAM, both: bool = False) -> argparse.Namespace:
     """Parse and check the command line of a run; return the options, with `scenarios` as a tuple of Scenario.
 
-    Scenarios that --ranks excludes are not in `scenarios`, but as pairs (name, reason) in the option `left_out`.
+    The option `scenarios` lacks the scenarios that --ranks excludes; `left_out` has a pair (name, reason) for each.
     Raises UsageError for unknown names, and for options that do not go together. Raises SystemExit after --help and
     --list (status 0), and for arguments that argparse refuses (status 2).
     """

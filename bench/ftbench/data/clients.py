@@ -1,7 +1,7 @@
 """Functions that download a file from a web server, one for each client library. Threads may call them.
 
-A process makes its client at its first download, not before. With obstore 0.10.1, a download in a process and then in
-workers forked from this process ends in a crash.
+A process makes its client only when it downloads for the first time, so that forked workers inherit no client. With
+obstore 0.10.1, a forked worker crashes if it downloads after its parent process has downloaded.
 """
 
 from __future__ import annotations

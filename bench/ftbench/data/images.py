@@ -52,7 +52,7 @@ def default_images(progress: Progress, count: int = COUNT) -> list[Path]:
 def cached(
     name: str, suffix: str, count: int, size: int, write: Callable[[Path, int], None], progress: Progress
 ) -> list[Path]:
-    """Return the paths of the `count` files (.`suffix`) in the cache's directory `name`.
+    """Return the paths of the cache's directory `name`: `count` files with the extension `suffix`.
 
     If the directory is missing, calls write(path, index) to make each file. `size` is the approximate size of a file
     (bytes). Raises ImageError if files cannot be written, or if the directory lacks some files.
@@ -99,9 +99,10 @@ def _in_threads(work: Callable, items: Sequence, progress: Progress) -> list:
 
 
 def own_images(directory: Path) -> tuple[list[Path], int]:
-    """Return (the first LIMIT_OF_OWN images below `directory`, sorted; the number of all images in it).
+    """Return (paths, number) of the images in `directory` and its subdirectories.
 
-    Raises ImageError if it has no images, or if a directory cannot be read.
+    The paths are sorted, and only the first LIMIT_OF_OWN of them are returned. The number counts all images. Raises
+    ImageError if there are no images, or if a directory cannot be read.
     """
 
     def unreadable(error: OSError) -> None:

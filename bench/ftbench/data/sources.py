@@ -64,7 +64,10 @@ class Sources:
         self._made: dict[str, tuple[list[str], Dataset]] = {}
 
     def get(self, name: str) -> tuple[list[str], Dataset]:
-        """Return (paths, description) of the files `name`: a key of GENERATED or "nothing". Raises ImageError."""
+        """Return (paths, description) of the files of a source; raises ImageError.
+
+        `name` is the name of the source: "images", "shards", "records", or "nothing" for no files.
+        """
         if name not in self._made:
             self._made[name] = self._make(name)
         return self._made[name]

@@ -62,9 +62,10 @@ def counters() -> Counters:
 def between(before: Counters, after: Counters, living: float = 0.0) -> dict:
     """Return the load between two readings, as a dict with the fields of Disturbance.
 
-    The kernel adds a child's whole CPU time to Counters.own at once, when the child has ended and been waited for.
-    `living` corrects this. For a child that still runs, it is the CPU time that the child used since `before`. For a
-    child that was waited for since `before`, it is negative: minus the CPU time that the child had used until `before`.
+    Counters.own gets a child's CPU time only when the child has ended and been waited for, and then all of it.
+    `living` is a correction for this, in seconds. If the child still runs, `living` is the CPU time that the child used
+    since `before`. If the child has been waited for since `before`, `living` is negative: minus the CPU time that the
+    child had used until `before`.
     """
     seconds = max(after.at - before.at, TICK)
     own = max(0.0, after.own - before.own + living)

@@ -36,7 +36,10 @@ def drop(path: str | Path) -> None:
 
 
 def resident(path: str | Path) -> float | None:
-    """Return the cached fraction of a file (0 to 1), or None if this process may not write to it. Raises OSError."""
+    """Return the fraction of a file that is in the page cache (0 to 1); raises OSError.
+
+    Returns None if this process may not write to the file, since mincore(2) then does not tell.
+    """
     import numpy
 
     if not os.access(path, os.W_OK):  # since Linux 5.2 mincore only tells a process that may write to the file

@@ -69,8 +69,8 @@ def tree_usage() -> Usage:
 def _look(process, shared: dict[tuple[int, int], int]) -> tuple[int, int, int]:
     """Return (own memory, mapped pages of files, USS) of a psutil.Process in bytes; add its shared memory to *shared*.
 
-    *shared* is {(device, inode): bytes}. Shared memory that has a file descriptor or a name is added to *shared*. Own
-    memory is the process's part (PSS) of anonymous memory, and of shared memory with neither descriptor nor name.
+    *shared* is {(device, inode): bytes}, for shared memory that has a file descriptor or a name. Shared memory with
+    neither counts as own memory. Of both this and anonymous memory, own memory has the process's part (PSS).
     """
     directory = Path(f"/proc/{process.pid}")
     kib: dict[str, int] = {}
@@ -104,7 +104,10 @@ _STARTED = time.time() - 1  # the times of files are those of the kernel's last 
 
 
 def _add(path: Path, shared: dict[tuple[int, int], int]) -> None:
-    """Add the file at *path* to *shared* if it is shared memory; with 0 bytes if it is older than this process."""
+    """Add the file at *path* to *shared* if the file is shared memory.
+
+    A file older than this process was made by another program, so it is added with 0 bytes.
+    """
     with contextlib.suppress(OSError):
         name = os.readlink(path) if path.is_symlink() else str(path)
         if name.startswith(SHARED[:2]):

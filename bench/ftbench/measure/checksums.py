@@ -1,8 +1,8 @@
 """Checksums that show that two candidates gave the same samples: CRC-32 of batches, or of their checked rows.
 
 Checked rows are rows 0, 102, 204, ... of a sample. A loader's batch is a tensor, a dict or list of tensors, or a numpy
-array. BareLoop, the candidate without a loader, yields a list of samples (arrays), or Rows, a list of the checked rows
-of each sample. Equal samples have equal checksums in all these forms.
+array. BareLoop, the candidate without a loader, yields lists. Such a list has one array for each sample: the whole
+sample, or, in a list of the class Rows, its checked rows. Equal samples have equal checksums in all these forms.
 """
 
 from __future__ import annotations

@@ -20,9 +20,10 @@ from ftrun.parent_death import worker_init
 
 
 class EpochSampler:
-    """Sampler that yields `numbers` modulo the dataset's length. The consumer sets `numbers` before each epoch.
+    """Sampler that yields the sample numbers `numbers`, modulo the dataset's length.
 
-    With several ranks, `numbers` count only this rank's samples. The sampler converts them with ranks.share.
+    The consumer sets `numbers` before each epoch. With several ranks, `numbers` counts only this rank's own samples,
+    and ranks.share converts them to numbers in the epoch of all ranks.
     """
 
     def __init__(self, length: int, batch_size: int):
@@ -209,7 +210,8 @@ class BareLoop:
 def _stacking(task: Task, dataset: Any, persistent: bool, **options: Any) -> Any:
     """Open this project's loader so that it stacks all samples of a batch at once, after the last has been loaded.
 
-    The loader copies samples one by one only for default_collate, which it does not recognise in a wrapper.
+    The loader copies samples one by one only if its collate_fn is default_collate. So this function passes a wrapper of
+    default_collate, which the loader does not recognise.
     """
     from torch.utils.data import default_collate
 

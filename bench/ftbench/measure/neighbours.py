@@ -48,11 +48,11 @@ def side_by_side(cases: Sequence[Turns]) -> Turns:
 
 
 def compared(conditions: Mapping[str, tuple[Sequence[float], Sequence[float]]]) -> dict:
-    """Return "metrics" and "condition_seconds" of a trial's result.
+    """Return the items "metrics" and "condition_seconds" of a trial's result.
 
-    *conditions* is {metric: (turns of one condition, turns of another)}, in seconds. A metric is the `typical` turn of
-    the first condition divided by that of the second. Ratios of single turns would vary more: a disturbance makes one
-    turn longer, but not its neighbour.
+    *conditions* is {metric: (turns of the first condition, turns of the second)}, in seconds. A metric's value is the
+    `typical` turn of the first condition, divided by the `typical` turn of the second. The mean of the ratios of
+    neighbouring turns would vary more: a disturbance makes one turn longer, but not its neighbour.
     """
     return {
         "metrics": {name: typical(first) / typical(second) for name, (first, second) in conditions.items()},

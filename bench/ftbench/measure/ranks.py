@@ -1,7 +1,7 @@
 """The ranks of a trial (--ranks): processes of a training job, each with its own loader, that load at the same time.
 
-With N ranks, rank r loads batches r, r + N, r + 2N, ... of the epoch, as with Hugging Face's Accelerate. So all ranks
-together load in each step the next N batches that a single process would load.
+With N ranks, rank r loads batches r, r + N, r + 2N, ... of the epoch, as with Hugging Face's Accelerate. So in
+each step, all ranks together load the same N batches that a single process would load in its next N steps.
 """
 
 from __future__ import annotations
@@ -85,7 +85,10 @@ def memory() -> float:
 
 
 def share(numbers: range, batch_size: int) -> Iterable[int]:
-    """Convert `numbers`, which count only this rank's samples (whole batches), to numbers among all ranks' samples."""
+    """Convert numbers of this rank's own samples to their numbers in the epoch of all ranks.
+
+    `numbers` counts only the samples of this rank, and consists of whole batches.
+    """
     if _rank is None:
         return numbers
     ranks, own = _rank.ranks, _rank.number

@@ -86,9 +86,9 @@ def _runs_in(path: Path) -> list[Path]:
 
 
 def _newest(path: Path) -> Path:
-    """Return *path*, or the newest run in it if it is an output root (--out) in which no run has ended.
+    """Return *path*. If *path* is an output root (--out) in which no run has ended, return its newest run instead.
 
-    An output root has the link `latest` once a run has ended. Raises Unusable if the output root has no run.
+    An output root has the link `latest` once a run in it has ended. Raises Unusable if the output root has no run.
     """
     if not path.is_dir() or (path / RESULTS).exists() or (path / LATEST).exists():
         return path

@@ -156,9 +156,9 @@ USUAL = (HEADLINE, EFFECT_OF_THE_GIL, *METHODS)
 
 
 def with_every_count(comparisons: Iterable[Comparison]) -> tuple[Comparison, ...]:
-    """Return copies of the comparisons, to be made with every number of workers.
+    """Return copies of the comparisons that a full run makes with every number of workers.
 
-    Comparisons that a quick run makes are made there with the highest and the lowest number only.
+    A quick run makes them only with the highest and the lowest number, or not at all if their `quick` is empty.
     """
     return tuple(replace(c, every_count=True, quick="ends" if c.quick else "") for c in comparisons)
 
@@ -172,7 +172,7 @@ def grid(
     """Return a plan that compares threads and processes in every configuration, number of workers and case.
 
     Comparisons of the kinds headline and gil (see Pair.kind) are dropped last. `first` and `more` are further
-    comparisons, reported before and after the others. The kinds gil, build and method have `quick` as Comparison.quick.
+    comparisons, reported before and after the others. `quick` is Comparison.quick of the kinds gil, build and method.
     """
 
     def comparison(kind: str, a: Side, b: Side, importance: int, why: str = "") -> Comparison:

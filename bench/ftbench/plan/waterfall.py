@@ -59,9 +59,10 @@ class WaterfallPlan(ComparisonPlan):
         super().__init__(comparisons, cases, quick_cases=(first,), order=(CASE, COUNT, IMPORTANCE))
 
     def pairs(self, candidates: Iterable[Candidate]) -> list[Pair]:
-        """Return the pairs of each chain, then pairs of a candidate with N workers and the same with one worker.
+        """Return the pairs of each chain, then the pairs that compare N workers with one worker.
 
-        A chain's pairs are its last and its first candidate, then the candidates after and before each step.
+        The first pair of a chain compares its last with its first candidate. The further pairs, one for each step,
+        compare the candidate after the step with the candidate before it.
         """
         there = {c.key: c for c in candidates}
         counts = sorted({c.workers for c in there.values()}, reverse=True)
