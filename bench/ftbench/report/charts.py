@@ -150,7 +150,7 @@ Kept = dict[str, list[Distribution]]
 
 
 def kept(scenario: Scenario) -> dict[str, Kept]:
-    """Return the curves that trials recorded, by name. Left out are other values, which earlier versions recorded."""
+    """Return the curves that trials recorded, by name. Other values, which earlier versions recorded, are left out."""
     found: dict[str, Kept] = {}
     for c in (m.candidate for m in tables.candidates(scenario, scenario.metrics[0])):
         for trial in scenario.trials_of(c.key):
@@ -173,7 +173,10 @@ def _most_workers(candidates: Sequence[Candidate]) -> dict[str, int]:
 
 
 def _courses(scenario: Scenario, name: str, kept: Kept) -> Iterator[Chart]:
-    """Yield a chart for each case, with the curves *name* that trials recorded; a single one if all are equal."""
+    """Yield a chart for each case, with the curves *name* that trials recorded.
+
+    If the curves of all candidates and rounds are equal, yield one chart with one curve.
+    """
     first, label = next(iter(kept.values()))[0], _title(name)
     unit, over = first.unit, first.over.title if first.over else ""
     candidates = [scenario.candidate(key) for key in kept]

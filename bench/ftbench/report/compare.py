@@ -214,7 +214,10 @@ def welch(a: Sequence[float], b: Sequence[float]) -> Ratio:
 
 
 def _described(results: Results, compared: Set[str]) -> dict[str, str]:
-    """Return a run's environment and options, as {title: words}; of the twins, only those in *compared*."""
+    """Return a run's environment and options, as {title: words}.
+
+    The twins' interpreters and packages are included only for the twins in *compared*.
+    """
     environment, options = results.environment, results.options
     first = next(iter(environment.twins.values()))
     system = first.os

@@ -58,7 +58,7 @@ def case_title(scenario: Scenario, name: str) -> str:
 
 
 def own_title(c: Candidate) -> str:
-    """Return a candidate's title without its case."""
+    """Return a candidate's title without the name of its case: "ft loader threads x2"."""
     return replace(c, case="").title
 
 

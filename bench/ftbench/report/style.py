@@ -105,7 +105,7 @@ def far_apart(values: Iterable[float]) -> bool:
 
 
 def amount(value: float, unit: str) -> str:
-    """Return a value's label on an axis: times and whole GiB with their unit, other values without a unit."""
+    """Return the label of a value on an axis. Durations and whole GiB have their unit, other values have none."""
     if unit in SECONDS:
         seconds = value * SECONDS[unit]
         name = next((name for name in SECONDS if seconds >= SECONDS[name] * (1 - 1e-9)), "ns" if value else "s")

@@ -126,7 +126,8 @@ def conclusion(scenario: AnalysedScenario, group: Sequence[Comparison]) -> str:
 def levels(scenario: AnalysedScenario) -> list[str]:
     """Return a sentence for each case and metric, with the mean of every candidate.
 
-    The metrics are those of the scenario's first TOLD metrics that are ratios themselves, such as step_over_max.
+    Only metrics that are themselves ratios, such as step_over_max, have sentences: those among the first TOLD metrics
+    of the scenario.
     """
     found = []
     for case in dict.fromkeys(c.case for c in scenario.whole):

@@ -45,7 +45,10 @@ def chart(run: Analysis, fall: Waterfall) -> Chart:
 
 
 def drawn(name: str, title: str, one: str, rows: Sequence[Row], cells: Sequence[tuple[str, ...]]) -> Chart:
-    """Return a waterfall's chart: *rows* are its bars, *cells* its table. *one*: name of what a dot stands for."""
+    """Return a waterfall's chart with the bars *rows* and the table *cells*.
+
+    *one* says what each dot on a bar stands for, such as "process" or "machine".
+    """
     head = ("what changes", "factor", "samples/s", "throughput", "CPU time")
     return Chart(
         f"waterfall-{name}",

@@ -117,7 +117,10 @@ class Controller:
         return found
 
     def _measure_group(self, group: Sequence[Candidate], trials: dict[Candidate, Trial]) -> dict[Candidate, float]:
-        """Run a trial of each candidate, in turns; add the results to `trials`; return each trial's seconds."""
+        """Run a trial of each candidate, in turns, and add the results to `trials`.
+
+        Return the seconds that each trial added to the run: its warm-up, its turns and its part of the imports.
+        """
         with contextlib.ExitStack() as stack:
             started: dict[Candidate, endpoints.Trial] = {}
             begun = time.monotonic()
@@ -282,7 +285,10 @@ class Controller:
             yield one
 
     def _round(self, number: int, candidates: list[Candidate]) -> tuple[Round, dict[Candidate, float]]:
-        """Run a trial of every candidate; return the round and each trial's seconds. Raises TrialFailed if all fail."""
+        """Run a trial of every candidate; raises TrialFailed if all fail.
+
+        Return the round, and the seconds that each trial added to the run (see `_measure_group`).
+        """
         begin, before = time.monotonic(), state()
         # Groups stay the same in every round; their order is shuffled.
         groups = self.work.groups(candidates)

@@ -124,7 +124,10 @@ class Measurement:
             raise TrialFailed(failures(controller.failed))
 
     def _limit(self, processes: int) -> float:
-        """Return the time at which --budget is over; raises BudgetTooShort if `processes` cannot start by then."""
+        """Return the time (time.monotonic()) at which --budget is over; infinity if the budget may be exceeded.
+
+        Raises BudgetTooShort if fewer than `processes` processes could be started by then.
+        """
         if not self.left:
             return math.inf
         if (left := self.left()) < processes * START_SECONDS:
@@ -137,7 +140,8 @@ class Measurement:
     def _keep_budget(self, rounds: int, seconds: float, share: float) -> None:
         """Raise BudgetTooShort if `rounds` rounds of `seconds` each would take longer than the rest of the budget.
 
-        If the budget may be exceeded, and the rounds take much longer than `share` (s), print how much longer.
+        Without a budget that must not be exceeded (`left`), only print a note if the rounds are expected to take much
+        longer than `share` (s).
         """
         over = rounds * seconds - share
         if not self.left and self.options.rounds is None and over > 0.2 * self.scenario.share(self.options.quick):

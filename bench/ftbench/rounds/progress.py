@@ -46,17 +46,17 @@ class Display(Progress):
         self.console.print(terminal(text), soft_wrap=True)
 
     def skip(self, what: str, why: str) -> None:
-        """Show and record a part of the plan that is not measured, with the reason."""
+        """Show that a part of the plan is not measured, with the reason, and record both in results.json."""
         self._results.skipped.append(Skipped(what, why))
         self.note(f"left out: {what}: {why}")
 
     def warn(self, text: str) -> None:
-        """Show and record a warning about the figures."""
+        """Show a warning about the run's results, and record it in results.json."""
         self._results.warnings.append(text)
         self.note(f"warning: {text}")
 
     def _still(self, text: str) -> None:
-        """Print *text*, the progress so far, unless on a terminal or if a line was printed in the last SECONDS."""
+        """Print *text*, the progress so far, if the output is no terminal and the last line is SECONDS old."""
         if self._plain and time.monotonic() - self._noted >= SECONDS:
             self.note(text)
 

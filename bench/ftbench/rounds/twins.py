@@ -48,7 +48,10 @@ class Twins:
         self.environments[twin] = {"endpoint": endpoint.name, **found}
 
     def add_packages(self, requirements: Sequence[str], cache: Path, work: Path, interruption: Interruption) -> None:
-        """For each twin, install the missing `requirements` into the folder `work`; record failures in `lacking`."""
+        """Install the `requirements` that each twin lacks into a folder in `work`; record failures in `lacking`.
+
+        Raises TwinError if a twin in another container lacks any, since nothing can be installed there.
+        """
         pins: list[str] = []
         # The free-threaded twin first: fewer wheels fit it. The other twin then takes the same versions.
         for twin, endpoint in sorted(self.endpoints.items()):

@@ -29,7 +29,8 @@ class Work:
     def gather(self, ranked: Sequence[tuple[int, Candidate]]) -> list[tuple[int, Candidate]]:
         """Return [(drop rank, candidate)], with one candidate for each trial.
 
-        If a trial measures several cases, this is its first candidate, and its other candidates are added to `inside`.
+        If a trial measures several cases, it measures a candidate of each. The first candidate stands for the trial,
+        and the others are added to `inside`.
         """
         found: dict[Candidate, tuple[int, Candidate]] = {}
         for rank, c in ranked:

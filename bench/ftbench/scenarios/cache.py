@@ -53,7 +53,7 @@ class Shards:
         return map(str, itertools.count())
 
     def read(self, key: str) -> bytes:
-        """Return the bytes of the sample, after a wait that keeps all reads together below RATE."""
+        """Return the bytes of the sample. Each read waits, so that all reads together do not exceed RATE."""
         with self._lock:
             due = self._next = max(time.monotonic(), self._next + SAMPLE_BYTES / RATE)
         shard, place = divmod(int(key) % (len(self._paths) * self._in_shard), self._in_shard)

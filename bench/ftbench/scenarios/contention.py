@@ -180,7 +180,7 @@ CASES = tuple(Case(name, kind.title, {"kind": name}) for name, kind in KINDS.ite
 
 
 def comparisons(configs: tuple[str, ...]) -> tuple[Comparison, ...]:
-    """Return comparisons of the last configuration's threads: with its processes, and with threads under the GIL."""
+    """Return comparisons of threads in the last of `configs`: with processes there, and with threads under the GIL."""
     main = configs[-1]
     threads = {config: Side(config, "bare-thread") for config in configs}
     contention = Comparison(threads[main], Side(main, "bare-process"), kind="method", every_count=True)

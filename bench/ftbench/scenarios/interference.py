@@ -67,12 +67,12 @@ class PythonStep:
 def measure(task: Task, more: float = 1.0) -> Turns:
     """Compare a training loop's steps during loading with its steps while the loader is idle, within each turn.
 
-    First the loader runs alone, for `task.batches` batches, to find its full rate. Each turn then times all of these:
-    steps in Python while the loader is idle, at half its full rate and at its full rate; steps in torch, idle and at
-    full rate. At full rate the loop waits for late batches. At half, the loader waits for room in its queue. The time
-    of a step excludes the wait for batches. If the case's "shared" is true, the loop and the workers share as many CPUs
-    as there are workers. During loading, a step does *more* times the work. evaluation/trust uses this to test whether
-    the benchmark finds a difference of known size.
+    First the loader runs alone, for `task.batches` batches, to find its full rate. Each turn then times steps in Python
+    under three conditions: the loader is idle, loads at half its full rate, or loads at its full rate. It times steps
+    in torch with the loader idle and at full rate. At full rate, the loop waits for late batches. At half, the loader
+    waits for room in its queue. The time of a step excludes the wait for batches. If the case's "shared" is true, the
+    loop and the workers share as many CPUs as there are workers. During loading, a step does *more* times the work.
+    evaluation/trust uses this to test whether the benchmark finds a difference of known size.
 
     Returns the metrics slowdown_python, slowdown_half and slowdown_torch.
     """
@@ -112,13 +112,16 @@ def measure(task: Task, more: float = 1.0) -> Turns:
 
 
 class Loop:
-    """Training loop that takes batches at a part of the loader's full rate. Used by one thread."""
+    """Training loop that takes batches at a chosen fraction of the loader's full rate. Used by one thread."""
 
     def __init__(self, batches: Iterator, period: float, queued: int) -> None:
         self._batches, self._period, self._queued = batches, period, queued
 
     def turn(self, step: Callable[[], object], rate: float) -> float:
-        """Run a turn at the part *rate* of the full rate; return a step's mean time (s)."""
+        """Run steps for one turn, and return their mean time (s).
+
+        *rate*: fraction of the loader's full rate at which the loop takes batches; with 0, the loader is idle.
+        """
         if rate:
             # The turn starts with an empty queue, so that the workers have work from the start.
             for _ in range(self._queued):

@@ -59,7 +59,7 @@ def _case(client: str, milliseconds: int) -> Case:
 
 
 def _delayed(side: Side) -> Comparison:
-    """Return the comparison of *side* with a delay of 50 ms to *side* without a delay: the scenario's question."""
+    """Return the comparison that answers the scenario's question: *side* with a delay of 50 ms against no delay."""
     a, b = (dataclasses.replace(side, case=f"{milliseconds}-ms") for milliseconds in (50, 0))
     return Comparison(a, b, "what is left of the delay", "delay", importance=0, first_only=True)
 

@@ -1,8 +1,9 @@
 """Copy-on-access: the memory of a dataset of a million file names, which every worker process may copy.
 
-A forked worker shares its parent's memory until either writes to it, and counting references writes to every object
-that is read. So a list of strings is copied page by page during an epoch, and a numpy array, which is one object, is
-not (pytorch/pytorch#13246). A spawned worker unpickles a copy when it starts. Threads copy nothing.
+A forked worker and its parent share a page of memory until one of them writes to the page. Python counts references in
+the objects, so even reading an object writes to its page. So a list of strings is copied page by page during an epoch,
+and a numpy array, which is one object, is not (pytorch/pytorch#13246). A spawned worker unpickles a copy when it
+starts. Threads copy nothing.
 """
 
 from __future__ import annotations

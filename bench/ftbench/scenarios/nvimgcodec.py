@@ -1,11 +1,14 @@
-"""The group `nvimgcodec`: decoding with nvImageCodec by threads and processes. Scenario `combined` adds Pillow.
+"""The group `nvimgcodec`: JPEG decoding with nvImageCodec, by threads and by processes.
+
+The scenario `combined`, which is in no group, compares the decoders nvImageCodec and Pillow.
 
 The scenarios repeat figures 2 and 4 of "Improved Data Loading with Threads", NVIDIA Technical Blog, 2024. Threads share
 one CUDA context and have a decoder and a stream each. Every process has a context of its own, and hands its batches
 over through CUDA's inter-process memory. Without a GPU, nvImageCodec's CPU codecs are measured, and reports say so.
 
 With a GPU, every batch ends in the GPU's memory. Different decoders agree within a few grey levels, not bit for bit. So
-each row of pixels that is checked must be close to Pillow's, and the checksum is computed from Pillow's.
+the checked rows of each image must be close to the same rows as Pillow decodes them. The checksum is that of Pillow's
+rows, and so equal for all decoders.
 """
 
 from __future__ import annotations
@@ -102,10 +105,10 @@ def combined_note() -> str:
 
 
 class FirstImage:
-    """A worker_init_fn that decodes an image in each new worker, and records the seconds, once for each worker number.
+    """A worker_init_fn that decodes an image in each new worker, and records the time for the first of each number.
 
-    The time includes the library's import and a new decoder; on a GPU also a stream, and in a process a CUDA context.
-    `seconds` is in shared memory, with an element for each worker number.
+    The time includes the import of the library and the creation of a decoder. On a GPU it also includes the creation of
+    a stream, and in a process of a CUDA context. `seconds` is in shared memory, with an element for each worker number.
     """
 
     def __init__(self, dataset: Any, seconds: torch.Tensor, processes: bool):

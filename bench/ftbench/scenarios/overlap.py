@@ -90,13 +90,20 @@ def measure(task: Task, more: float = 1.0) -> Turns:
 
 
 def note(device: str, workers: int, cpus: int) -> str:
-    """Return a note for reports: the training's device, and the number of workers if these share its CPUs."""
+    """Return a note for reports that names the device of the training.
+
+    If the device is a CPU and there are at least as many workers as CPUs, the note also has the number of workers,
+    which then share their CPUs with the training.
+    """
     shared = f", and {workers} workers share {cpus} CPU{'s' if cpus != 1 else ''} with it"
     return where_trained(device) + (shared if device != "cuda" and workers >= cpus else "")
 
 
 def _mean_step(batches: Iterator, steps: int, train: TorchStep | None = None, units: int = 0) -> float:
-    """Return the mean seconds of a step after the first batch. A step runs `train`, if given, and gets a batch."""
+    """Take the first batch, then run `steps` steps; return their mean time (s).
+
+    A step trains on the current batch with `train`, if given, and takes the next batch.
+    """
     batch = next(batches)
     begin = time.perf_counter()
     for _ in range(steps):

@@ -24,7 +24,10 @@ PATIENCE, PATIENCE_TIMES, LOOK_PATIENCE = 60.0, 3, 180.0
 
 
 def _named(name: str, what: str) -> Any:
-    """Call the function `what` ("find" or "load") of ftrun.target with `name`, FILE.py:NAME; raises TrialError."""
+    """Return the user's object FILE.py:NAME, imported by ftrun.target; raises TrialError if that fails.
+
+    `what` is the function of ftrun.target to call with `name`: "find" or "load".
+    """
     from ftrun import target
 
     try:
@@ -64,7 +67,10 @@ def _options(task: Task) -> dict:
 
 
 def measure(task: Task) -> Turns:
-    """Measure as ftbench.measure.epochs does, with the user's collate_fn, whose batches may have any length."""
+    """Measure as ftbench.measure.epochs does, with the user's collate_fn.
+
+    Its batches may have any length, so the result has the batch size as `last_batch`: a trial checks that value.
+    """
     result = yield from epochs.measure(task, **_options(task))
     return {**result, "last_batch": task.batch_size}
 

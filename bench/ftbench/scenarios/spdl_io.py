@@ -35,7 +35,10 @@ class FfmpegImages(PillowDataset):
 
 
 def images(task: Task) -> PillowDataset:
-    """Return the dataset of the task's case, or for variant loader-decode the images decoded by ftloader.decode."""
+    """Return the dataset that decodes the images: with ftloader.decode for the variant loader-decode.
+
+    For the other variants, the case says whether FFmpeg or Pillow is the decoder.
+    """
     if task.variant == "loader-decode":
         return DecodedImages(task.paths)
     return (FfmpegImages if task.parameters["decoder"] == "ffmpeg" else PillowDataset)(task.paths)

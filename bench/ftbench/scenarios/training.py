@@ -32,9 +32,9 @@ def measure(task: Task) -> dict:
     """Train the same network for EPOCHS epochs on the loader's batches.
 
     Returns the metrics epoch_seconds and utilisation, medians over the epochs after the first. Utilisation (%) is the
-    share of the time in which the accelerator had a step to work on. Without an accelerator, it is the share of the
-    CPU time of all usable CPUs that this process and its workers used. Distributions: `loss` (a curve over steps) and
-    `epoch` (s).
+    share of the time in which the accelerator had a step to work on. Without an accelerator, utilisation is the share
+    of the usable CPUs that was busy with this process and its workers, on average. Distributions: `loss` (a curve over
+    steps) and `epoch` (s).
 
     Losses depend only on the batches and the seed, bit for bit: one thread computes, with torch's deterministic
     algorithms. So the result's `rows` has the checksums of all batches, then those of all losses.
