@@ -1,7 +1,8 @@
-"""Choice of the number of turns in a trial: the one that gives a run of given length the narrowest intervals.
+"""Choice of the number of turns in a trial that makes the intervals narrowest, for a given duration of the run.
 
-More turns in a trial are cheap. But processes differ, which only more trials average out, and each start takes time.
-This is sampling at two levels (W. G. Cochran, "Sampling Techniques", 3rd edition 1977, section 10.6), with Student's t.
+More turns in a trial are cheap, and average out differences between turns. Differences between processes average out
+only over more trials, and each trial needs time to start. This is sampling at two levels (W. G. Cochran, "Sampling
+Techniques", 3rd edition 1977, section 10.6), with Student's t.
 """
 
 import math
@@ -29,7 +30,10 @@ class Costs:
 
 
 def turns(seconds: float, candidates: int, costs: Costs, at_once: int) -> int:
-    """Return the number of turns per trial that makes intervals narrowest when `candidates` share `seconds` s."""
+    """Return the number of turns per trial that makes intervals narrowest.
+
+    All rounds together take `seconds` s, and each round has `candidates` trials. `at_once`: see Costs.trial.
+    """
     from scipy.special import stdtrit
 
     best, narrowest = FEWEST_TURNS, math.inf

@@ -27,10 +27,11 @@ class AnalysedScenario(Scenario):
         return [c for c in self.comparisons if c.metric == wanted and c.verdict != Verdict.OTHER_SAMPLES]
 
     def principal(self, metric: str = "") -> list[Comparison]:
-        """Return the comparisons that matter most, in *metric* (default: the main one).
+        """Return the comparisons in *metric* (default: the main one) that matter most.
 
-        These are all that the run was made for (`asked`), and of each kind (Pair.kind) those with the most workers. The
-        kind "scaling" is left out if there is another kind, and the kind "method" if there is "headline".
+        These are all comparisons that the run was made for (`asked`). In addition, they are the comparisons of each
+        kind (Pair.kind) with the most workers. From these, the kind "scaling" is left out if there is another kind, and
+        the kind "method" is left out if there is the kind "headline".
         """
         found = self.compared(metric)
         most = {c.kind: max(each.numerator.workers for each in found if each.kind == c.kind) for c in found}

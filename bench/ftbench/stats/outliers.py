@@ -1,8 +1,9 @@
 """Outliers among machines that should be alike: the generalised extreme Studentised deviate test.
 
 B. Rosner, "Percentage points for a generalized ESD many-outlier procedure", Technometrics 25, 1983. The value farthest
-from the mean is removed, again and again. Outliers are the removed values up to the last one that was too far from the
-mean of the values then left. So two slow machines do not hide each other.
+from the mean of the remaining values is removed, up to a maximum number of values. Each removed value was too far from
+that mean, or not. Outliers are the last value that was too far, and all values removed before it. So two slow machines
+do not hide each other.
 """
 
 import math

@@ -1,10 +1,11 @@
 """Ratios with confidence intervals, and the conclusions from them. docs/method.md explains the method and its limits.
 
-Each round measures a candidate in a new process, in many short turns, which alternate with other candidates' turns. A
-process may influence all its turns, so intervals are computed from processes. Each process contributes one figure: the
-mean logarithm of the faster half of its turns (ftbench.measure.epochs.typical). Two candidates are compared by the
-differences of their figures, round by round, with Student's t. This method treats a/b and b/a alike (Fleming and
-Wallace, "How not to lie with statistics", CACM 29, 1986), and ratios of a chain multiply exactly.
+Each round measures a candidate in a new process, in many short turns, which alternate with other candidates' turns. All
+turns of a process may be fast or slow together, so intervals are computed over processes, not over turns. Each process
+contributes one figure: the mean logarithm of the faster half of its turns (ftbench.measure.epochs.typical). Two
+candidates are compared by the differences of their figures, round by round, with Student's t. This method treats a/b
+and b/a alike (Fleming and Wallace, "How not to lie with statistics", CACM 29, 1986), and ratios of a chain multiply
+exactly.
 
 The variance of three or four rounds is itself uncertain. So it is averaged with the variance that the turns predict
 (the moderated t: Smyth, "Linear models and empirical Bayes methods", Stat. Appl. Genet. Mol. Biol. 3, 2004).

@@ -1,4 +1,4 @@
-"""Estimates, from the turns of a trial, of the variance that the trial's figure has because the turns are few."""
+"""Estimates of the variance that a trial's figure has because the trial has few turns, computed from these turns."""
 
 from __future__ import annotations
 

@@ -35,9 +35,10 @@ TORCHRUN_SECONDS = 60.0
 def together(results: Sequence[dict]) -> dict:
     """Combine the results of all ranks, in the order of the ranks, into one result of a trial.
 
-    A turn's rate (samples/s) is the sum of the ranks' rates; its time is the time of all ranks' samples at this rate.
-    Checksums are in the order of the batches: the first batch of each rank, the second of each rank, and so on. Items
-    that cannot be combined are rank 0's, distributions are left out. Raises TrialError if there are no turns.
+    A turn's rate (samples/s) is the sum of the ranks' rates. A turn's time is the time that loading the samples of all
+    ranks takes at this rate. Checksums are in the order of the batches: the first batch of each rank, the second of
+    each rank, and so on. Distributions are left out. Other items that cannot be combined are taken from rank 0. Raises
+    TrialError if there are no turns, or for a metric that several ranks cannot measure.
     """
     first, turns = results[0], len(results[0]["turn_seconds"])
     if not turns:
@@ -151,7 +152,10 @@ class Job:
         self.end(f"{quoted}trial: rank {rank.number} of {self._ranks}: {why}")
 
     def _lose(self, rank: Rank) -> NoReturn:
-        """End this process, since the rank's connection ended. If the rank failed, first let the main thread say so."""
+        """End this process, since the connection of this rank has ended.
+
+        If the rank failed, first wait, since the main thread then ends this process with a better reason.
+        """
         self.lost = rank.number
         try:
             ended = os.waitid(os.P_PID, rank.pid, os.WEXITED | os.WNOWAIT)
