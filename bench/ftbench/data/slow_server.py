@@ -3,7 +3,7 @@
 ``python -m ftbench.data.slow_server 0.05 100000`` listens on a free port of 127.0.0.1, prints the port, and serves
 ``/samples/I``: 100,000 bytes that depend only on I. The first byte of a response is sent 0.05 s after the request, for
 any number of connections. The server implements the part of HTTP/1.1 that fsspec uses: GET, one request at a time on a
-persistent connection. (aiohttp's server takes 1.5 times the CPU time, and five times without the GIL.)
+persistent connection. (aiohttp's server would take 1.5 times the CPU time, or five times without the GIL.)
 """
 
 import asyncio

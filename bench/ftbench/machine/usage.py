@@ -69,8 +69,8 @@ def tree_usage() -> Usage:
 def _look(process, shared: dict[tuple[int, int], int]) -> tuple[int, int, int]:
     """Return (own memory, mapped pages of files, USS) of a psutil.Process in bytes; add its shared memory to *shared*.
 
-    *shared* is {(device, inode): bytes}, for shared memory that has a file descriptor or a name. Shared memory with
-    neither counts as own memory. Of both this and anonymous memory, own memory has the process's part (PSS).
+    *shared* is {(device, inode): bytes}, for shared memory that has a file descriptor or a name. Own memory is the
+    process's part (PSS) of anonymous memory, and of shared memory that has neither a descriptor nor a name.
     """
     directory = Path(f"/proc/{process.pid}")
     kib: dict[str, int] = {}

@@ -126,7 +126,7 @@ def reduce(
     """Drop candidates until the kept ones cost at most `most` in total; return (kept, dropped).
 
     `ranked` has pairs (drop rank, candidate). All candidates of the highest drop rank are dropped together, then those
-    of the next, and so on; those of drop rank 0 never. Without `cost`, every candidate costs 1.
+    of the next, and so on. Candidates of drop rank 0 are never dropped. Without `cost`, every candidate costs 1.
     """
     limit = max(rank for rank, _ in ranked)
     while limit > 0 and sum(cost(c) for rank, c in ranked if rank <= limit) > most:

@@ -54,7 +54,7 @@ def demand(
     dataset_bytes: int = 0,
     ranks: int = 1,
 ) -> Demand:
-    """Return the bytes that `ranks` loaders need at their peak, each with `workers` workers and its own batches."""
+    """Return the bytes that a trial needs at its peak: `ranks` loaders, each with `workers` workers and own batches."""
     batches = batch_bytes * batches_under_way(prefetch_factor, workers)
     own = batch_bytes * workers * (1 + queued_per_worker)  # with the samples that are not collated yet
     each, shared = (PROCESS_BYTES, batches) if processes else (THREAD_BYTES, 0)
@@ -63,7 +63,10 @@ def demand(
 
 
 def room(memory: Mapping[str, Mapping]) -> Demand:
-    """Return the bytes that all trials together may use, in the twin that has the least. `memory`: see `fit`."""
+    """Return the memory and /dev/shm that all trials together may use. Of each, the twin with the least decides.
+
+    `memory`: see `fit`.
+    """
     return Demand(*(int(min(has[name] for has in memory.values()) * USABLE) for name in ("available", "shm_free")))
 
 

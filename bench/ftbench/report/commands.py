@@ -95,7 +95,7 @@ def longer(run: Analysis) -> list[tuple[str, str]]:
     """Return pairs (purpose, command line): further runs that would decide the ratios that this run left undecided.
 
     The first run repeats the scenarios with too few rounds. The second run is longer and repeats the scenarios with an
-    undecided waterfall. Each of these scenarios gets the same additional time: what the slowest to decide needs.
+    undecided waterfall. Each of these scenarios gets the same additional time: the most that any of them needs.
     """
     given, docker = run.results.options, in_containers(run.results)
     asked: list[tuple[str, dict[str, Any]]] = []

@@ -89,7 +89,10 @@ class Rows:
         return self._places()[2] + style.BELOW
 
     def _places(self) -> tuple[list[tuple[float, str, dict]], list[tuple[float, float, Row]], float]:
-        """Return the layout, in pixels from the top: ([(top, string, style)], [(top, middle, row)], whole height)."""
+        """Return (texts, rows, height) of the layout, in pixels from the top of the picture.
+
+        A text is (top, string, style). A row is (top, middle of its bar or mark, row).
+        """
         texts, rows, at = [], [], 0.0
         for title, group in self.groups:
             at += GAP if at else 0

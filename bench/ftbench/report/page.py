@@ -82,7 +82,7 @@ def page(run: Analysis, where: Path = Path()) -> bytes:
 def heading(run: Analysis, scenario: AnalysedScenario | None = None) -> list[str]:
     """Return the lines of text above the charts of a picture file, about *scenario* or, if it is None, the whole run.
 
-    The lines are the subject, the answers to its questions, a note, why the run is incomplete (if so), the machine.
+    The lines are the subject, the answers to its questions, a note, the machine, and why an incomplete run stopped.
     """
     about = f"{scenario.name}: {scenario.description}" if scenario else "What removing the GIL does to data loading"
     built = sorted({twin.interpreter.build for twin in run.results.environment.twins.values()})

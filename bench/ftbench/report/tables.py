@@ -23,7 +23,10 @@ class Table:
 
 
 def _table(columns: Sequence[tuple[str, bool, Callable]], entries: Sequence) -> Table:
-    """Return a table with a row for each entry. A column is (heading, True if figures, function from entry to text)."""
+    """Return a table with a row for each entry.
+
+    A column is (heading, True if its cells are figures, function that returns the cell's text for an entry).
+    """
     # Columns without any text are left out.
     texts = [(title, number, [write(entry) for entry in entries]) for title, number, write in columns]
     texts = [(title, number, cells) for title, number, cells in texts if any(cells)]

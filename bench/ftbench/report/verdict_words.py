@@ -151,7 +151,7 @@ def answer(scenario: AnalysedScenario) -> list[str]:
 
 
 def _compared(scenario: AnalysedScenario, metric: str) -> list[str]:
-    """Return a list with a sentence on the first comparison in *metric*, in all cases; [] without comparisons."""
+    """Return one sentence, in a list, on the first comparison in *metric* in all its cases; [] without comparisons."""
     groups: dict[tuple, list[Comparison]] = {}
     for c in scenario.principal(metric):
         who = ((each.config, each.variant, each.workers) for each in (c.numerator, c.denominator))

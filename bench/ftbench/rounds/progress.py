@@ -56,7 +56,7 @@ class Display(Progress):
         self.note(f"warning: {text}")
 
     def _still(self, text: str) -> None:
-        """Print *text*, the progress so far, if the output is no terminal and the last line is SECONDS old."""
+        """Print *text*, the progress so far, unless on a terminal or within SECONDS of the last line."""
         if self._plain and time.monotonic() - self._noted >= SECONDS:
             self.note(text)
 

@@ -105,7 +105,7 @@ def combined_note() -> str:
 
 
 class FirstImage:
-    """A worker_init_fn that decodes an image in each new worker, and records the time for the first of each number.
+    """A worker_init_fn that decodes an image in each new worker, and records the time once for each worker number.
 
     The time includes the import of the library and the creation of a decoder. On a GPU it also includes the creation of
     a stream, and in a process of a CUDA context. `seconds` is in shared memory, with an element for each worker number.

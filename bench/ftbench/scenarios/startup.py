@@ -36,7 +36,7 @@ class Table:
 
 
 def measure(task: Task) -> dict:
-    """Load two epochs without persistent workers, then two epochs with persistent workers.
+    """Load an epoch and the first batch of a second epoch, without and then with persistent workers.
 
     Returns the metrics time_to_first_batch (s, of a new loader), epoch_gap (s, from the last batch of an epoch to the
     first batch of the next, with new workers) and epoch_gap_persistent (the same with persistent workers).

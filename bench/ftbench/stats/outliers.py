@@ -1,9 +1,8 @@
 """Outliers among machines that should be alike: the generalised extreme Studentised deviate test.
 
-B. Rosner, "Percentage points for a generalized ESD many-outlier procedure", Technometrics 25, 1983. The value farthest
-from the mean of the remaining values is removed, up to a maximum number of values. Each removed value was too far from
-that mean, or not. Outliers are the last value that was too far, and all values removed before it. So two slow machines
-do not hide each other.
+B. Rosner, "Percentage points for a generalized ESD many-outlier procedure", Technometrics 25, 1983. Again and
+again, the value farthest from the mean of the remaining values is tested, then removed. Outliers are the last value
+that was too far from this mean, and all values removed before it. So two slow machines do not hide each other.
 """
 
 import math

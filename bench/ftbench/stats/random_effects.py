@@ -2,10 +2,10 @@
 
 Each machine's true effect is drawn around a common mean with the variance tau2, and is measured with a known error.
 tau2 is Paule and Mandel's estimate (J. Res. NBS 87, 1982), which assumes no distribution. The interval of the mean is
-Student's t with Hartung and Knapp's variance (Stat. Med. 20, 2001). If it is lower than the errors alone imply,
-it is raised to that, since few machines may agree by chance (Röver, Knapp and Friede, BMC Med. Res. Methodol. 15,
-2015). The test of equal means is Welch's (Biometrika 38, 1951). statsmodels.stats.meta_analysis has the same estimates,
-but no wheel for free-threaded Python 3.13.
+Student's t with Hartung and Knapp's variance (Stat. Med. 20, 2001). Where this variance is lower than the errors
+alone imply, the higher value is used, since few machines may agree by chance (Röver, Knapp and Friede, BMC Med. Res.
+Methodol. 15, 2015). The test of equal means is Welch's (Biometrika 38, 1951). statsmodels.stats.meta_analysis has the
+same estimates, but no wheel for free-threaded Python 3.13.
 """
 
 import math

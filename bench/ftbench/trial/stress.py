@@ -1,8 +1,8 @@
 """The thread-safety suite (tests/stress) as part of a run: in every configuration, after all scenarios of the run.
 
-The suite has scenarios of its own. It is one process for each configuration, `python -m tests.stress`. The result of a
-scenario is written as a line of JSON as soon as the scenario has ended, so an interruption or a crash loses no finished
-result. The crash or hang of one scenario does not affect the others.
+The suite has scenarios of its own. It runs as one process in each configuration, `python -m tests.stress`. The result
+of a scenario is written as a line of JSON as soon as the scenario has ended, so an interruption or a crash loses no
+finished result. The crash or hang of one scenario does not affect the others.
 """
 
 import subprocess
