@@ -103,7 +103,10 @@ def _hash(text: bytes) -> str:
 
 
 class Plan:
-    """Paths of all parts of both twins in the cache: of optimised builds if `pgo` is true, else of plain builds."""
+    """Paths in the cache for the parts of both twins: source, interpreters, CUDA libraries and environments.
+
+    `pgo` is True for the paths of optimised builds, False for those of plain builds.
+    """
 
     def __init__(self, pgo: bool) -> None:
         self.pgo = pgo
@@ -151,7 +154,10 @@ class Plan:
         return Twin(name, directory, directory / "bin" / "python", record["version"], record["pgo"])
 
     def optimised_before(self, names: Collection[str]) -> bool:
-        """True if the cache has optimised interpreters for all `names`, of this series and built by this C compiler."""
+        """True if the cache has an optimised interpreter for each twin in `names`.
+
+        Only interpreters of the current series, built by the C compiler of this machine, count.
+        """
         there = (self.root / "interpreters").glob(f"cpython-{series()}.*-pgo-{self._compiler}-*")
         built = [each.name for each in there if cache.finished(each) is not None]
         return all(any(f"-{name}-" in one for one in built) for name in names)

@@ -40,7 +40,10 @@ def _install(twin: Twin, directory: Path) -> None:
 
 
 def variables() -> dict[str, str]:
-    """Return the hooks' environment variables: this process's without PYTHON*, and PRE_COMMIT_HOME in the cache."""
+    """Return environment variables for the hooks: this process's, except those whose names start with PYTHON.
+
+    PRE_COMMIT_HOME is set to a folder in the cache.
+    """
     own = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     return {**own, "PRE_COMMIT_HOME": str(cache.root() / "tools" / "pre-commit")}
 

@@ -95,7 +95,8 @@ def can_ask() -> bool:
 def _agrees(missing: list[str]) -> bool:
     """Ask the user whether to install `missing`; return True for yes.
 
-    Without asking, return True if no user can answer, or False if stderr is no terminal to show the question on.
+    In two cases there is no question: if no user can answer, return True; if stderr is no terminal, so that the user
+    would not see the question, return False.
     """
     print(f"The build needs these system packages: {' '.join(missing)}", file=sys.stderr)
     if not can_ask():

@@ -68,7 +68,7 @@ class TestRun:
 
 
 def chosen(twins: list[Twin], arguments: list[str]) -> list[TestRun]:
-    """Return one run of pytest for each twin if its `arguments` name files or folders in tests/, else []."""
+    """Return a run of pytest for each twin if any of pytest's `arguments` names a file or folder in tests/, else []."""
     found = ((CHECKOUT / argument.partition("::")[0]).resolve() for argument in arguments)
     if not any(CHECKOUT / "tests" in path.parents and path.exists() for path in found):
         return []

@@ -41,7 +41,8 @@ RETRIES = 2  # of a batch whose process was killed; for workers that die there i
 class Batches(WorkerPlugin):
     """Plugin of a Dask worker: runs batches, and ends them when they are cancelled or the worker closes.
 
-    Batches run in threads of the worker, and `transition` is called in its event loop: `_lock` guards the state.
+    Batches run in several threads of the worker, and Dask calls `transition` in the thread of the worker's event loop.
+    So `_lock` guards the state.
     """
 
     def __init__(self, name: str, command: list[str], folder: str):

@@ -106,14 +106,20 @@ def memory_left(proc: Path = Path("/proc")) -> tuple[int | None, int | None]:
 
 
 def kills(proc: Path = Path("/proc")) -> int:
-    """Return a number that grows with each out-of-memory kill, in this process's group or elsewhere on the machine."""
+    """Return a count that rises with each out-of-memory kill on this machine, whichever group the process was in.
+
+    The count itself means nothing, since one kill may count several times. A rise between two calls shows a kill.
+    """
     files = [group / ("memory.events" if is_v2 else "memory.oom_control") for group, is_v2 in _groups("memory", proc)]
     text = "\n".join(read(path) or "" for path in [*files, proc / "vmstat"])
     return sum(map(int, re.findall(r"^oom_kill (\d+)$", text, re.MULTILINE)))
 
 
 def usable_cpus() -> int:
-    """Return the number of CPUs this process can keep busy, by affinity mask and quota: rounded down, at least 1."""
+    """Return the number of CPUs this process can keep busy, at least 1.
+
+    This is the number of CPUs in its affinity mask or, if that is less, its CPU quota, rounded down.
+    """
     allowed = len(os.sched_getaffinity(0))
     quota = cpu_quota()
     return allowed if quota is None else max(1, min(allowed, math.floor(quota + 1e-6)))

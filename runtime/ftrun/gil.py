@@ -17,7 +17,7 @@ _BETWEEN = {"importlib", "_frozen_importlib", "_frozen_importlib_external", "war
 
 
 class TurnedOn(NamedTuple):
-    """Import that turned the GIL on: the extension `module`, and the line of another module that imports it."""
+    """Import that turned the GIL on: the extension `module`, the importing module, and the file and line there."""
 
     module: str
     importer: str

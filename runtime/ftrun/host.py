@@ -54,7 +54,7 @@ def assignments(given: Mapping[str, str]) -> str:
 
 
 def report(results: str) -> str:
-    """Return the command that makes a report again from the file *results*, a path as this process sees it."""
+    """Return the command that makes a report again from the file *results*. In a container, its path there."""
     # A container sees only its own path.
     return f"{command('./twins bench')} report {quoted(results)}"
 

@@ -78,5 +78,5 @@ class Interruption:
         return update
 
     def wanted(self) -> bool:
-        """True if a signal has arrived. Used as a callback of a watch, which then stops the waiting function."""
+        """True if a signal has arrived. As the callback of a watch, this makes a signal end the wait."""
         return bool(self.signum)

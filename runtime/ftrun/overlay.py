@@ -88,7 +88,10 @@ def install(
 
 
 def has_wheel(requirement: str, series: str, free_threaded: bool, cache: Path, interruption: Interruption) -> bool:
-    """True if pip finds a wheel of `requirement` for this machine and CPython `series`, `free_threaded` or not."""
+    """True if pip finds a wheel of `requirement` that fits this machine and CPython `series`.
+
+    `free_threaded`: True for the free-threaded build of CPython, False for the build with the GIL.
+    """
     abi = f"cp{series.replace('.', '')}{'t' if free_threaded else ''}"
     platform = ("manylinux_2_28_", "manylinux2014_", "manylinux_2_17_")
     pip = [sys.executable, "-I", "-m", "pip", "install", "--quiet", "--dry-run", "--ignore-installed", "--no-deps"]

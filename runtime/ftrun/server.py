@@ -108,7 +108,10 @@ def run(
     arguments: list[str] | None = None,
     anyone: bool = False,
 ) -> int:
-    """Parse `--socket` and `--idle`; serve one client with the Server that `server` makes; return the exit status."""
+    """Run a server program, with options `--socket` and `--idle`; return its exit status.
+
+    `server` is called with the listening socket, and returns the Server. The program ends after one client.
+    """
     parser = argparse.ArgumentParser(
         prog=f"python -m {module}", description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -213,7 +213,8 @@ class Child:
         """Read the child's output until `done()` is true or the child ends; return False if `seconds` pass first.
 
         When the child ends, processes that it left behind are killed and the rest of its output is read. `look` is
-        called a few times a second, and may raise to end the wait. Raises Stopped, after killing the child.
+        called a few times a second, and may raise to end the wait. If a callback of `watch` returns True, this method
+        kills the child and raises Stopped.
         """
         until = time.monotonic() + seconds
         with Loop(watch) as loop:
@@ -235,7 +236,10 @@ class Child:
         return True
 
     def read_stacks(self, number: int, stacks: Stream, watch: Watch, look: Callable[[], None] | None = None) -> bool:
-        """Make the child dump its stacks by signal `number`, and read them into `stacks`. True if the child ended."""
+        """Send signal `number`, at which the child dumps its stacks, and read the dump into `stacks`.
+
+        Returns True if the child has ended.
+        """
         self.signal(number)
         until = time.monotonic() + DUMP_MOST_SECONDS
         pause, before = DUMP_SECONDS, stacks.total

@@ -17,7 +17,7 @@ class TargetError(Exception):
 
 
 def load(target: str) -> Any:
-    """Import the module of *target* (FILE.py:NAME); return the dataset that the object NAME is or gives (see `make`).
+    """Import the file of *target* (FILE.py:NAME); return the dataset that NAME stands for (see `make`).
 
     Raises TargetError. If user code failed, the message has the traceback.
     """
@@ -30,9 +30,10 @@ def is_factory(value: Any) -> bool:
 
 
 def make(value: Any, target: str) -> Any:
-    """Return the dataset that *value* is, holds (a DataLoader) or makes (a function or class; see `is_factory`).
+    """Return the dataset for *value*, the object that *target* names.
 
-    Raises TargetError, which names *target*, if the factory fails or the result is no dataset.
+    A factory (a function or class, see `is_factory`) is called, and its result used. For a DataLoader, its dataset is
+    returned, else the object itself. Raises TargetError if the factory fails or the object is no dataset.
     """
     if is_factory(value):
         value = _guarded(f"calling {target.rpartition(':')[2]}()", value)
@@ -63,7 +64,10 @@ def find(target: str) -> Any:
 
 
 def native_attribute(value: Any, name: str) -> Any:
-    """Return attribute *name* of *value* if a slot or C code holds it, else None. Runs no Python code of *value*."""
+    """Return attribute *name* of *value* if C code or ``__slots__`` defines the attribute, else None.
+
+    Runs no Python code of *value*, such as a property or ``__getattr__``.
+    """
     with contextlib.suppress(Exception):
         for cls in type.__getattribute__(type(value), "__mro__"):
             member = type.__getattribute__(cls, "__dict__").get(name)

@@ -64,7 +64,8 @@ class LocalTwin:
     def _described(self, line: list[str], form: object, seconds: float, not_one: str) -> dict:
         """Run the command *line*; return the JSON object that it prints, which must fit the schema *form*.
 
-        Raises TwinError if that fails. *not_one* is part of the message.
+        Raises TwinError if that fails. If the command ran but printed no such object, the message says that the twin
+        *not_one*, such as "is no Python".
         """
         try:
             done = supervise(line, b"", child_environment(), self._watch, seconds)

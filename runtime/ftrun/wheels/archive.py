@@ -78,7 +78,7 @@ class _Ranges(io.RawIOBase):
         return self._position
 
     def fetch(self, begin: int, length: int) -> None:
-        """Fetch *length* bytes from offset *begin* on in one request, and keep them for the next reads."""
+        """Fetch *length* bytes, starting at offset *begin*, in one request; keep them for the next reads."""
         length = min(length, self._size - begin)
         if not 0 < length <= _MOST_AT_ONCE:
             raise BadArchive(f"a part of it takes {length} bytes")
@@ -180,7 +180,7 @@ def _modules(archive: zipfile.ZipFile, ranges: _Ranges | None, abi: str) -> Iter
 
 
 def _end(member: zipfile.ZipInfo) -> int:
-    """Return an offset at or after the member's end, which the ZIP directory does not tell exactly."""
+    """Return an offset at or after the end of *member*. The ZIP directory does not say where a member ends exactly."""
     return member.header_offset + member.compress_size + len(member.filename) + 1024
 
 

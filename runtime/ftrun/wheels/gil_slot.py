@@ -1,10 +1,12 @@
 """Reader of an extension module's file: does the module need the GIL? The module is not loaded.
 
-A module of PEP 489 has an array of slots. The slot ``Py_mod_gil`` says whether the module needs the GIL (PEP 703). The
-array is constant data. The module's definition points to the array; the dynamic linker's relocations show where this
-pointer is. Other modules call ``PyUnstable_Module_SetGIL``, which authors write only if their module does not need the
-GIL. But pybind11 and older PyO3 compile this call into every module, so the declarations of modules built with these
-remain unknown. A module that has neither a slot nor a call needs the GIL.
+- A module with multi-phase initialisation (PEP 489) has an array of slots, as constant data. The module needs the GIL
+  unless a slot ``Py_mod_gil`` says otherwise (PEP 703). A pointer in the module's definition leads to the array; the
+  dynamic linker's relocations show where this pointer is.
+- Other modules that do not need the GIL call ``PyUnstable_Module_SetGIL``. But pybind11 and older PyO3 compile this
+  call into every module: for modules built with these, the answer is unknown.
+- A module with neither of the two needs the GIL if it calls ``PyModule_Create`` or the like, and does not call
+  ``PyModuleDef_Init``. For all others, such as modules that fill in their slots as they start, the answer is unknown.
 """
 
 from __future__ import annotations
@@ -141,7 +143,10 @@ class _Library:
         return None
 
     def _part(self, offset: int, length: int, entry: int) -> bytes:
-        """Return a section's complete entries. Raise NotReadable if the sections read so far exceed the file's size."""
+        """Return a section of the file without an incomplete last entry. *entry*: the size of an entry in bytes.
+
+        Raises NotReadable if the sections read so far are larger than the file in total.
+        """
         self._unread -= length
         if self._unread < 0:
             raise NotReadable("its sections are larger than the file")

@@ -1,4 +1,4 @@
-"""Check of the wheels of a requirement: do they exist for free-threaded CPython, and leave its GIL off?"""
+"""Check of a requirement's wheels: does free-threaded CPython have any, and do they leave its GIL off?"""
 
 from __future__ import annotations
 

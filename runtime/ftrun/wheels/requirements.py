@@ -84,7 +84,7 @@ def _of_file(path: Path, within: tuple[Path, ...], seen: set[Path]) -> Iterator[
 
 
 def _of_toml(document: dict, path: Path) -> list[str]:
-    """Return the requirements in a pyproject.toml, those of groups included; or the packages in a lock file (TOML)."""
+    """Return the requirements in a pyproject.toml, with those of its groups, or the packages in a TOML lock file."""
     try:
         packages = document.get("packages", document.get("package"))
         if packages is not None:
