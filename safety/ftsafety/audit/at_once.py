@@ -93,9 +93,10 @@ class AtOnce:
         return result
 
     def _varying(self, failures: list[Mismatch]) -> set:
-        """Return the keys of *failures* whose samples differ in this thread too: concurrency may not be the cause.
+        """Return the keys of *failures* whose samples also differ when only this thread loads: they may vary anyway.
 
-        Each key is loaded often: a difference as frequent as the failures were would be seen about eight times.
+        Each key is loaded so often that a difference as frequent as the failures would be seen about eight times. If
+        time runs out before that, return all keys if any key has differed, else none.
         """
         keys = {each.key for each in failures}
         varying: set = set()

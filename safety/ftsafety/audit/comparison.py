@@ -41,7 +41,7 @@ class Frozen:
 
 @dataclasses.dataclass(frozen=True)
 class Raised(Frozen):
-    """Copy of an exception: loading a sample raised it, or Python printed and ignored it (in ``__del__``, ...)."""
+    """Copy of an exception that loading a sample raised, or that Python printed and ignored (in ``__del__``, ...)."""
 
     ignored: str = ""
     """The place of the exception if Python ignored it; an empty string if loading a sample raised it."""
@@ -57,7 +57,7 @@ class _UnreadableImageError(Exception):
 def freeze(value: Any) -> Frozen:
     """Return a deep copy of *value*. If a part cannot be copied, the copy has only the part's type.
 
-    Raises the decoder's error if an image that is decoded only now cannot be decoded.
+    Copying decodes an image that Pillow has not decoded yet. Raises the decoder's error if that fails.
     """
     try:
         return _freeze(value, 0)

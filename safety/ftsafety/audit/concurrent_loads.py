@@ -68,7 +68,7 @@ class Mismatch:
 
     @property
     def group(self) -> tuple:
-        """The failure's group: one for each type and line of an exception, and one for all other differences."""
+        """The group that counts this failure: one for each exception type and line, and one for all wrong samples."""
         got = self.got
         return ("exception", got.kind, got.ignored or got.line) if isinstance(got, Raised) else ("differs",)
 
@@ -96,7 +96,7 @@ class Burster:
         self._patience = max(serial.patience, 4 * serial.slowest * self._threads, 8 * serial.seconds_to_reset)
 
     def burst(self, way: Way, seed: int, deadline: float) -> Burst:
-        """Run one burst; return its result. Rounds after the first start only before *deadline* (time.monotonic()).
+        """Run one burst and return its result. No round starts after time.monotonic() *deadline*, except the first.
 
         Raises Stuck if threads hang. These threads stay alive.
         """

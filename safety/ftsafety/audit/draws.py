@@ -46,7 +46,10 @@ _this_thread = threading.local()
 
 @contextlib.contextmanager
 def watching() -> Iterator[None]:
-    """Context manager: monitor calls in all threads. Draws are recorded in threads that are inside ``recording``."""
+    """Context manager: have Python report the function calls of all threads, so that draws can be noticed.
+
+    The draws of a thread are recorded only while the thread is inside ``recording``.
+    """
     call = sys.monitoring.events.CALL
     with monitoring({call: _on_call}) as tool:
         sys.monitoring.set_events(tool, call)
@@ -151,8 +154,8 @@ def _name_in_torch(function: Any) -> str:
 def find_call_site(frame: types.FrameType) -> tuple[Line, str | None]:
     """Return the line of user code that led to the draw in *frame*, and the library function that this line called.
 
-    If ftloader itself called an installed package, no user code led to the draw: the line is then in that package. The
-    function is None if the line calls the generator itself.
+    Sometimes no user code led to the draw: ftloader called an installed package, which drew. Then the line is in this
+    package. The function is None if the line calls the generator directly.
     """
     called = None
     outside: types.FrameType | None = None  # the first frame outside of random, NumPy and torch

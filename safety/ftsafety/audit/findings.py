@@ -17,7 +17,10 @@ from ftsafety.audit.serial import Serial
 
 
 def from_observation(first: Observed, second: Observed, nodes: list[Node]) -> list[Finding]:
-    """Return findings for writes, draws and file moves that both observations saw, and for limits of libraries."""
+    """Return findings for what two observations saw: writes, draws, moves of file positions, limits of libraries.
+
+    A write, draw or move gives a finding only if both observations saw its line.
+    """
     writes, draws = sorted(first.writes & second.writes), sorted(first.draws & second.draws)
     return [*map(_write, writes), *_moves(first, second), *map(_draw, draws), *_limits(second, nodes)]
 
@@ -34,7 +37,7 @@ def _write(write: Write) -> Finding:
 
 
 def softened(found: list[Finding], harmless: dict[Write, str]) -> list[Finding]:
-    """Return *found*, with notes in place of findings of harmless writes. *harmless*: the kind of note, by write."""
+    """Return *found*, in which notes replace the findings of harmless writes. *harmless*: {write: kind of the note}."""
     notes = {_write(write): kinds.make(kind, write.line, target=write.target) for write, kind in harmless.items()}
     return [notes.get(finding, finding) for finding in found]
 
@@ -80,7 +83,10 @@ def _limits(seen: Observed, nodes: list[Node]) -> Iterator[Finding]:
 
 
 def from_serial(serial: Serial) -> list[Finding]:
-    """Return findings for samples that vary or are overwritten with one thread too, and for lazily decoded images."""
+    """Return findings for samples that vary or are overwritten even if one thread loads, and for images decoded late.
+
+    A late image is one that the dataset opened before, and that Pillow decoded only when samples were loaded.
+    """
     loads, unequal, images = serial.loads, serial.unequal, serial.decoded_late
     found, where = [], definition(loads.dataset)
     if unequal:
@@ -96,7 +102,8 @@ def from_serial(serial: Serial) -> list[Finding]:
 def from_arrays(dataset: Any, paths: set[str], codes: set, written: list[Finding], second: Observed) -> list[Finding]:
     """Return a finding for each array that was overwritten; *paths* names them ("dataset.buffer", ...).
 
-    Leaves out an array if a finding in *written* has its name, or a line that wrote while its thread held a lock.
+    Leaves out arrays that are explained by a finding in *written*, or by a line that writes while its thread holds a
+    lock (``second.locks``): the finding or the line contains the array's name.
     """
     level, lock = None, ""
     if second.has_locks:  # a library may write under it, which cannot be seen
@@ -118,10 +125,9 @@ def from_threads(
     rounds: tuple[list[Burst], list[Burst]],
     suspects: list[Finding],
 ) -> Finding:
-    """Return the finding for failures of one kind. *failures* were seen first, *again* in the second look.
+    """Return the finding for failures of one kind: *failures* before the second look, and *again* during it.
 
-    *rounds*: the bursts before the second look, and the bursts of the second look. *suspects*: findings that may name
-    the cause.
+    *rounds*: the bursts before the second look, and those during it. *suspects*: findings that may name the cause.
     """
     first = failures[0]
     before, after = (sum(burst.rounds for burst in bursts) for bursts in rounds)

@@ -120,7 +120,7 @@ class Observer:
         self.seen = Observed(has_locks=bool(self._locks))
 
     def observe(self, keys: list) -> Observed:
-        """Load *keys* in one thread, then in another; return the writes, moves of file positions and library calls.
+        """Load *keys* in one thread, then in another; return the writes, library calls and moves of file positions.
 
         Both threads stay alive until the end, so that their ids differ.
         """
@@ -259,7 +259,7 @@ class Observer:
         turn.records.append((id(receiver), write, guarded))
 
     def _settle(self, turn: _Turn) -> None:
-        """Record in *turn* the objects that the dataset's previous call took out of a shared container."""
+        """Record in *turn* the objects that the thread's previous call took out of a shared container, if any."""
         if turn.taking is None:
             return
         (pool, frame, before, names), turn.taking = turn.taking, None
@@ -279,9 +279,9 @@ class Observer:
                     turn.lent[value.fileno() if file_positions.has_position(value) else id(value)] = value, id(pool)
 
     def _look_at_files(self, line: Line, guarded: bool, direct: bool = False) -> None:
-        """Record file positions that moved since the previous call of this method, by the *line* that it got then.
+        """Record the file positions that have moved since the previous call of this method.
 
-        The arguments of this call are kept for the next call.
+        Each move is recorded at the *line* of the previous call. The arguments of this call are kept for the next call.
         """
         if self._last is None:
             return

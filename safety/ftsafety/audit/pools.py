@@ -17,9 +17,10 @@ BUFFERS = (np.ndarray, torch.Tensor, bytearray, list, dict, set, collections.deq
 
 
 def assigned(frame: types.FrameType) -> tuple[types.FrameType, list[str]]:
-    """Return (frame, names) of the local variables that immediately get the result of the call in *frame*.
+    """Return (frame, names): the local variables that get the result of the call that *frame* is making.
 
-    The frame is a caller's if *frame* only returns the result. The names are empty if no variable gets the result.
+    If *frame* only returns this result, the frame and its variables are those of a caller. The names are [] if no
+    variable gets the result immediately.
     """
     names: list[str] = []
     left = 1

@@ -160,7 +160,10 @@ def _some(values: Any) -> list:
 
 
 def variables_of(classes: Iterable[type]) -> list[dict]:
-    """Return the global and class variables of the modules of user code that define *classes* or their base classes."""
+    """Return the global variables of modules of user code, and the variables of the classes in these modules.
+
+    The modules are those that define *classes* or their base classes. Each module and class gives a dictionary.
+    """
     with contextlib.suppress(Exception):  # a metaclass may raise anything
         names = {kind.__module__ for cls in classes for kind in cls.__mro__ if is_user_code(_file_of(kind))}
         found = [dict(vars(sys.modules[name])) for name in sorted(names)]

@@ -1,14 +1,14 @@
-"""Detection of harmless writes, where the order of the threads does not matter.
+"""Detection of harmless writes: those for which the order of the threads does not matter.
 
-Method calls on a container are harmless if code uses the container only to add entries, or only to take an entry out
-and put it back. Writes of other kinds are harmless only if all of the following is true. The values are compared in
-two passes over the samples, the second in reverse order.
+A method call on a container is harmless in two cases: the code does nothing with the container but add entries, or
+nothing but take entries out and put them back. Any other write is harmless only if all of the following is true:
 
-- Each attribute or key gets an equal value at every write, and the value does not change afterwards.
+- Each attribute or key gets an equal value at every write, and the value does not change afterwards. To check this, one
+  thread loads the samples twice, the second time in reverse order.
 - The value contains no open file, no lock and no object that cannot be compared.
-- Functions use a container for single items only: they do not iterate over the container, count items or remove items.
-  The container has only one name, since its uses are found by name.
-- No other target is assigned to, and there is no lock. Otherwise the value may be a flag that other data is ready.
+- If the value is an item of a container, the code only uses single items: it does not iterate over the container, count
+  items or remove items. The container has only one name, since its uses are found by name.
+- The code assigns to no other target and uses no lock. Otherwise the value may be a flag that other data is ready.
 - The value of an attribute or global variable is not a number, string, bytes, bool or None. The value of an item in a
   container is not a bool, integer or None. Such values may be flags for data that a library writes.
 """
@@ -220,10 +220,10 @@ def _uses_in(function: ast.AST) -> list[tuple[str, str]]:
 
 
 def _is_atomic(write: Write, uses: dict[str, list[tuple[ast.AST, str]]], lends_values: bool) -> bool:
-    """True if *write* is a method call on a container to which code only adds entries, or on a pool.
+    """True if *write* calls a method of a container that is a pool, or to which code only adds entries.
 
-    In a pool, one function takes entries out and puts them back. If *lends_values*, samples may depend on the entries:
-    the container is then no pool.
+    A pool is a container from which one function takes entries out and puts them back, and whose entries do not affect
+    the samples. If *lends_values*, they may: then no container is a pool.
     """
     method = write.target.rpartition(".")[2].rstrip("()")
     names = re.findall(rf"(\.\w+)\.{method}\(", linecache.getline(*write.line))

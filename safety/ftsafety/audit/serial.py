@@ -73,7 +73,7 @@ class Serial:
         return True
 
     def undo_reset(self) -> None:
-        """Use the original dataset for later loads, if `reset` made a new one. Does not undo restored attributes."""
+        """Load from the original dataset again, if `reset` made a new one. What `reset` restored stays restored."""
         self.loads.dataset = self._dataset
 
     @property
@@ -186,7 +186,7 @@ class Serial:
         return difference(got, reference)
 
     def in_own_thread(self) -> Finding:
-        """Load the samples in this thread, which made the dataset; return a finding: no other thread can load them.
+        """Load the samples in this thread, which made the dataset; return the finding that no other thread can.
 
         Called after all loads in another thread have failed. Raises AuditError if a load fails here too.
         """
@@ -198,7 +198,7 @@ class Serial:
         return kinds.make("bound-to-thread", first.line, error=first)
 
     def other_in_makers_thread(self, keys: list) -> list[Finding]:
-        """Return a finding if samples differ between this thread, which made the dataset, and other threads."""
+        """Return [a finding] if other threads load other samples than this thread, which made the dataset; else []."""
         other = dict.fromkeys(keys, "")
         for _ in range(8 if self.unequal else 2):  # where samples vary, some look alike by chance
             self.snapshot.restore()

@@ -85,7 +85,10 @@ def _targets(filename: str) -> list[tuple[ast.expr, Store]]:
 
 
 class _Visitor(ast.NodeVisitor):
-    """Visitor that collects the targets of writes. `_tests`: the conditions that may guard the current node."""
+    """Visitor that collects the targets of writes.
+
+    `_tests`: conditions that may guard the current node, of the `if` statements around it or in its function's body.
+    """
 
     def __init__(self) -> None:
         self.found: list[tuple[ast.expr, Store]] = []
