@@ -35,7 +35,10 @@ MOST_BYTES = 32 * 1024 * 1024
 
 
 class Leash(Interruption):
-    """Interruption by a signal or by the end of standard input. Nothing may follow the request on standard input."""
+    """Interruption by a signal or by the end of standard input.
+
+    Standard input may hold nothing but the request: further input counts as the end.
+    """
 
     def __enter__(self) -> Leash:
         super().__enter__()

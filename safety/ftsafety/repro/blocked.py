@@ -1,6 +1,6 @@
-"""Runs that do not count: those that were blocked before any threads could race, and slow ones. Reasons and remedies.
+"""Detection of the runs that do not count, by comparison with other runs; the reasons, and remedies for the user.
 
-A comparison with other runs shows which runs were blocked or slow.
+A run does not count if it was blocked (it ended before any threads could race) or was too slow for its time limit.
 """
 
 from __future__ import annotations
@@ -41,10 +41,12 @@ def settled(runs: Mapping[str, Runs]) -> dict[str, Runs]:
     """Return a copy of *runs* in which the outcomes of blocked runs have the kind BLOCKED, those of slow runs LIMIT.
 
     The runs of a configuration are blocked if all of them ended for the same reason before threads could race. There
-    are two special cases. A missing file blocks only if all configurations lack the file: a thread may have deleted it.
-    A failure after which some runs continued does not block: it was in a helper thread, or in one of several tests.
+    are two exceptions. A missing file blocks only if all configurations lack the file: else a thread may have deleted
+    it. And if any run went on after a failure, this failure blocks no run, since it was in a helper thread, or in one
+    of several tests.
 
-    A run that computes until the time limit may be slow. It has failed if successful runs need far less than the limit.
+    A run is slow if it was still computing at its time limit. But if the limit is far longer than successful runs take,
+    the run counts as a failure (a hang).
     """
     sound = [o for config in CONFIGURATIONS if config in runs for o in runs[config].outcomes if o.kind is Kind.OK]
     far = FAR * max((outcome.seconds for outcome in sound), default=math.inf)
@@ -64,7 +66,7 @@ def settled(runs: Mapping[str, Runs]) -> dict[str, Runs]:
 
 
 def _unless_slow(outcome: Outcome, far: float) -> Outcome:
-    """Return *outcome*; its kind becomes LIMIT if its run was computing until a time limit below *far* seconds."""
+    """Return *outcome*, with kind LIMIT if its run was computing until its time limit, for less than *far* seconds."""
     slow = outcome.kind is Kind.HANG and {each.what for each in outcome.signatures} == {COMPUTING}
     if not slow or outcome.seconds >= far:
         return outcome
@@ -77,9 +79,9 @@ def _common(runs: Runs) -> Blocker | None:
 
 
 def _survived(runs: Mapping[str, Runs]) -> set[Signature]:
-    """Return the signatures of failures after which runs continued.
+    """Return the signatures of failures after which runs went on.
 
-    A failure that appears in more than one combination of failures did not end its run.
+    These failures appear in several combinations, such as {A} and {A, B}: the run went on after A and failed with B.
     """
     shown = {frozenset(o.signatures) for each in runs.values() for o in each.outcomes if o.kind.judged}
     counts = Counter(signature for signatures in shown for signature in signatures)
@@ -92,7 +94,7 @@ def stopped(runs: Mapping[str, Runs]) -> dict[Blocker, list[str]]:
 
 
 def lacking(runs: Mapping[str, Runs]) -> dict[Blocker, list[str]]:
-    """Return {missing package: configurations that lack it}, for packages without which the script could still run."""
+    """Return {missing package: configurations that lack it}, for the packages whose absence blocked no run."""
     found = _blockers(runs, lambda outcome: outcome.kind.judged)
     return {blocker: configs for blocker, configs in found.items() if blocker.cause == "module"}
 

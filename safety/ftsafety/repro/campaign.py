@@ -57,7 +57,7 @@ class Runner(Protocol):
 
 @dataclass(frozen=True)
 class Plan:
-    """Runs that a campaign will request, so that a cluster can make them before they are requested."""
+    """Runs that a campaign is going to request. A cluster can make them in advance."""
 
     script: Script
     configs: tuple[str, ...]
@@ -95,7 +95,7 @@ class Campaign:
             twins: the twins that run the script, by name.
             deadline: time.monotonic() at which the rounds end.
             missing: by the name of a twin, the reason why this twin cannot run the script.
-            ahead: given the plan, returns a context manager in which the rounds are made.
+            ahead: returns a context manager for a plan; while it is open, the plan's runs may be made in advance.
         """
         self.script, self.twins, self.limits = script, twins, limits
         self.missing = dict(missing or {})

@@ -77,7 +77,7 @@ class Cluster:
     def describe(self, twins: Iterable[str], requirements: tuple[str, ...], until: float) -> dict[str, dict]:
         """Return the description of each of *twins* on the first node that answers.
 
-        The packages *requirements* are installed there, and for every batch. Raises TwinError, Interrupted, or
+        The packages *requirements* are installed for this, and again for each batch. Raises TwinError, Interrupted, or
         TimeoutError at time.monotonic() *until*.
         """
         self._twins, self._requires, self._head = tuple(twins), requirements, None
@@ -94,7 +94,7 @@ class Cluster:
 
     @contextlib.contextmanager
     def ahead(self, plan: Plan) -> Iterator[None]:
-        """Context manager: let `reproduce` submit the runs of *plan* in batches; at the end, cancel unused batches."""
+        """Context manager: `reproduce` returns runs of *plan*, made in batches. At the end, cancel unused batches."""
         self._plan, self._left = plan, plan.repeat
         self._ready = {config: deque() for config in plan.configs}
         self._failed = None
@@ -195,7 +195,10 @@ class Cluster:
             raise TwinError(f"{node}: a batch made no runs")
 
     def _check(self, node: str, head: dict, error: str) -> None:
-        """Raise TwinError if *node* cannot run batches or differs from the first node. *head*: *node*'s description."""
+        """Raise TwinError if *node* cannot run batches or differs from the first node.
+
+        *head*: the description of *node* that its batch printed, {} if none; then *error* is the reason.
+        """
         if "source" not in head:
             raise TwinError(f"{node}: {error or 'a batch wrote nothing'}")
         if head["source"] != self._source:

@@ -162,9 +162,9 @@ def guard_of(path: str, line: int, error) -> tuple:
 
 
 def probes(nodes: list) -> dict:
-    """Return {name: source} of names that stand for a fact about the interpreter, or for a constant, and never change.
+    """Return {name: source} for each name that is bound only once: to a fact about the interpreter, or a constant.
 
-    For example ``free_threaded = not sys._is_gil_enabled()``, or a function that returns that.
+    For example, ``free_threaded = not sys._is_gil_enabled()`` or a function that returns this expression.
     """
     bound = [getattr(node, "arg", None) or getattr(node, "id", "") for node in nodes if not loads(node)]
     known: dict = {}
@@ -201,7 +201,10 @@ def source_of(tree, known) -> str:
 
 
 def ends(node, line: int, error, known) -> bool:
-    """True if a statement at *line*, directly in a branch of the `if` statement *node*, raised *error* on purpose."""
+    """True if *error* was raised on purpose, by `raise` or a call like `sys.exit()` at *line*.
+
+    The statement at *line* must be directly in a branch of the `if` statement *node*.
+    """
     for each in [*node.body, *node.orelse]:
         if each.lineno <= line <= each.end_lineno:
             call = isinstance(error, SystemExit) and isinstance(each, ast.Expr) and isinstance(each.value, ast.Call)
@@ -210,7 +213,7 @@ def ends(node, line: int, error, known) -> bool:
 
 
 def wants(node, error, known) -> bool:
-    """True if the statement *node* raised *error* because an argument is missing in ``sys.argv``, or is no number."""
+    """True if *node* raised *error* because ``sys.argv`` lacks an argument, or an argument is not a number."""
     if isinstance(error, ValueError):
         return "argv" in source_of(node, known)
     missing = any(int(number) >= len(sys.argv) for number in re.findall(r"\bargv\[(\d+)\]", ast.unparse(node)))

@@ -1,4 +1,4 @@
-"""Remarks on runs, apart from failures: different output and uncaught exceptions. Medians of time and memory."""
+"""Remarks on runs other than failures (output that differs, uncaught exceptions), and medians of time and memory."""
 
 from __future__ import annotations
 

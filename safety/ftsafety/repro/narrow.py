@@ -11,7 +11,10 @@ FEWEST_RUNS, MOST_RUNS = 5, 60
 
 
 def runs_needed(failures: int, runs: int) -> int:
-    """Return how many runs, 5 to 60, show a failure with 95% probability, at a rate of *failures* in *runs*."""
+    """Return the number of runs that show a failure with 95% probability; at least 5, at most 60.
+
+    The failure rate is that of earlier runs: *failures* of *runs*.
+    """
     share = failures / runs
     if share >= 1:
         return FEWEST_RUNS
@@ -23,7 +26,7 @@ def shrink_threads(campaign: Campaign, seen: Runs, threads: int, repeat: int) ->
 
     Args:
         seen: the runs of a configuration in which the script failed with `threads` threads.
-        repeat: least number of runs to make with each number of threads, before the script counts as not failing.
+        repeat: minimum number of runs, all without a failure, after which a number of threads counts as not failing.
     """
     # With fewer threads a race is rarer, so make at least as many runs as in the campaign.
     repeat = max(repeat, runs_needed(seen.failures, seen.counted))

@@ -91,7 +91,10 @@ def _compiles(source: str) -> bool:
 
 
 def _line(line: str, left_out: list[str]) -> str:
-    """Return *line* as Python. Removes `%time`, turns other IPython lines into comments; adds both to *left_out*."""
+    """Return *line* as Python, and add what this leaves out to *left_out*.
+
+    Removes `%time` before a statement. Replaces any other IPython line with ``pass`` and a comment.
+    """
     match = LINE.match(line)
     if match is None or line.lstrip().startswith("#"):
         return line

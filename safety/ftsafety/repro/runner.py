@@ -186,15 +186,15 @@ class Sender:
         threading.__excepthook__(arguments)
 
     def exception(self, error, thread) -> None:
-        """Send an exception. *thread*: the name of the thread or test that it ended; None if it ended the script."""
+        """Send an exception. *thread*: name of the thread or test that the exception ended; None for the script."""
         cause, what = self.cause or exceptions.cause_of(error, self.folder, self.raced)
         place, text = exceptions.place_of(error, self.folder), exceptions.describe(error)
         self.say(kind=type(error).__name__, exception=text, thread=thread, place=place, cause=cause, what=what)
 
     def future(self, error) -> list:
-        """Record the exception *error* of a future; return its record, [False, description].
+        """Record that a future failed with *error*; return the record, a list [False, description].
 
-        The caller sets the first element to True once the script reads the exception.
+        Once the script reads the exception, the caller replaces False with True.
         """
         place = exceptions.place_of(error, self.folder)
         record = [False, exceptions.describe(error) + (f" at {place}" if place else "")]

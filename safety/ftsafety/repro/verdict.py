@@ -82,7 +82,7 @@ class Verdict:
 
     @property
     def certain(self) -> bool:
-        """False if only some configurations showed the failure `main`, and chance may explain this; else True."""
+        """True unless the failure `main` was seen in some configurations only, and this may be by chance."""
         return self.main is None or self.main.p is None or self.main.p < self.level
 
 
@@ -150,14 +150,18 @@ def signatures_of(outcome: Outcome) -> tuple[Signature, ...]:
 
 
 def groups_of(outcome: Outcome) -> set[Signature]:
-    """Return the groups that a failed run belongs to: its signatures, with and without place. Empty for other runs."""
+    """Return the groups of a failed run: each of its signatures, once with and once without its place.
+
+    For runs that did not fail, the set is empty.
+    """
     return {part for each in signatures_of(outcome) for part in (each, each._replace(place=""))}
 
 
 def _groups(runs: Mapping[str, Runs], judged: Iterable[str]) -> Iterator[tuple[Signature | None, _Group]]:
-    """Yield (signature, group) for each group of failures: {configuration: numbers of the runs that had the failure}.
+    """Yield (signature, group) for each group of failures.
 
-    First comes the group of all failures (signature None), then signatures without a place, then those with a place.
+    A group is {configuration: numbers of the runs that had one of these failures}. First comes the group of all
+    failures (signature None), then signatures without a place, then those with a place.
     """
     groups: dict[Signature | None, _Group] = {None: {}}
     counts: Counter[Signature] = Counter()
