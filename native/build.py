@@ -85,7 +85,7 @@ def series() -> str:
 
 
 def suite() -> str:
-    """Return the Debian suite, such as "sid", whose CPython is built: PYTHON_SUITE, or a default for the series."""
+    """Return the Debian suite to take CPython's source from, such as "sid": PYTHON_SUITE, or the series' default."""
     named = os.environ.get("PYTHON_SUITE")
     if named:
         if not re.fullmatch(r"[a-z][a-z0-9-]*", named):

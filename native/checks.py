@@ -49,7 +49,7 @@ def variables() -> dict[str, str]:
 
 
 def why_not() -> str | None:
-    """Return the reason why the hooks cannot run here, or None if they can."""
+    """Return the reason why the hooks of pre-commit cannot run here, or None if they can."""
     if shutil.which("git") is None:
         return "git is not installed"
     if not (CHECKOUT / ".git").exists():

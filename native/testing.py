@@ -78,14 +78,14 @@ def chosen(twins: list[Twin], arguments: list[str]) -> list[TestRun]:
 def _pytest(
     title: str, twin: Twin, folders: list[str], arguments: list[str], variables: dict[str, str] | None = None
 ) -> TestRun:
-    """Return a run of pytest, by the Python of `twin`, on the tests in `folders` (folders and files of tests/)."""
+    """Describe, for `run`, a run of pytest by the Python of `twin`. `folders`: folders and files of tests/."""
     paths = [str(CHECKOUT / "tests" / folder) for folder in folders]
     command = [str(twin.python), "-m", "pytest", *paths, *arguments]
     return TestRun(title, command, {**twin.environment(), **(variables or {})})
 
 
 def all_runs(ready: dict[str, Twin], arguments: list[str]) -> list[TestRun]:
-    """Return the runs of `./twins test`, the longest first. If there are `arguments` for pytest, omit pre-commit."""
+    """Describe, for `run`, the runs of `./twins test`, the longest first; pre-commit only without `arguments`."""
     first = next(iter(ready.values()))
     runs = []
     if not arguments:

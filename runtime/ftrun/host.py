@@ -47,7 +47,7 @@ def quoted(word: str) -> str:
 
 
 def assignments(given: Mapping[str, str]) -> str:
-    """Return the start of a Compose command that mounts the folders *given*: "CODE=/me DATA=./photos "; "" if none."""
+    """Return the variables that let a Compose command mount the folders *given*: "CODE=/me DATA=./photos "."""
     # Compose treats a name without a slash as a volume.
     paths = {name: where if where.startswith("~/") else os.path.join(".", where) for name, where in given.items()}
     return "".join(f"{name}={quoted(where)} " for name, where in sorted(paths.items()))

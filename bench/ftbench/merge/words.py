@@ -46,7 +46,7 @@ def _number(machines: int) -> str:
 
 
 def heterogeneity(group: Group) -> list[str]:
-    """Return sentences on whether kinds of machine differ in the whole waterfall and in its steps."""
+    """Return sentences on whether the ratios differ between kinds of machine, in total and for each step."""
     if len(group.kinds) == 1:
         return []
     total = group.total

@@ -75,7 +75,7 @@ def _cell(result: StressResult) -> str:
 
 
 def known(part: Stress) -> list[str]:
-    """Return a sentence for each scenario that works around a known bug of Python or a library (upstream)."""
+    """Return a sentence for each scenario of the suite that avoids a known bug of Python or of a library."""
     found = {each.scenario: each.known for each in part.results if each.known}
     return [f"{scenario}, known upstream: {text}." for scenario, text in found.items()]
 

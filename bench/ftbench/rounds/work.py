@@ -76,7 +76,7 @@ class Work:
         return replace(self, cases=cases)
 
     def task(self, candidate: Candidate) -> Task:
-        """Return the task of a candidate's trial."""
+        """Return the Task of a candidate: what its trial has to load, how, and how many turns."""
         # Batches per worker, not per candidate: a trial then takes about as long with one worker
         # as with many, and no worker is left without a batch at the end.
         load = self.cases[candidate.case]
@@ -99,7 +99,7 @@ class Work:
         )
 
     def loads(self, cases: set[str]) -> tuple[Load, list[MeasuredCase]]:
-        """Return (a trial's Load in the first of these cases, a MeasuredCase for each case), for results.json."""
+        """Return (the Load of the scenario's first case in *cases*, a MeasuredCase for each case), for results.json."""
         found = {name: load for name, load in self.cases.items() if name in cases}
         # The first case alone counts as none if it has no name.
         about = [self.scenario.case(name) for name in found] if any(found) else []

@@ -1,4 +1,4 @@
-"""Estimates of the variance that a trial's figure has because the trial has few turns, computed from these turns."""
+"""Estimates, from a trial's turns, how much the trial's figure varies because it has so few of them."""
 
 from __future__ import annotations
 

@@ -262,7 +262,7 @@ class SharedBatch:
         return Fetched(data, skipped, times=WorkerTimes(samples=len(samples)))
 
     def _expected_next(self, samples: list) -> Layout | Mode:
-        """Return what to expect of the next batch, judged by this one, whose *samples* are given to ``collate_fn``."""
+        """Return the ``Layout`` or ``Mode`` to expect of the next batch if it is like this one, made of *samples*."""
         hints = self._hints
         if not hints.can_have_slots:
             return Mode.PLAIN

@@ -1,4 +1,4 @@
-"""Functions that read or write exactly the given bytes of a file, or compute how much disk space a file takes."""
+"""Functions that read or write a given number of bytes in full, or compute how much disk space a file takes."""
 
 import contextlib
 import errno

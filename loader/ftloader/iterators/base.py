@@ -108,7 +108,7 @@ class ResumableDataLoaderIter(BaseDataLoaderIter):
             self._begin_progress(resume, self._first_shares(resume))
 
     def _load_dataset(self, loader: Any, resume: states.SavedState) -> None:
-        """Load the dataset's state in *resume* into the loader's own dataset. Processes get copies of this dataset."""
+        """Restore the loader's own dataset from the state in *resume*. Worker processes get copies of this dataset."""
         state = resume.dataset
         if not self._copies_dataset and resume.datasets is not None:
             state = resume.only_dataset()

@@ -3,7 +3,7 @@
 In a worker process everything is a copy, and datasets rely on that. The copies here are made as ``pickle`` makes them
 (``__reduce_ex__``, ``__getstate__``), except that a lock becomes a new, free lock. A copy shares with the original:
 
-- classes, modules and functions, importable or not. Of a function with a closure, only the closure is copied;
+- classes, modules and functions, importable or not; but the variables in a function's closure are copied;
 - an ``object()``, which has nothing but its identity, and the program's random generators;
 - memory that no worker can change: read-only arrays, if the array that owns the memory is read-only too;
 - objects that worker processes share too: memory maps, tensors in shared memory (``share_memory_()``) or on a GPU, the

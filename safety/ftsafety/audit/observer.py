@@ -55,7 +55,7 @@ class Write(NamedTuple):
 
 
 class Move(NamedTuple):
-    """Line that moves a file's position."""
+    """Line of user code that changes the position in an open file, such as a call of ``seek()`` or ``read()``."""
 
     line: Line
     file: str

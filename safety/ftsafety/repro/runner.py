@@ -186,7 +186,7 @@ class Sender:
         threading.__excepthook__(arguments)
 
     def exception(self, error, thread) -> None:
-        """Send an exception. *thread*: name of the thread or test that the exception ended; None for the script."""
+        """Report an exception. *thread*: name of the thread or test that it ended; None if it ended the script."""
         cause, what = self.cause or exceptions.cause_of(error, self.folder, self.raced)
         place, text = exceptions.place_of(error, self.folder), exceptions.describe(error)
         self.say(kind=type(error).__name__, exception=text, thread=thread, place=place, cause=cause, what=what)

@@ -108,7 +108,7 @@ def total(seen: Mapping[str, tuple[int, int]], configs: Iterable[str]) -> tuple[
 
 
 def judge(every: Mapping[str, Runs], level: float = SIGNIFICANT) -> Verdict:
-    """Return the verdict on the runs. Interpreters that --interpreter names are ignored.
+    """Return the verdict on the runs. Runs of interpreters that were given with `--interpreter` are ignored.
 
     Args:
         every: the runs by configuration, from `ftsafety.repro.blocked.settled`.
@@ -180,7 +180,7 @@ def _groups(runs: Mapping[str, Runs], judged: Iterable[str]) -> Iterator[tuple[S
 
 
 def _finding(runs: Mapping[str, Runs], judged: Iterable[str], signature: Signature | None, group: _Group) -> Finding:
-    """Return the finding for a group of failures. The caller then sets the pattern and corrects the p-value."""
+    """Return the finding for a group of failures. The caller then sets its `pattern` and corrects its p-value."""
     # A run that ended with a more severe failure could not show this one any more.
     milder = None if signature is None else SEVERITY[: SEVERITY.index(Kind(signature.kind)) + 1]
     seen = {}
