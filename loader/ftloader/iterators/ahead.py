@@ -8,7 +8,8 @@ hide the hand-over, whatever the number of threads. More are needed if loading o
   hurries.
 - The limit shrinks if batches were ready at each of many requests in a row.
 
-For small batches, which take little memory, adapting the limit would cost too much time: it stays at its maximum.
+For small batches, which take little memory, adapting the limit would cost too much time: it stays at its maximum, and
+above that if the number of workers is the loader's choice. Otherwise more workers would be faster for that alone.
 
 Only ``next()`` records requests and waits: between batches, and once in a long wait. No code here reads a clock.
 """
@@ -19,6 +20,7 @@ _LOST = 0.01  # share of the time; waits that more batches would have shortened,
 _ROW = 64  # requests in a row after which the limit may shrink,
 _ROW_SECONDS = 2.0  # ... if they have also taken this long: fast batches are small, and a row of them says little
 _LONGEST_ROW = 4096
+MANY = 16  # small batches to have ahead where the loader chooses the number of workers: the loop then seldom sleeps
 _SMALL = 16 * 2**20  # bytes that all batches together may take without a look at whether they are needed
 
 
@@ -26,14 +28,16 @@ class Ahead:
     """Limit on the number of batches dispatched and not yet handed over. The iterator's lock guards this object.
 
     ``most``: the largest limit, which callers may change. *given*: True if the user chose ``most``; the limit then
-    always equals ``most``. *extra*: number of batches that the limit allows in addition to those being built.
+    always equals ``most``. *extra*: number of batches that the limit allows in addition to those being built. *many*:
+    the limit for small batches if that is larger than ``most``.
     """
 
-    def __init__(self, most: int, given: bool, extra: int = 1) -> None:
+    def __init__(self, most: int, given: bool, extra: int = 1, many: int = 0) -> None:
         self.most = most
         self._given = given
         self.extra = extra
-        self._small = False  # True if all batches that are allowed take little memory
+        self._many = many
+        self._small = 0  # the limit if as many batches take little memory, else 0
         self._at_once = 1  # batches that the workers build at the same time
         self._row = _ROW
         self._shrunk = False  # True if the latest change was to shrink
@@ -52,7 +56,7 @@ class Ahead:
     @property
     def limit(self) -> int:
         """The number of batches that may be dispatched and not yet handed over."""
-        return min(self.most, self._at_once + self.extra) if self.adapts else self.most
+        return min(self.most, self._at_once + self.extra) if self.adapts else self._small or self.most
 
     @property
     def adapts(self) -> bool:
@@ -74,7 +78,8 @@ class Ahead:
 
     def measured(self, batches: int, nbytes: int) -> None:
         """Record that *batches* batches of the epoch have *nbytes* bytes in total."""
-        self._small = nbytes * self.most <= _SMALL * batches
+        fit = _SMALL * batches // max(1, nbytes)
+        self._small = max(self.most, min(self._many, fit)) if fit >= self.most and not self._given else 0
 
     def asked(self, ready: int, idle: bool, now: float) -> None:
         """Record that the consumer asks for a batch at the time *now*, when *ready* batches are built.

@@ -21,7 +21,7 @@ from ftloader.batch.slots import Slots
 from ftloader.compat.torch_private import DatasetKind
 from ftloader.diagnosis.exceptions import annotate, drop_first_frame
 from ftloader.diagnosis.recording import EpochRecord, WorkerTimes
-from ftloader.iterators.ahead import Ahead
+from ftloader.iterators.ahead import MANY, Ahead
 from ftloader.iterators.auto import Chosen, totals, tuner_of
 from ftloader.iterators.base import ResumableDataLoaderIter
 from ftloader.iterators.prefetch import Prefetch
@@ -62,9 +62,10 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         self._factor = loader.prefetch_factor
         self._draws = operator.index(self._factor * self._num_workers)
         most = self._factor * self._in_use
-        self._ahead = Ahead(most, not isinstance(loader.prefetch_factor, Chosen), self._shared.extra)
+        many = 0 if self._tuner is None else min(MANY, self._draws)
+        self._ahead = Ahead(most, not isinstance(loader.prefetch_factor, Chosen), self._shared.extra, many)
         # In memory are the dispatched batches and the consumer's latest two.
-        self._shared.memory.keep(most + 2)
+        self._shared.memory.keep(max(most, many) + 2)
         self._departures: list[BaseException] = []  # reasons why workers ended, not yet raised
         # Each worker iterates its own copy of an iterable-style dataset, so each task is for one worker. Any
         # worker can build any batch of a map-style dataset.
@@ -340,7 +341,7 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         self._present.update(range(before, self._pool.started))
         grown, self._in_use = used > self._in_use, used
         self._ahead.most = self._factor * used
-        self._shared.memory.keep(self._ahead.most + 2)
+        self._shared.memory.keep(max(self._ahead.most, MANY) + 2)
         self._record.uses(used)
         if self._hints is not None:
             self._hints.workers = used

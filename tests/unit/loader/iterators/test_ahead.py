@@ -80,6 +80,22 @@ def test_small_batches_are_kept_as_many_as_allowed():
     assert ahead.limit == 2
 
 
+@pytest.mark.parametrize(("mib", "limit"), [(0, 16), (0.5, 16), (1, 16), (2, 8), (4, 4), (4.1, 2)])
+def test_more_small_batches_are_allowed_where_the_loader_chooses_the_workers(mib, limit):
+    for given in False, True:
+        ahead = Ahead(4, given, many=16)
+        ahead.measured(3, int(3 * mib * 2**20))
+        assert ahead.limit == (4 if given else limit) and ahead.adapts == (limit == 2 and not given)
+
+
+@pytest.mark.parametrize(("arguments", "least"), [({}, 16), ({"max_workers": 2}, 4), ({"prefetch_factor": 3}, 0)])
+def test_the_limit_of_small_batches_with_auto(arguments, least):
+    loader = DataLoader(Rows(4000), batch_size=4, num_workers="auto", worker_method="thread", **arguments)
+    with iter(loader) as iterator:
+        next(iterator), next(iterator)
+        assert iterator._ahead.limit == max(loader.prefetch_factor * iterator._in_use, least)
+
+
 def test_all_workers_have_a_batch_and_one_more_is_ready_where_each_builds_its_own():
     ahead = Ahead(MOST, given=False)
     ahead.building(8, helpers=1)
