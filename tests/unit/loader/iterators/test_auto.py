@@ -95,8 +95,12 @@ def test_a_system_that_starts_no_more_threads(monkeypatch):
 
     monkeypatch.setattr(WorkerThread, "start", limited)
     loader = auto(Rows(600, waiting), 16)
-    assert torch.cat(list(loader)).tolist() == [*range(600)]
-    assert max(number for _, number in loader.statistics().numbers) == limit
+    most = 0
+    for _ in range(5):  # other programs may take the CPUs for most of an epoch
+        if most < limit:
+            assert torch.cat(list(loader)).tolist() == [*range(600)]
+            most = max(number for _, number in loader.statistics().numbers)
+    assert most == limit
 
 
 def test_a_program_ends_while_threads_are_parked(run_program):
