@@ -59,6 +59,11 @@ class Ahead:
         return min(self.most, self._at_once + self.extra) if self.adapts else self._small or self.most
 
     @property
+    def largest(self) -> int:
+        """The largest limit for batches of any size."""
+        return max(self.most, self._many)
+
+    @property
     def adapts(self) -> bool:
         """True if requests and waits can change the limit."""
         return not (self._given or self._small)

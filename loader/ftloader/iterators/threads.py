@@ -65,7 +65,7 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         many = 0 if self._tuner is None else min(MANY, self._draws)
         self._ahead = Ahead(most, not isinstance(loader.prefetch_factor, Chosen), self._shared.extra, many)
         # In memory are the dispatched batches and the consumer's latest two.
-        self._shared.memory.keep(max(most, many) + 2)
+        self._shared.memory.keep(self._ahead.largest + 2)
         self._departures: list[BaseException] = []  # reasons why workers ended, not yet raised
         # Each worker iterates its own copy of an iterable-style dataset, so each task is for one worker. Any
         # worker can build any batch of a map-style dataset.
@@ -341,7 +341,7 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         self._present.update(range(before, self._pool.started))
         grown, self._in_use = used > self._in_use, used
         self._ahead.most = self._factor * used
-        self._shared.memory.keep(max(self._ahead.most, MANY) + 2)
+        self._shared.memory.keep(self._ahead.largest + 2)
         self._record.uses(used)
         if self._hints is not None:
             self._hints.workers = used
