@@ -251,7 +251,7 @@ class Trust:
                         raise TrialFailed(why or "a candidate could not be measured")
                     run.rounds.append({key: trial.metrics[self._metric] for key, trial in trials.items()})
                     values = {key: turns.of_trial(trial, self._metric) for key, trial in trials.items()}
-                    run.turns.append({k: [[round(s, 5) for s in turns] for turns in of] for k, of in values.items()})
+                    run.turns.append({k: [[round(s, 5) for s in one] for one in of] for k, of in values.items()})
                     if self._stops and self._enough(run.measured):
                         break
                 if not run.rounds:

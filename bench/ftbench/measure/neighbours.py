@@ -47,7 +47,7 @@ def side_by_side(cases: Sequence[Turns]) -> Turns:
         yield
 
 
-def compared(conditions: Mapping[str, tuple[Sequence[float], Sequence[float]]]) -> dict:
+def condition_ratios(conditions: Mapping[str, tuple[Sequence[float], Sequence[float]]]) -> dict:
     """Return the items "metrics" and "condition_seconds" of a trial's result.
 
     *conditions* is {metric: (turns of the first condition, turns of the second)}, in seconds. A metric's value is the

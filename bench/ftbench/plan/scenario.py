@@ -44,7 +44,7 @@ class Scenario:
       "rows", which are the same for all candidates of a case (ftbench.measure.checksums);
     - "asked", the number of batches that the loader was asked for, if it is not `batches` of the task times its turns;
     - where there are turns, "turn_seconds"; or "condition_seconds", for metrics that compare two conditions of
-      neighbouring turns (ftbench.measure.neighbours.compared);
+      neighbouring turns (ftbench.measure.neighbours.condition_ratios);
     - optionally "distributions", curves over the course of the trial: {name: {"unit": ..., "values": [...], "over":
       {"title": ..., "values": [...]}}}, with at most DISTRIBUTION_LIMIT values each. "over" is the abscissa;
     - optionally "note", instead of the scenario's.

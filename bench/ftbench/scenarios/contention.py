@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ftbench.measure.epochs import typical
-from ftbench.measure.neighbours import alternate, compared
+from ftbench.measure.neighbours import alternate, condition_ratios
 from ftbench.plan.candidates import worker_counts
 from ftbench.plan.case import Amount, Case
 from ftbench.plan.comparisons import CASE, COUNT, IMPORTANCE, Comparison, ComparisonPlan, Side
@@ -170,7 +170,7 @@ def measure(task: Task) -> Turns:
             "together": lambda: seconds(run(operations, task.workers)),
         }
         found = yield from alternate(conditions, task.turns)
-    result = compared({"scaling": (found["alone"], found["together"])})
+    result = condition_ratios({"scaling": (found["alone"], found["together"])})
     result["metrics"]["scaling"] *= task.workers
     result["metrics"]["operation_ns"] = typical(found["together"]) / operations * 1e9
     return {**result, "samples": operations * task.workers * task.turns}

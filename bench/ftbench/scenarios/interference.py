@@ -17,7 +17,7 @@ from typing import Any
 from ftbench.measure import checksums
 from ftbench.measure.gpu import where_trained
 from ftbench.measure.loaders import open_loader
-from ftbench.measure.neighbours import TURN_SECONDS, alternate, compared
+from ftbench.measure.neighbours import TURN_SECONDS, alternate, condition_ratios
 from ftbench.plan.case import Amount, Case
 from ftbench.plan.comparisons import (
     EFFECT_OF_THE_GIL,
@@ -104,7 +104,7 @@ def measure(task: Task, more: float = 1.0) -> Turns:
         "slowdown_torch": (found["torch 1"], found["torch 0"]),
     }
     return {
-        **compared(pairs),
+        **condition_ratios(pairs),
         "note": where_trained(train.device.type),
         **seen.result(task.batches * task.batch_size, last),
         "batches": task.batches * task.turns,

@@ -12,7 +12,7 @@ from ftbench.measure import checksums
 from ftbench.measure.epochs import typical
 from ftbench.measure.gpu import where_trained
 from ftbench.measure.loaders import open_loader
-from ftbench.measure.neighbours import alternate, compared
+from ftbench.measure.neighbours import alternate, condition_ratios
 from ftbench.plan.case import Amount, Case
 from ftbench.plan.comparisons import Comparison, Side, grid
 from ftbench.plan.scenario import Task, Turns
@@ -82,7 +82,7 @@ def measure(task: Task, more: float = 1.0) -> Turns:
         "step_over_sum": (step, [sum(both) for both in zip(load, train_alone, strict=True)]),
     }
     return {
-        **compared(pairs),
+        **condition_ratios(pairs),
         "note": note(train.device.type, task.workers, cgroup.usable_cpus()),
         **seen.result(steps * task.batch_size, len(batch)),
         "batches": steps * task.turns,

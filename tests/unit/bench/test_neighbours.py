@@ -2,7 +2,7 @@
 
 import pytest
 
-from ftbench.measure.neighbours import alternate, compared, side_by_side
+from ftbench.measure.neighbours import alternate, condition_ratios, side_by_side
 from tests.unit.bench.turns import without_pause
 
 
@@ -31,14 +31,14 @@ def test_other_trials_may_measure_before_each_turn():
 def test_a_drift_cancels_and_disturbed_turns_do_not_count():
     alone = [1.0, 1.1, 1.3, 1.8, 2.5, 3.0, 3.1, 3.2]
     both = [1.5 * seconds for seconds in alone]
-    result = compared({"slower": (both, alone), "faster": (alone, both)})
+    result = condition_ratios({"slower": (both, alone), "faster": (alone, both)})
     assert result["metrics"] == {"slower": pytest.approx(1.5), "faster": pytest.approx(1 / 1.5)}
     assert result["condition_seconds"]["slower"] == [both, alone]
     # Bursts of other load that meet one condition only. The ratios of neighbouring turns would say 3.
-    assert compared({"slower": ([*both[:4], *(2 * each for each in both[4:])], alone)})["metrics"] == {
+    assert condition_ratios({"slower": ([*both[:4], *(2 * each for each in both[4:])], alone)})["metrics"] == {
         "slower": pytest.approx(1.5)
     }
-    assert compared({"slower": ([3.0], [1.5])})["metrics"] == {"slower": pytest.approx(2)}
+    assert condition_ratios({"slower": ([3.0], [1.5])})["metrics"] == {"slower": pytest.approx(2)}
 
 
 def test_cases_of_a_process_take_their_turns_next_to_each_other():

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from ftbench.measure.neighbours import compared
+from ftbench.measure.neighbours import condition_ratios
 from ftbench.plan.candidates import CONFIGS
 from ftbench.plan.metrics import METRICS
 from ftbench.rounds.controller import choose
@@ -94,7 +94,7 @@ def test_a_run(special):
     assert entry.case_axis == "CPUs" and entry.metrics == list(SCENARIO.metrics)
     assert all(METRICS[name].ideal == "1" for name in entry.metrics)
     for trial in entry.rounds[0].trials:
-        assert compared(trial.condition_seconds)["metrics"] == pytest.approx(trial.metrics)
+        assert condition_ratios(trial.condition_seconds)["metrics"] == pytest.approx(trial.metrics)
 
 
 @pytest.mark.slow
