@@ -79,7 +79,8 @@ def measure(task: Task, more: float = 1.0) -> Turns:
     load, train_alone, step = found["load"], found["train"], found["step"]
     pairs = {
         "step_over_max": (step, max(load, train_alone, key=typical)),
-        "step_over_sum": (step, [sum(both) for both in zip(load, train_alone, strict=True)]),
+        # Sorted, so that a disturbed turn of the one is not added to a fast turn of the other.
+        "step_over_sum": (step, [sum(both) for both in zip(sorted(load), sorted(train_alone), strict=True)]),
     }
     return {
         **condition_ratios(pairs),
