@@ -216,7 +216,8 @@ def _warn_if_unequal(ready: dict[str, Twin], say: Callable[[str], None]) -> None
         )
 
 
-def _interrupt(signal_number, frame) -> None:
+def interrupt(signal_number, frame) -> None:
+    """Raise KeyboardInterrupt. A handler of SIGTERM, which then ends a command as Ctrl-C does."""
     raise KeyboardInterrupt
 
 
@@ -265,8 +266,7 @@ class _Builder:
                 f"Building {what}: CPython {series()} from Debian {suite()}, {kind}; "
                 f"{total} steps; the result is kept in {plan.root}"
             )
-            # SIGTERM ends a build like Ctrl-C.
-            previous = signal.signal(signal.SIGTERM, _interrupt)
+            previous = signal.signal(signal.SIGTERM, interrupt)
             try:
                 if install:
                     self._run("system packages", install)

@@ -14,12 +14,13 @@ from dataclasses import dataclass, field
 from typing import IO
 
 from . import checks
-from .build import CHECKOUT, Twin
+from .build import CHECKOUT, Twin, interrupt
 from .progress import clock
 
 # More than the processors of a small machine, since many tests wait for processes or containers.
 AT_A_TIME = 4
 NOTHING_SELECTED = 5  # pytest's exit status
+REPORTS_WITHIN = 60.0  # seconds from an interruption to the end of a run
 
 OF_THE_LOADER = ["unit/loader", "conformance", "stress"]
 OF_THE_BENCHMARK = ["unit/bench"]
@@ -55,10 +56,20 @@ class TestRun:
         )
         return self.process.pid
 
-    def finish(self, selection: bool) -> bool:
-        """Wait for the command's end; print its output; return True if it passed. `selection`: see `run`."""
+    def finish(self, selection: bool, within: float | None = None) -> bool:
+        """Wait for the command's end; print its output; return True if it passed. `selection`: see `run`.
+
+        If it has not ended `within` these seconds, kill it and what it has started; pytest then says where it hangs.
+        """
         assert self.process
-        code = self.process.wait()
+        try:
+            code = self.process.wait(within)
+        except subprocess.TimeoutExpired:
+            self.process.send_signal(signal.SIGABRT)  # pytest's faulthandler prints the tracebacks of all threads
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(5)
+            os.killpg(self.process.pid, signal.SIGKILL)
+            code = self.process.wait()
         passed = code == 0 or (code == NOTHING_SELECTED and selection)
         seconds = time.monotonic() - self.started
         self.output.seek(0)
@@ -153,9 +164,12 @@ def _ctrl_c_afterwards():
 def run(runs: list[TestRun], selection: bool) -> int:
     """Run the commands `runs`, several at a time; return the exit status: 0 if all passed, else 1.
 
+    SIGTERM raises KeyboardInterrupt, as Ctrl-C does, once the output of the commands that run then is printed.
+
     `selection` is true if the user gave arguments for pytest. A run then also passes if pytest finds no test for it.
     """
     waiting, running, failed = deque(runs), dict[int, TestRun](), list[str]()
+    previous = signal.signal(signal.SIGTERM, interrupt)
     try:
         while waiting or running:
             if waiting and len(running) < AT_A_TIME:
@@ -174,8 +188,10 @@ def run(runs: list[TestRun], selection: bool) -> int:
         for pid in running:
             os.kill(pid, signal.SIGINT)
         for test_run in running.values():
-            test_run.finish(selection)
+            test_run.finish(selection, REPORTS_WITHIN)
         raise
+    finally:
+        signal.signal(signal.SIGTERM, previous)
     print(f"== {len(runs) - len(failed)} of {len(runs)} runs passed")
     for title in failed:
         print(f"   failed: {title}", file=sys.stderr)

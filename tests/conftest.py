@@ -1,6 +1,7 @@
 """Options and fixtures of all tests."""
 
 import collections
+import faulthandler
 import functools
 import math
 import multiprocessing.util
@@ -98,10 +99,18 @@ def quick(item):
 CASES = 4
 """Number of cases of a test that --quick runs, unless a mark says another."""
 
+EXIT_LIMIT = 300.0
+"""Seconds that the interpreter may take to exit after the last test. No limit of a test would end a thread or process
+that it waits for then."""
+
 
 def pytest_configure(config):
     if config.getoption("--quick"):
         hypothesis.settings.load_profile("quick")
+
+
+def pytest_unconfigure():
+    faulthandler.dump_traceback_later(EXIT_LIMIT, exit=True)
 
 
 def quick_items(items):

@@ -12,7 +12,7 @@ import pytest
 from native import testing
 from native.build import Twin
 from tests.checkout import CHECKOUT
-from tests.processes import wait_until
+from tests.processes import assert_gone, wait_until
 
 TWIN = Twin("ft", Path("twin"), Path(sys.executable), "3.13", False)
 
@@ -94,3 +94,30 @@ def test_a_run_of_both_twins_has_every_folder_of_tests():
     }
     folders = {path.name for path in (CHECKOUT / "tests").iterdir() if path.is_dir() and any(path.rglob("test_*.py"))}
     assert named == folders
+
+
+def test_sigterm_ends_every_run_too_and_one_that_does_not_report_is_killed(capsys, monkeypatch):
+    monkeypatch.setattr(testing, "REPORTS_WITHIN", 1.0)
+    hangs = (
+        "import faulthandler, signal, subprocess, time\n"
+        "faulthandler.enable()\n"
+        "signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+        "def hangs():\n"
+        "    print('started', subprocess.Popen(['sleep', '3600']).pid, flush=True); time.sleep(3600)\n"
+        "hangs()"
+    )
+    run = python("one", hangs)
+
+    def terminate():
+        wait_until(lambda: run.process and os.fstat(run.output.fileno()).st_size)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    thread = threading.Thread(target=terminate)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        testing.run([run], selection=False)
+    thread.join()
+    shown = capsys.readouterr().out
+    assert "== one: FAILED" in shown and "in hangs" in shown  # the traceback
+    assert_gone([int(shown.split("started ")[1].split()[0])])
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL

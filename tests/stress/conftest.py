@@ -4,6 +4,7 @@ import fcntl
 import json
 import os
 import select
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -55,7 +56,11 @@ class _Nursery:
     def stop(self):
         """End the process, which ends and removes all that scenarios have started and left behind."""
         if self._process is not None:
-            self._process.communicate()  # closes its stdin
+            try:
+                self._process.communicate(timeout=HANG)  # closes its stdin
+            except subprocess.TimeoutExpired:
+                os.killpg(self._process.pid, signal.SIGKILL)
+                self._process.communicate()
             self._process = None
 
 
