@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ftbench.document.model import Verdict, Waterfall
+from ftbench.document.model import Scenario, Verdict, Waterfall
 from ftbench.plan.candidates import VARIANTS, Candidate, plural
 from ftbench.plan.metrics import METRICS
 from ftbench.report import run_words, verdict_words
@@ -32,11 +32,16 @@ def openings(run: Analysis) -> Iterator[Opening]:
         yield Opening(sentence, *advice(run, fall), run_words.disturbed(run.scenario(fall.scenario)))
 
 
+def _told_apart(scenario: Scenario, one: Candidate, other: Candidate) -> bool:
+    return of_two(scenario, one.key, other.key, "throughput").verdict in (Verdict.ABOVE, Verdict.BELOW)
+
+
 def advice(run: Analysis, fall: Waterfall) -> tuple[str, str]:
     """Return (advice, line of code) for the workload of a waterfall; the code is "" if too little was measured.
 
     The advice is the fastest candidate among those shown to be faster than the waterfall's start (its first candidate)
-    on the same samples. If there is none, the advice is the start.
+    on the same samples. If there is none, the advice is the start. Named too: the best candidate of the other Python if
+    the run did not show which of the two is faster.
     """
     scenario, workload = run.scenario(fall.scenario), fall.workload
     start = scenario.candidate(fall.start.candidate)
@@ -63,6 +68,11 @@ def advice(run: Analysis, fall: Waterfall) -> tuple[str, str]:
             f"({verdict_words.outcome(about, found[best])})."
         )
         best = start
+    else:
+        equal = [c for c in usable if c.config != best.config and not _told_apart(scenario, best, c)]
+        if equal:
+            other = max(equal, key=lambda c: scenario.typical(c.key, about.name))
+            text += f" Not told apart from it in this run: {say(other)}."
     if fall.others:
         titles = ", ".join(scenario.candidate(key).title for key in fall.others)
         text += f" Left out, for they gave other samples: {titles}."

@@ -160,7 +160,8 @@ def disturbed(scenario: Scenario) -> list[str]:
     number = len(scenario.rounds)
     which = "; ".join(f"round {one.number}: {', '.join(marked(one))}" for one in found[:MOST_ROUNDS])
     more = f"; and {len(found) - MOST_ROUNDS} more" if len(found) > MOST_ROUNDS else ""
-    return [f"{len(found)} of {number} rounds {'was' if len(found) == 1 else 'were'} disturbed ({which}{more})."]
+    disturbed = f"{len(found)} of {number} rounds {'was' if len(found) == 1 else 'were'} disturbed ({which}{more})."
+    return [f"{disturbed} Bursts of other load widen the intervals. Load that stays favours what needs less CPU time."]
 
 
 def failed(scenario: Scenario, failure: Failure) -> str:

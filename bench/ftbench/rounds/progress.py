@@ -96,6 +96,8 @@ class Display(Progress):
         if self._plain and number == 1:
             about = f"about {rounds} rounds" if rounds != 1 else "one round"
             self.note(f"measuring: {len(turns)} trials a round, {about}, {self._left(self._remaining())}")
+            if any(candidate.config == "ft-gil" for candidate in turns):
+                self.note("ft-gil: the free-threaded Python with its GIL on")
 
     def trial(self, candidate: Candidate, turn: int) -> None:
         """Show the start of a trial (turn 0) or of one of its turns (1, 2, ...)."""

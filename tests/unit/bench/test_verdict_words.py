@@ -164,6 +164,5 @@ def test_disturbed_rounds_are_told():
     # The last one's system tells nothing of others.
     rounds = [one(1, 0.0), one(2, 0.25), one(3, None, replace(state, load=None))]
     scenario = SimpleNamespace(name="pillow", rounds=rounds)
-    assert run_words.disturbed(scenario) == [
-        "1 of 3 rounds was disturbed (round 2: other processes used 0.25 of 2 CPUs)."
-    ]
+    (said,) = run_words.disturbed(scenario)
+    assert said.startswith("1 of 3 rounds was disturbed (round 2: other processes used 0.25 of 2 CPUs). Bursts")
