@@ -2,7 +2,7 @@
 
 A child gets its own session and process group. The group is killed when the child ends, fails, takes too long or is no
 longer needed, so that processes that the child started (torch's workers) end too. With the argument ``tree``,
-descendants that left the group are also killed. Ftbench's trials, the audit and repro's scripts are such children.
+descendants that left the group are also killed. Such children are ftbench's trials, the audit and scripts of repro.
 """
 
 from __future__ import annotations

@@ -129,7 +129,10 @@ def amount(seconds: float, batch_size: int | None) -> Amount:
 
 
 def scenario(target: str, collate_fn: str | None = None) -> Scenario:
-    """Return the scenario of the dataset `target`, FILE.py:NAME. Measurement.look replaces its amounts of work."""
+    """Return the scenario that loads the user's dataset `target` (FILE.py:NAME).
+
+    Its amounts of work are placeholders: `Measurement.look` sets them once it knows how long a sample takes.
+    """
     cases = (Case("", target, {"target": target, "collate_fn": collate_fn}),)
     return Scenario(
         name=OWN,

@@ -74,7 +74,7 @@ class Records:
 
 
 def dataset(task: Task) -> Shards | Records:
-    """Return the case's dataset. In a cold case, the kernel drops a sample from its page cache once it is read."""
+    """Return the case's dataset. In a case with ``cold``, it drops each sample from the page cache after reading it."""
     case = task.parameters
     if task.scenario.case(task.case).source == "records":
         return Records(task.paths)

@@ -99,7 +99,7 @@ def negligible(*ratios: float) -> bool:
 
 
 def verdict(r: Ratio) -> Verdict:
-    """Return the verdict on a ratio, from its interval and its adjusted p-value `q`, or from `p` if `q` is None."""
+    """Return the verdict on a ratio, from its interval and its p-value: the adjusted `q`, or `p` if `q` is None."""
     q = r.p if r.q is None else r.q
     if r.n < FEWEST_ROUNDS or r.low is None or r.high is None:
         return Verdict.TOO_FEW

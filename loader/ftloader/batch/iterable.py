@@ -1,8 +1,8 @@
 """Fetchers (builders of batches) for datasets whose state is saved: iterable-style, or map-style in processes.
 
-As in torchdata, a fetcher loads the dataset's state, then calls ``iter(dataset)``, then loads the iterator's state. If
-the dataset is its own iterator, a state from the middle of an epoch counts as the iterator's. New states travel to the
-consumer with the batches (``Fetched.state``). ``state.format`` describes the states.
+To resume, a fetcher does as torchdata does: it loads the dataset's state, calls ``iter(dataset)``, then loads the
+iterator's state. If the dataset is its own iterator, its state from the middle of an epoch is loaded after ``iter()``.
+New states travel to the consumer with the batches (``Fetched.state``). ``state.format`` describes the states.
 """
 
 import copy

@@ -124,7 +124,7 @@ class UrlSource:
 
 
 class Share:
-    """Source of one machine's share of *source*: every *count*-th key, starting with key number *index* (from 0)."""
+    """The part of *source* that one of *count* machines reads: the keys at *index*, *index* + *count* and so on."""
 
     def __init__(self, source: Source, index: int, count: int) -> None:
         if not 0 <= index < count:

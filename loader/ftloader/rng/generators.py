@@ -2,7 +2,8 @@
 
 A generator is one of ``torch.Generator``, ``random.Random``, ``numpy.random.Generator`` and
 ``numpy.random.RandomState``. Its saved state survives pickle, JSON and ``torch.save``. Saving a state draws no number.
-No lock here: torch's generators have their own locks, and one call reads a NumPy or Python generator's whole state.
+No lock is needed: torch's generators have their own locks, and the state of a NumPy or Python generator is read in one
+call.
 """
 
 import base64

@@ -123,7 +123,10 @@ def require_stateful(value: Any, name: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class FailedState:
-    """Placeholder for the result of a failed ``state_dict()``. Raises when the loader's ``state_dict()`` copies it."""
+    """Placeholder for the state of a dataset, iterator or sampler whose ``state_dict()`` failed.
+
+    Copying it raises the error. So users see the error only if they call the loader's ``state_dict()``.
+    """
 
     whose: str
     why: str

@@ -34,7 +34,7 @@ class EpochProgress:
         loader: the result of ``describe_loader``.
         fixed: the parts of the state that do not change during the epoch.
         shares: the workers' shares of an iterable-style dataset.
-        copies: number of worker processes, if each has a copy of a map-style dataset with a state; else 0.
+        copies: number of worker processes if the dataset is map-style and stateful, as each process has a copy; else 0.
         turns: number of workers, if they take turns in building batches; else 0.
         resume: the loaded state. If it is not from the middle of an epoch, only the datasets' states are used.
     """

@@ -112,7 +112,7 @@ class _Pickler(pickle.Pickler):
 
 
 class _Unpickler(pickle.Unpickler):
-    """Unpickler that makes one copy of a pickled object and of the objects that ``_Pickler`` kept apart."""
+    """Unpickler that makes one copy of an object from its pickle and from what ``_Pickler`` left out of the pickle."""
 
     def __init__(self, file: io.BytesIO, apart: list[tuple[Any, bool]]) -> None:
         super().__init__(file)

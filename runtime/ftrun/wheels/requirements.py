@@ -17,7 +17,7 @@ _HASH = re.compile(r"\s--hash[ =](\w+:[0-9a-fA-F]+)")
 
 
 class BadRequirements(Exception):
-    """Raised if a file cannot be read, or a line or argument is no requirement. The message says which it is."""
+    """Raised if a file cannot be read, or a line or argument is no requirement. The message names it."""
 
 
 def read(arguments: list[str]) -> dict[Requirement, frozenset[str]]:

@@ -25,7 +25,7 @@ def has_position(value: Any) -> bool:
 
 
 def positions(objects: list[Any]) -> dict[OpenFile, int]:
-    """Return the position of each file object in *objects*, and of each regular file that is open for reading."""
+    """Return the position of each file object in *objects*, and of each regular file that this process reads."""
     found = {}
     for value in objects:
         # Closed, not seekable, or a text file in the middle of an iteration: its descriptor has the position then.

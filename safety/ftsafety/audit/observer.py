@@ -1,7 +1,7 @@
 """Observation of the dataset's code: the lines that write to shared objects, move file positions or call libraries.
 
-One thread loads samples, then another thread loads the same samples. So an object that both threads write is shared,
-and a lock that is held belongs to the thread that is loading.
+One thread loads samples, and after it another thread loads the same samples. If both write to an object, the threads
+share it. Only one thread loads at a time, so a lock that is held is held by that thread.
 """
 
 import collections

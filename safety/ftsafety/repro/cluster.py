@@ -94,7 +94,10 @@ class Cluster:
 
     @contextlib.contextmanager
     def ahead(self, plan: Plan) -> Iterator[None]:
-        """Context manager: `reproduce` returns runs of *plan*, made in batches. At the end, cancel unused batches."""
+        """Context manager: the workers make runs of *plan* ahead, in batches, and `reproduce` returns them one by one.
+
+        At the end of the block, unused batches are cancelled.
+        """
         self._plan, self._left = plan, plan.repeat
         self._ready = {config: deque() for config in plan.configs}
         self._failed = None
