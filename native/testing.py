@@ -68,7 +68,8 @@ class TestRun:
             self.process.send_signal(signal.SIGABRT)  # pytest's faulthandler prints the tracebacks of all threads
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.process.wait(5)
-            os.killpg(self.process.pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):  # nothing is left of it
+                os.killpg(self.process.pid, signal.SIGKILL)
             code = self.process.wait()
         passed = code == 0 or (code == NOTHING_SELECTED and selection)
         seconds = time.monotonic() - self.started

@@ -99,18 +99,39 @@ def quick(item):
 CASES = 4
 """Number of cases of a test that --quick runs, unless a mark says another."""
 
-EXIT_LIMIT = 300.0
-"""Seconds that the interpreter may take to exit after the last test. No limit of a test would end a thread or process
-that it waits for then."""
+STDERR = pytest.StashKey()
+"""The file descriptor of stderr, also while pytest captures what is written there."""
+GRACE = 300.0
+"""Seconds after which a run ends that does not end by itself, and says where each thread is."""
 
 
 def pytest_configure(config):
+    config.stash[STDERR] = os.dup(2)
     if config.getoption("--quick"):
         hypothesis.settings.load_profile("quick")
 
 
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def watched(item):
+    """End the run if a phase of a test goes on after the test's limit, whose exception is raised once, in the test.
+
+    It cannot reach a call into C, nor what is done after a failure.
+    """
+    marker = item.get_closest_marker("timeout")
+    limit = float(marker.args[0] if marker else item.config.getini("timeout"))
+    faulthandler.dump_traceback_later(limit + GRACE, exit=True, file=item.config.stash[STDERR])
+    try:
+        return (yield)
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+
+
+pytest_runtest_setup = pytest_runtest_call = pytest_runtest_teardown = watched
+
+
 def pytest_unconfigure():
-    faulthandler.dump_traceback_later(EXIT_LIMIT, exit=True)
+    # The interpreter waits for threads and processes without a limit when it exits.
+    faulthandler.dump_traceback_later(GRACE, exit=True)
 
 
 def quick_items(items):

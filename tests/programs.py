@@ -47,7 +47,11 @@ def programs_to_end() -> Iterator[Callable[..., subprocess.Popen]]:
         for process in started:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGTERM)
-                process.communicate()
+                try:
+                    process.communicate(timeout=60)
+                except subprocess.TimeoutExpired:
+                    os.killpg(process.pid, signal.SIGKILL)
+                    process.communicate()
 
 
 def copy_checkout(folder: Path) -> Path:

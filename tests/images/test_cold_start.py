@@ -62,7 +62,7 @@ def start(cold):
 @pytest.mark.parametrize("client, arguments", [("ft-bench", ["--list"]), ("ft-repro", ["--help"])])
 def test_both_images_are_built_before_anything_starts(engine, cold, start, client, arguments):
     process = start(client, *arguments)
-    assert wait_until(lambda: cold.containers(engine, status=None), 3000)
+    assert wait_until(lambda: cold.containers(engine, status=None))
     assert [twin for twin, name in cold.images.items() if not engine.images.list(name=name)] == []
     shown = process.communicate()[0]
     assert process.returncode == 0, shown

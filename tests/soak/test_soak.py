@@ -1,6 +1,7 @@
 """Thousands of iterators, left at random points: threads, files and memory are as before.
 
 `--iterators 200000` is the full run (some twenty minutes on two cores or more), best with a `--soak-seed` of its own.
+Give it more time than a test has: `--timeout 14400`.
 """
 
 import ctypes
@@ -20,8 +21,6 @@ from ftloader import DataLoader
 from ftloader.batch.layout import SMALLEST_SLOT
 from tests.datasets import Failing, Rows, Stream
 from tests.worker_threads import until_collected
-
-pytestmark = [pytest.mark.timeout(4 * 3600)]
 
 WIDTH = SMALLEST_SLOT // 4  # floats: enough for a sample to be copied straight into its batch's memory
 ROW = torch.arange(float(WIDTH))
