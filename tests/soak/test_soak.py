@@ -143,7 +143,7 @@ def test_iterators_abandoned_at_random_points(request):
     with warnings.catch_warnings():
         warnings.simplefilter("error", RuntimeWarning)  # of workers that did not end
         # What the process has once it has done everything for the first time.
-        for _ in range(min(200, iterators)):
+        for _ in range(max(200, iterators // 10)):
             use(rng, held)
         held.clear()
         threads, files, memory, tasks = count()

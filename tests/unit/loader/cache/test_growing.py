@@ -4,6 +4,7 @@ import dataclasses
 import gc
 import os
 import pickle
+import signal
 import threading
 import time
 import weakref
@@ -83,6 +84,7 @@ def test_a_forked_child_reads_and_leaves_the_rest_alone(ready):
     cache = ready(Numbered(None), min_samples=50)
     child = os.fork()
     if not child:
+        signal.alarm(600)  # if the test gives up on it
         status = 1
         try:
             check(cache)

@@ -27,6 +27,7 @@ def live(chance, directory, log, count, size, budget, format):
     opened, opens = os.pipe()
     child = os.fork()
     if not child:
+        signal.alarm(600)  # if the test gives up on it
         try:
             arguments = {"max_bytes": budget, "fetchers": FETCHERS, "format": format}
             with GrowingCache(Logged(count, size, log), directory, **arguments) as cache:
