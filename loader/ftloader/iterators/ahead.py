@@ -122,8 +122,9 @@ class Ahead:
         self._lost += seconds
         if self._lost <= _LOST * (now - self._since):
             return False
-        # After a pause, each wait is one batch that was missing. Workers that are idle now want many at once.
-        self.extra = min(self.extra + (self.extra if idle else 1), self.most)
+        # Workers that are idle now want many at once. Otherwise the step is a quarter: in single steps, a large limit
+        # would stop growing early, since what is still lost falls below _LOST.
+        self.extra = min(self.extra + (self.extra if idle else max(1, self.extra // 4)), self.most)
         if self._shrunk:  # too early: look longer next time
             self._row, self._shrunk = min(4 * self._row, _LONGEST_ROW), False
         self._since, self._lost = now, 0.0  # else short waits after one long one would raise the limit again and again
