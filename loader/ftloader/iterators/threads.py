@@ -361,13 +361,13 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
 
     def _wait_for_message(self) -> bool:
         """Wait for a worker's message and handle it. Return False if none came within the loader's ``timeout``."""
-        began, arrived = time.perf_counter(), False
+        began, waits, arrived = time.perf_counter(), self._results.empty(), False
         end = began + (self._timeout or math.inf)
-        if self._record.look_is_due(began) and self._results.empty():
+        if waits and self._record.look_is_due(began):
             # Not at once: a worker that has just sent its batch begins the next one.
             if not (arrived := self._receive(_LOOK_AFTER)):
                 self._record.look_at(self._pool.threads)
-        if not self._ahead.adapts:
+        if not (waits and self._ahead.adapts):
             return arrived or self._receive_checked(end - time.perf_counter())
         # One slow sample may be all that is left to load. Then no message tells that the other workers are idle.
         early = self._ahead.patience(began) + _LOOK_AFTER

@@ -4,7 +4,9 @@ import copy
 import math
 import pickle
 import threading
+import time
 
+import numpy as np
 import pytest
 
 from ftloader import DataLoader
@@ -144,6 +146,18 @@ def test_workers_go_on_while_one_sample_is_slow(limit):
     assert [index for batch in iterator for index in batch.tolist()] == [*range(40)]
     assert loader._shared.extra > 1  # where the next epoch starts
     assert [index for batch in loader for index in batch.tolist()] == [*range(40)]
+
+
+@pytest.mark.slow
+def test_a_loader_forgets_a_number_that_its_loop_does_not_need():
+    loader = DataLoader(Rows(840, lambda _: np.zeros(300_000, np.uint8)), 4, num_workers=8, worker_method="thread")
+    loader._shared.extra = MOST - 1
+    for _ in range(5):  # other programs may take the CPUs for most of an epoch
+        for _ in loader:
+            time.sleep(0.02)
+        if loader._shared.extra == 1:  # after the second row of requests: in the first, the epoch has just begun
+            return
+    raise AssertionError(loader._shared.extra)
 
 
 def test_a_wait_is_judged_when_it_has_become_long_enough():
