@@ -40,7 +40,7 @@ class Ahead:
         self._small = 0  # the limit if as many batches take little memory, else 0
         self._at_once = 1  # batches that the workers build at the same time
         self._row = _ROW
-        self._shrunk = False  # True if the latest change was to shrink
+        self._before = 0  # ``extra`` before the latest change if that was to shrink, else 0
         self.begin(0.0)
 
     def begin(self, now: float) -> None:
@@ -98,8 +98,8 @@ class Ahead:
         if self._requests >= self._row and now - self._row_began > _ROW_SECONDS:
             surplus = min(self._least, self.extra) - 1
             if surplus > 0:
-                self.extra -= surplus
-                self._shrunk = True
+                self._before, self.extra = self.extra, self.extra - surplus
+                self._since, self._lost = now, 0.0  # so that it soon grows again if this was too early
             self._begin_row(now)
 
     def patience(self, now: float) -> float:
@@ -124,9 +124,10 @@ class Ahead:
             return False
         # Workers that are idle now want many at once. Otherwise the step is a quarter: in single steps, a large limit
         # would stop growing early, since what is still lost falls below _LOST.
-        self.extra = min(self.extra + (self.extra if idle else max(1, self.extra // 4)), self.most)
-        if self._shrunk:  # too early: look longer next time
-            self._row, self._shrunk = min(4 * self._row, _LONGEST_ROW), False
+        step = self.extra if idle else max(1, self.extra // 4)
+        self.extra = min(max(self.extra + step, self._before), self.most)
+        if self._before:  # too early: look longer next time
+            self._row, self._before = min(4 * self._row, _LONGEST_ROW), 0
         self._since, self._lost = now, 0.0  # else short waits after one long one would raise the limit again and again
         self._begin_row(now)
         return True
