@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ftbench.document.model import Scenario, Verdict, Waterfall
+from ftbench.document.model import Verdict, Waterfall
 from ftbench.plan.candidates import VARIANTS, Candidate, plural
 from ftbench.plan.metrics import METRICS
 from ftbench.report import run_words, verdict_words
@@ -30,10 +30,6 @@ def openings(run: Analysis) -> Iterator[Opening]:
     for fall in run.waterfalls:
         sentence = run_words.capital(verdict_words.sentence(run, fall))
         yield Opening(sentence, *advice(run, fall), run_words.disturbed(run.scenario(fall.scenario)))
-
-
-def _told_apart(scenario: Scenario, one: Candidate, other: Candidate) -> bool:
-    return of_two(scenario, one.key, other.key, "throughput").verdict in (Verdict.ABOVE, Verdict.BELOW)
 
 
 def advice(run: Analysis, fall: Waterfall) -> tuple[str, str]:
@@ -69,9 +65,9 @@ def advice(run: Analysis, fall: Waterfall) -> tuple[str, str]:
         )
         best = start
     else:
-        equal = [c for c in usable if c.config != best.config and not _told_apart(scenario, best, c)]
-        if equal:
-            other = max(equal, key=lambda c: scenario.typical(c.key, about.name))
+        others = [c for c in usable if c.config != best.config]
+        other = max(others, key=lambda c: scenario.typical(c.key, about.name), default=best)
+        if other != best and of_two(scenario, best.key, other.key, about.name).verdict == Verdict.NO_DIFFERENCE:
             text += f" Not told apart from it in this run: {say(other)}."
     if fall.others:
         titles = ", ".join(scenario.candidate(key).title for key in fall.others)
