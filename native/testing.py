@@ -20,7 +20,7 @@ from .progress import clock
 # More than the processors of a small machine, since many tests wait for processes or containers.
 AT_A_TIME = 4
 NOTHING_SELECTED = 5  # pytest's exit status
-REPORTS_WITHIN = 60.0  # seconds from an interruption to the end of a run
+REPORTS_WITHIN = 150.0  # seconds from an interruption to the end of the runs: longer than a teardown waits for anything
 
 OF_THE_LOADER = ["unit/loader", "conformance", "stress"]
 OF_THE_BENCHMARK = ["unit/bench"]
@@ -59,7 +59,7 @@ class TestRun:
     def finish(self, selection: bool, within: float | None = None) -> bool:
         """Wait for the command's end; print its output; return True if it passed. `selection`: see `run`.
 
-        If it has not ended `within` these seconds, kill it and what it has started; pytest then says where it hangs.
+        If it has not ended `within` these seconds, kill its process group; pytest says before where it hangs.
         """
         assert self.process
         try:
@@ -147,19 +147,20 @@ def quick_runs(twin: Twin, arguments: list[str]) -> list[TestRun]:
 
 
 @contextlib.contextmanager
-def _ctrl_c_afterwards():
-    """Context manager: if the user presses Ctrl-C during the block, call the signal's handler after the block."""
-    if not callable(signal.getsignal(signal.SIGINT)):  # ignored, as in the background of a script
-        yield
-        return
-    pressed: list[int] = []
-    handler = signal.signal(signal.SIGINT, lambda number, _: pressed.append(number))
+def _interruption_afterwards():
+    """Context manager: if SIGINT (Ctrl-C) or SIGTERM comes during the block, call its handler after the block."""
+    came: list[int] = []
+    # In the background of a script, SIGINT is ignored.
+    handlers = {n: found for n in (signal.SIGINT, signal.SIGTERM) if callable(found := signal.getsignal(n))}
+    for number in handlers:
+        signal.signal(number, lambda number, _: came.append(number))
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, handler)
-    if pressed and callable(handler):
-        handler(signal.SIGINT, None)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    if came:
+        handlers[came[0]](came[0], None)
 
 
 def run(runs: list[TestRun], selection: bool) -> int:
@@ -175,7 +176,7 @@ def run(runs: list[TestRun], selection: bool) -> int:
         while waiting or running:
             if waiting and len(running) < AT_A_TIME:
                 test_run = waiting.popleft()
-                with _ctrl_c_afterwards():  # else a run that has started could go on unnoticed
+                with _interruption_afterwards():  # else a run that has started could go on unnoticed
                     running[test_run.start()] = test_run
                 continue
             # WNOWAIT leaves the exit status to Popen.wait.
@@ -188,8 +189,9 @@ def run(runs: list[TestRun], selection: bool) -> int:
         # pytest ends its test, cleans up after it and reports.
         for pid in running:
             os.kill(pid, signal.SIGINT)
+        end = time.monotonic() + REPORTS_WITHIN
         for test_run in running.values():
-            test_run.finish(selection, REPORTS_WITHIN)
+            test_run.finish(selection, max(0.0, end - time.monotonic()))
         raise
     finally:
         signal.signal(signal.SIGTERM, previous)

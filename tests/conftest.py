@@ -118,7 +118,10 @@ def watched(item):
     It cannot reach a call into C, nor what is done after a failure.
     """
     marker = item.get_closest_marker("timeout")
-    limit = float(marker.args[0] if marker else item.config.getini("timeout"))
+    given = item.config.getoption("timeout")
+    limit = marker.args[0] if marker else float(item.config.getini("timeout") if given is None else given)
+    if not limit:
+        return (yield)
     faulthandler.dump_traceback_later(limit + GRACE, exit=True, file=item.config.stash[STDERR])
     try:
         return (yield)
@@ -129,9 +132,11 @@ def watched(item):
 pytest_runtest_setup = pytest_runtest_call = pytest_runtest_teardown = watched
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_unconfigure():
     # The interpreter waits for threads and processes without a limit when it exits.
     faulthandler.dump_traceback_later(GRACE, exit=True)
+    faulthandler.enable()  # for ./twins test, which aborts a run that does not end; pytest has disabled it
 
 
 def quick_items(items):

@@ -57,14 +57,15 @@ def test_ctrl_c_reaches_every_run_and_their_reports_are_shown(capsys):
     assert runs[together].process is None
 
 
-def test_ctrl_c_while_a_run_starts_ends_that_run(monkeypatch):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interruption_while_a_run_starts_ends_that_run(monkeypatch, number):
     started = []
 
     class Popen(subprocess.Popen):
         def __init__(self, *arguments, **options):
             super().__init__(*arguments, **options)
             started.append(self)
-            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(number)
 
     monkeypatch.setattr(subprocess, "Popen", Popen)
     with pytest.raises(KeyboardInterrupt):

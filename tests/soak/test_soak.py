@@ -142,7 +142,7 @@ def test_iterators_abandoned_at_random_points(request):
     rng, held = random.Random(seed), []
     with warnings.catch_warnings():
         warnings.simplefilter("error", RuntimeWarning)  # of workers that did not end
-        # What the process has once it has done everything for the first time.
+        # What the process has once it has done everything, and its heap has settled.
         for _ in range(max(200, iterators // 10)):
             use(rng, held)
         held.clear()

@@ -36,8 +36,8 @@ def advice(run: Analysis, fall: Waterfall) -> tuple[str, str]:
     """Return (advice, line of code) for the workload of a waterfall; the code is "" if too little was measured.
 
     The advice is the fastest candidate among those shown to be faster than the waterfall's start (its first candidate)
-    on the same samples. If there is none, the advice is the start. Named too: the best candidate of the other Python if
-    the run did not show which of the two is faster.
+    on the same samples. If there is none, the advice is the start. The advice also names the best candidate of the
+    other Python if it was not shown to be slower.
     """
     scenario, workload = run.scenario(fall.scenario), fall.workload
     start = scenario.candidate(fall.start.candidate)
@@ -68,7 +68,7 @@ def advice(run: Analysis, fall: Waterfall) -> tuple[str, str]:
         others = [c for c in usable if c.config != best.config]
         other = max(others, key=lambda c: scenario.typical(c.key, about.name), default=best)
         if other != best and of_two(scenario, best.key, other.key, about.name).verdict == Verdict.NO_DIFFERENCE:
-            text += f" Not told apart from it in this run: {say(other)}."
+            text += f" Not shown to be slower: {say(other)}."
     if fall.others:
         titles = ", ".join(scenario.candidate(key).title for key in fall.others)
         text += f" Left out, for they gave other samples: {titles}."

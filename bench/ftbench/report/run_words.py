@@ -153,7 +153,7 @@ def marked(one: Round) -> list[str]:
 
 
 def disturbed(scenario: Scenario) -> list[str]:
-    """Return a list of one sentence on the rounds that other load disturbed, or an empty list if there are none."""
+    """Return a list of one text on the rounds that other load disturbed, or an empty list if there are none."""
     found = [one for one in scenario.rounds if marked(one)]
     if not found:
         return []
@@ -161,7 +161,7 @@ def disturbed(scenario: Scenario) -> list[str]:
     which = "; ".join(f"round {one.number}: {', '.join(marked(one))}" for one in found[:MOST_ROUNDS])
     more = f"; and {len(found) - MOST_ROUNDS} more" if len(found) > MOST_ROUNDS else ""
     disturbed = f"{len(found)} of {number} rounds {'was' if len(found) == 1 else 'were'} disturbed ({which}{more})."
-    return [f"{disturbed} Bursts of other load widen the intervals. Load that stays favours what needs less CPU time."]
+    return [f"{disturbed} What comes and goes widens the intervals; what stays favours those that need less CPU time."]
 
 
 def failed(scenario: Scenario, failure: Failure) -> str:

@@ -39,6 +39,7 @@ class Display(Progress):
         self._task = self.add_task("", total=None, left="")
         self._where, self._later = "", 0.0
         self._noted = time.monotonic()
+        self._explained = False  # what ft-gil is
 
     def note(self, text: str) -> None:
         """Print a line that stays on the terminal. It is not recorded in results.json."""
@@ -96,7 +97,8 @@ class Display(Progress):
         if self._plain and number == 1:
             about = f"about {rounds} rounds" if rounds != 1 else "one round"
             self.note(f"measuring: {len(turns)} trials a round, {about}, {self._left(self._remaining())}")
-            if any(candidate.config == "ft-gil" for candidate in turns):
+            if not self._explained and any(candidate.config == "ft-gil" for candidate in turns):
+                self._explained = True
                 self.note("ft-gil: the free-threaded Python with its GIL on")
 
     def trial(self, candidate: Candidate, turn: int) -> None:

@@ -185,7 +185,7 @@ class EpochRecord:
                 self.running += state.startswith(b"running")  # on a CPU, or waiting for one
 
     def wait_at(self, share: float) -> float:
-        """Return the quantile at *share* (0 to 1) of the waits in ``next()``, in seconds. It may be 25% too high."""
+        """Return the quantile at *share* (0 to 1) of the waits in ``next()``, in seconds; or up to 25% more than it."""
         left = share * sum(self.waits)
         for place, count in enumerate(self.waits):
             left -= count

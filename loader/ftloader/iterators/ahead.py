@@ -3,9 +3,9 @@
 Worker processes need two batches each, since each builds its own. Threads build a batch together, so two batches in all
 hide the hand-over, whatever the number of threads. More are needed if loading or the training loop is uneven:
 
-- The limit grows if the consumer waits while workers have nothing left to do, or shortly after that, and such waits
-  take over 1% of the time since the limit last grew. They come from slow samples, and from a loop that pauses and then
-  hurries.
+- The limit grows if the consumer waits while workers have nothing left to do, or soon after that, and such waits take
+  over 1% of the time since the limit last changed, or since the epoch began. They come from slow samples, and from a
+  loop that pauses and then hurries.
 - The limit shrinks if batches were ready at each of many requests in a row.
 
 For small batches, which take little memory, adapting the limit would cost too much time: it stays at its maximum, and
@@ -40,7 +40,6 @@ class Ahead:
         self._small = 0  # the limit if as many batches take little memory, else 0
         self._at_once = 1  # batches that the workers build at the same time
         self._row = _ROW
-        self._before = 0  # ``extra`` before the latest change if that was to shrink, else 0
         self.begin(0.0)
 
     def begin(self, now: float) -> None:
@@ -48,7 +47,9 @@ class Ahead:
         self._since = now
         self._lost = 0.0  # seconds
         self._credit = 0  # number of coming waits that more batches would have shortened
+        self._before = 0  # ``extra`` before the latest change if that was to shrink, in this row or the one before
         self._begin_row(now)
+        self._requests = -1  # nothing can be ready for the first one, which does not count
 
     def _begin_row(self, now: float) -> None:
         self._row_began, self._requests, self._least = now, 0, self.most
@@ -93,10 +94,12 @@ class Ahead:
         """
         if idle:
             self._credit = self._missing
-        self._least = min(self._least, ready)
+        if self._requests >= 0:
+            self._least = min(self._least, ready)
         self._requests += 1
         if self._requests >= self._row and now - self._row_began > _ROW_SECONDS:
             surplus = min(self._least, self.extra) - 1
+            self._before = 0
             if surplus > 0:
                 self._before, self.extra = self.extra, self.extra - surplus
                 self._since, self._lost = now, 0.0  # so that it soon grows again if this was too early
@@ -113,7 +116,8 @@ class Ahead:
 
         *idle*: True if workers have nothing left to do. One wait may be recorded in several parts.
         """
-        self._least = 0
+        if self._requests:
+            self._least = 0
         if idle:
             self._credit = self._missing
         if self._credit <= 0 or not self.may_grow:

@@ -119,8 +119,8 @@ def test_what_is_not_told_apart_is_no_reason_to_change(many):
     advised, line = advice.advice(run, run.waterfalls[1])
     # It hides nobody who is surely faster.
     assert advised.startswith("Best measured here for chain: loader threads in free-threaded Python")
-    assert "Not told apart from it in this run: loader threads in ordinary Python (gil), num_workers=2" in advised
-    assert "told apart" not in advice.advice(many, many.waterfalls[1])[0]
+    assert "Not shown to be slower: loader threads in ordinary Python (gil), num_workers=2" in advised
+    assert "Not shown" not in advice.advice(many, many.waterfalls[1])[0]
     for workers in (1, 2):
         run = with_throughput(run, f"ft/loader-thread/{workers}", [each / 2 for each in noisy])
     advised, line = advice.advice(run, run.waterfalls[1])

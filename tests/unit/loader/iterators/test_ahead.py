@@ -148,6 +148,32 @@ def test_workers_go_on_while_one_sample_is_slow(limit):
     assert [index for batch in loader for index in batch.tolist()] == [*range(40)]
 
 
+def shrunk(extra, left):
+    """Return an Ahead that has shrunk from *extra* at the time 2.1 s, since *left* batches were more than needed."""
+    ahead = Ahead(64, given=False, extra=extra)
+    for request in range(65):
+        ahead.asked(0 if request == 0 else left + 1, False, 2.1 if request == 64 else 0.0)  # nothing is ready at first
+    assert ahead.extra == extra - left
+    return ahead
+
+
+def test_it_grows_back_at_once_if_fewer_were_too_few():
+    ahead = shrunk(40, left=30)
+    assert ahead.waited(0.01, idle=True, now=2.2)  # 10% of the time since it has shrunk
+    assert ahead.extra == 40
+    ahead = shrunk(40, left=30)
+    for request in range(64):  # another row in which they were enough
+        ahead.asked(1, False, 3.0 + request / 10)
+    assert ahead.waited(1.0, idle=True, now=10.0)
+    assert ahead.extra == 20
+
+
+def test_without_idle_workers_it_grows_by_a_quarter():
+    ahead = Ahead(64, given=False, extra=16)
+    ahead.asked(0, True, 0.0)
+    assert ahead.waited(1.0, idle=False, now=1.0) and ahead.extra == 20
+
+
 @pytest.mark.slow
 def test_a_loader_forgets_a_number_that_its_loop_does_not_need():
     loader = DataLoader(Rows(840, lambda _: np.zeros(300_000, np.uint8)), 4, num_workers=8, worker_method="thread")
