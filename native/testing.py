@@ -149,11 +149,11 @@ def quick_runs(twin: Twin, arguments: list[str]) -> list[TestRun]:
 @contextlib.contextmanager
 def _interruption_afterwards():
     """Context manager: if SIGINT (Ctrl-C) or SIGTERM comes during the block, call its handler after the block."""
-    came: list[int] = []
+    came: list[signal.Signals] = []
     # In the background of a script, SIGINT is ignored.
     handlers = {n: found for n in (signal.SIGINT, signal.SIGTERM) if callable(found := signal.getsignal(n))}
     for number in handlers:
-        signal.signal(number, lambda number, _: came.append(number))
+        signal.signal(number, lambda number, _: came.append(signal.Signals(number)))
     try:
         yield
     finally:

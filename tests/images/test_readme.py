@@ -223,7 +223,7 @@ def test_repro_blocks(run_block, clone, block):
 
 def test_the_test_command_is_the_one_that_runs_this():
     assert "./twins test" in BLOCKS
-    assert (CHECKOUT / ".ci" / "run").read_text().rstrip().endswith("\n./twins test")
+    assert (CHECKOUT / ".ci" / "run").read_text().rstrip().endswith(" ./twins test")
 
 
 def test_image_block(shell, images):
