@@ -59,7 +59,7 @@ class TestRun:
     def finish(self, selection: bool, within: float | None = None) -> bool:
         """Wait for the command's end; print its output; return True if it passed. `selection`: see `run`.
 
-        If it has not ended `within` these seconds, kill its process group; pytest says before where it hangs.
+        After an interruption: if it has not ended `within` these seconds, abort it, so that pytest says where it hangs.
         """
         assert self.process
         try:
@@ -75,7 +75,8 @@ class TestRun:
         seconds = time.monotonic() - self.started
         self.output.seek(0)
         text = self.output.read()
-        print(f"\n== {self.title}: {'passed' if passed else 'FAILED'} in {clock(seconds)}\n{text}", flush=True)
+        result = "passed" if passed else "FAILED" if within is None else "interrupted"
+        print(f"\n== {self.title}: {result} in {clock(seconds)}\n{text}", flush=True)
         return passed
 
 
