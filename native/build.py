@@ -9,6 +9,7 @@ Steps that do not depend on each other run at the same time.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib.util
 import os
@@ -18,7 +19,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
@@ -216,9 +217,18 @@ def _warn_if_unequal(ready: dict[str, Twin], say: Callable[[str], None]) -> None
         )
 
 
-def interrupt(signal_number, frame) -> None:
-    """Raise KeyboardInterrupt. A handler of SIGTERM, which then ends a command as Ctrl-C does."""
-    raise KeyboardInterrupt
+@contextlib.contextmanager
+def sigterm_as_ctrl_c() -> Iterator[None]:
+    """Context manager for the main thread: during the block, SIGTERM raises KeyboardInterrupt, as Ctrl-C does."""
+
+    def interrupt(number, frame) -> None:
+        raise KeyboardInterrupt
+
+    previous = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)
 
 
 class _Builder:
@@ -260,13 +270,12 @@ class _Builder:
         begin = time.monotonic()
         what = " and ".join(self._names)
         kind = "optimised (PGO)" if plan.pgo else "plain (no PGO)"
-        with Progress(logs, total) as progress, ThreadPoolExecutor(8, "step") as pool:
+        with Progress(logs, total) as progress, ThreadPoolExecutor(8, "step") as pool, sigterm_as_ctrl_c():
             self._progress = progress
             progress.say(
                 f"Building {what}: CPython {series()} from Debian {suite()}, {kind}; "
                 f"{total} steps; the result is kept in {plan.root}"
             )
-            previous = signal.signal(signal.SIGTERM, interrupt)
             try:
                 if install:
                     self._run("system packages", install)
@@ -276,8 +285,6 @@ class _Builder:
                 progress.stop()
                 progress.say("what was finished is kept, the rest is built again next time")
                 raise
-            finally:
-                signal.signal(signal.SIGTERM, previous)
             progress.say(f"Built {what} in {clock(time.monotonic() - begin)}")
 
     def _run_all(self, pool, compile_, fetch: bool, cuda: bool) -> None:

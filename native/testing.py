@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import IO
 
 from . import checks
-from .build import CHECKOUT, Twin, interrupt
+from .build import CHECKOUT, Twin, sigterm_as_ctrl_c
 from .progress import clock
 
 # More than the processors of a small machine, since many tests wait for processes or containers.
@@ -164,6 +164,7 @@ def _interruption_afterwards():
         handlers[came[0]](came[0], None)
 
 
+@sigterm_as_ctrl_c()
 def run(runs: list[TestRun], selection: bool) -> int:
     """Run the commands `runs`, several at a time; return the exit status: 0 if all passed, else 1.
 
@@ -172,7 +173,6 @@ def run(runs: list[TestRun], selection: bool) -> int:
     `selection` is true if the user gave arguments for pytest. A run then also passes if pytest finds no test for it.
     """
     waiting, running, failed = deque(runs), dict[int, TestRun](), list[str]()
-    previous = signal.signal(signal.SIGTERM, interrupt)
     try:
         while waiting or running:
             if waiting and len(running) < AT_A_TIME:
@@ -194,8 +194,6 @@ def run(runs: list[TestRun], selection: bool) -> int:
         for test_run in running.values():
             test_run.finish(selection, max(0.0, end - time.monotonic()))
         raise
-    finally:
-        signal.signal(signal.SIGTERM, previous)
     print(f"== {len(runs) - len(failed)} of {len(runs)} runs passed")
     for title in failed:
         print(f"   failed: {title}", file=sys.stderr)

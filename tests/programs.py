@@ -29,6 +29,15 @@ def completed(command: Any, status: int | None = None, **options: Any) -> subpro
     return done
 
 
+def end(process: subprocess.Popen, seconds: float) -> None:
+    """Close a program's input and wait for its end; kill its process group, which it leads, if that takes longer."""
+    try:
+        process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
 @contextlib.contextmanager
 def programs_to_end() -> Iterator[Callable[..., subprocess.Popen]]:
     """Context manager: yield a function that starts a program, whose input is empty and whose output is text in pipes
@@ -47,11 +56,7 @@ def programs_to_end() -> Iterator[Callable[..., subprocess.Popen]]:
         for process in started:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGTERM)
-                try:
-                    process.communicate(timeout=60)
-                except subprocess.TimeoutExpired:
-                    os.killpg(process.pid, signal.SIGKILL)
-                    process.communicate()
+                end(process, 60)
 
 
 def copy_checkout(folder: Path) -> Path:

@@ -5,6 +5,7 @@ import os
 
 from tests.checkout import CHECKOUT
 from tests.cluster.manifests import documents
+from tests.processes import PATIENCE
 
 ONE_ROUND = ["text", "--rounds", "1", "--workers", "1", "--batch-size", "16", "--budget", "1"]
 
@@ -37,7 +38,7 @@ def test_the_pods_containers_measure_and_end(engine, images, start, tmp_path):
             group_add=[identity["fsGroup"]],
             volumes=[f"{volumes[one['name']]}:{one['mountPath']}" for one in each["volumeMounts"]],
         )
-    ended = {name: container.wait(timeout=1500)["StatusCode"] for name, container in containers.items()}
+    ended = {name: container.wait(timeout=PATIENCE)["StatusCode"] for name, container in containers.items()}
     assert ended == {"node": 0, "gil": 0}, containers["node"].logs().decode()
     (file,) = (volumes["results"] / "node1").glob("2*/results.json")
     found = json.loads(file.read_text())

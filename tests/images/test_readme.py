@@ -223,7 +223,8 @@ def test_repro_blocks(run_block, clone, block):
 
 def test_the_test_command_is_the_one_that_runs_this():
     assert "./twins test" in BLOCKS
-    assert (CHECKOUT / ".ci" / "run").read_text().rstrip().endswith(" ./twins test")
+    last = (CHECKOUT / ".ci" / "run").read_text().splitlines()[-1]
+    assert last == "timeout --foreground --kill-after=300 4500 ./twins test"
 
 
 def test_image_block(shell, images):

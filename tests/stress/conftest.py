@@ -4,7 +4,6 @@ import fcntl
 import json
 import os
 import select
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.checkout import CHECKOUT, importable
+from tests.programs import end
 from tests.stress import engine
 
 SECONDS = 0.5
@@ -56,11 +56,7 @@ class _Nursery:
     def stop(self):
         """End the process, which ends and removes all that scenarios have started and left behind."""
         if self._process is not None:
-            try:
-                self._process.communicate(timeout=HANG)  # closes its stdin
-            except subprocess.TimeoutExpired:
-                os.killpg(self._process.pid, signal.SIGKILL)
-                self._process.communicate()
+            end(self._process, HANG)
             self._process = None
 
 

@@ -164,6 +164,7 @@ def test_disturbed_rounds_are_told():
     # The last one's system tells nothing of others.
     rounds = [one(1, 0.0), one(2, 0.25), one(3, None, replace(state, load=None))]
     scenario = SimpleNamespace(name="pillow", rounds=rounds)
-    (said,) = run_words.disturbed(scenario)
-    assert said.startswith("1 of 3 rounds was disturbed (round 2: other processes used 0.25 of 2 CPUs). What comes and")
-    assert said.endswith(" favours those that need less CPU time.")
+    assert run_words.disturbed(scenario) == [
+        "1 of 3 rounds was disturbed (round 2: other processes used 0.25 of 2 CPUs). "
+        "What comes and goes widens the intervals; what stays favours those that need less CPU time."
+    ]
