@@ -10,7 +10,7 @@ import sys
 import threading
 
 THREADS = int(os.environ.get("REPRO_THREADS", 4))
-EACH = 200_000
+EACH = 2_000_000
 counter = 0
 start = threading.Barrier(THREADS)
 
