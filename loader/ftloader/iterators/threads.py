@@ -303,6 +303,7 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
             self._prefetch.forget_worker(message.worker_id, self._epoch)
             if message.task_lost:
                 self._pool.stop()  # the epoch cannot be completed
+            self._pool.use(self._pool.started)  # "auto" may have parked all others
         return True  # None wakes the consumer: the pool was stopped
 
     def _ready(self) -> int:
@@ -375,8 +376,7 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
             arrived = self._receive_checked(early)
             if not arrived and self._workers_are_idle():
                 began = self._judge(began)
-        if not arrived:
-            arrived = self._receive_checked(end - time.perf_counter())
+        arrived = arrived or self._receive_checked(end - time.perf_counter())
         self._judge(began)
         return arrived
 

@@ -1,8 +1,10 @@
 """``num_workers="auto"``: threads are added and parked while the epoch runs, and nothing else changes."""
 
 import copy
+import itertools
 import pickle
 import sys
+import threading
 import time
 
 import pytest
@@ -11,6 +13,7 @@ import torch
 from ftloader import DataLoader
 from ftloader.diagnosis.cpus import usable_cpus
 from ftloader.workers.exit import WorkerThread
+from ftloader.workers.thread import WorkerContext
 from tests.datasets import Rows
 
 
@@ -115,3 +118,30 @@ while loader.statistics().num_workers > 1:
 print("ends")
 """
     assert run_program(program) == (0, "ends\n", "")
+
+
+def test_a_thread_that_cannot_start_while_all_others_are_parked_loses_no_batch(monkeypatch):
+    parked, start_up = threading.Event(), WorkerContext.start_up
+
+    def fail(context):
+        if context._worker_id == 0:
+            return start_up(context)
+        assert parked.wait(60)
+        raise MemoryError("planted")
+
+    monkeypatch.setattr(WorkerContext, "start_up", fail)
+    monkeypatch.setattr("ftloader.iterators.auto.usable_cpus", lambda: 1)  # begins with one thread
+    iterator = iter(auto(Rows(400), 4))
+    numbers = itertools.chain([2], itertools.repeat(1))
+    monkeypatch.setattr(iterator._tuner, "due", 0.0)
+    monkeypatch.setattr(iterator._tuner, "look", lambda totals: next(numbers))
+    found = [next(iterator) for _ in range(2)]  # the second thread is started, and the first one is told to park
+    tasks, before = iterator._pool.tasks[0], None
+    while before != (before := tasks.qsize()):  # a thread that is not parked takes them
+        time.sleep(0.2)
+    parked.set()
+    with pytest.raises(MemoryError, match="planted"):
+        while True:
+            found.append(next(iterator))
+    found += iterator
+    assert torch.cat(found).tolist() == [*range(400)]
