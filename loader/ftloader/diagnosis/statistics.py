@@ -187,10 +187,10 @@ def _limit(found: Statistics) -> tuple[str, str]:
 
 def _limit_of_loading(found: Statistics, busy: float, runnable: float) -> tuple[str, str]:
     workers, cpus = found.num_workers, found.cpus
-    used = f"{workers} busy workers use {found.cpu / found.seconds:.1f} of {cpus} CPUs"
+    used = f"{workers} busy worker{'s use' if workers > 1 else ' uses'} {found.cpu / found.seconds:.1f} of {cpus} CPUs"
     crowded = found.queued > max(found.cpu, busy / 4)
     if crowded:
-        used += f" and wait for a CPU {min(1.0, found.queued / busy):.0%} of the time"
+        used += f" and wait{'' if workers > 1 else 's'} for a CPU {min(1.0, found.queued / busy):.0%} of the time"
     uses_cpus = runnable > _COMPUTES * busy
     computes = uses_cpus or (found.running or 0) > 0.5
     if computes and found.gil and found.worker_method == "thread" and workers > 1 and runnable < 1.2 * found.seconds:
