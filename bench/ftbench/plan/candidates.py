@@ -94,7 +94,7 @@ class Pair:
     kind: Annotated[
         str,
         {"pattern": "^[a-z-]+$"},
-        "step and total: of a waterfall; headline: ft threads against gil processes; gil: with and without the GIL in "
+        "step and total: of a waterfall; headline: what the scenario's question asks; gil: with and without the GIL in "
         "the same build; build: the free-threaded build with its GIL on against the GIL build; method: threads "
         "against processes; scaling: N workers against 1; chosen: named by the scenario; others are its own",
     ]

@@ -151,12 +151,13 @@ def answer(scenario: AnalysedScenario) -> list[str]:
 
 
 def _compared(scenario: AnalysedScenario, metric: str) -> list[str]:
-    """Return one sentence, in a list, on the first comparison in *metric* in all its cases; [] without comparisons."""
+    """Return a sentence on each comparison of the kind "headline" in *metric*, in all its cases; else on the first."""
     groups: dict[tuple, list[Comparison]] = {}
     for c in scenario.principal(metric):
         who = ((each.config, each.variant, each.workers) for each in (c.numerator, c.denominator))
         groups.setdefault((c.kind, *who), []).append(c)
-    return [conclusion(scenario, group) for group in [*groups.values()][:1]]
+    told = [group for (kind, *_), group in groups.items() if kind == "headline"] or [*groups.values()][:1]
+    return [conclusion(scenario, group) for group in told]
 
 
 def contestants(run: Analysis, fall: Waterfall) -> str:

@@ -10,9 +10,8 @@ from dataclasses import replace
 from typing import Any
 
 from ftbench.measure import epochs
-from ftbench.plan.candidates import CONFIGS
 from ftbench.plan.case import Amount, Case
-from ftbench.plan.comparisons import FT, GIL, PROCESSES, THREADS, Comparison, Side, grid
+from ftbench.plan.comparisons import FT, GIL, OURS, Comparison, Side, grid
 from ftbench.plan.scenario import Scenario, Task, Turns
 
 SIDE = 224
@@ -21,12 +20,11 @@ SEED = 20261121
 
 def _workers_bring(side: Side) -> Comparison:
     """Return the comparison of *side* with loading without workers. Quick runs make it only if *side* is FT or GIL."""
-    importance, quick = (0, "most") if side in (FT, GIL) else (4 if side.config == "ft-gil" else 2, "")
     made = Comparison(side, Side(side.config, "serial", workers=0), why="what workers bring", kind="workers")
-    return replace(made, importance=importance, every_count=True, quick=quick, first_only=True)
-
-
-WORKERS = tuple(_workers_bring(sides[config]) for config in reversed(CONFIGS) for sides in (THREADS, PROCESSES))
+    made = replace(made, every_count=True, first_only=True)
+    if side in (FT, GIL):
+        return replace(made, kind="headline", importance=0)
+    return replace(made, importance=4 if side.config == "ft-gil" else 2, quick="")
 
 
 def dataset(task: Task) -> Any:
@@ -58,7 +56,12 @@ SCENARIO = Scenario(
     dataset=dataset,
     measure=measure,
     metrics=("throughput", "time_to_first_batch"),
-    plan=grid(CASES, more=WORKERS, quick=""),
+    plan=grid(
+        CASES,
+        first=(_workers_bring(FT), _workers_bring(GIL)),
+        more=tuple(_workers_bring(side) for side in OURS if side not in (FT, GIL)),
+        quick="",
+    ),
     inside=True,
     case_axis="augmentation",
     full=Amount(64, 3, turns=6, seconds=900),

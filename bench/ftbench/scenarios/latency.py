@@ -59,9 +59,9 @@ def _case(client: str, milliseconds: int) -> Case:
 
 
 def _delayed(side: Side) -> Comparison:
-    """Return the comparison that answers the scenario's question: *side* with a delay of 50 ms against no delay."""
+    """Return a comparison that answers the scenario's question: *side* with a delay of 50 ms against no delay."""
     a, b = (dataclasses.replace(side, case=f"{milliseconds}-ms") for milliseconds in (50, 0))
-    return Comparison(a, b, "what is left of the delay", "delay", importance=0, first_only=True)
+    return Comparison(a, b, "what is left of the delay", "headline", importance=0, first_only=True)
 
 
 # Each comparison with every number of workers; in a quick run those of FT and GIL, with the most workers.

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from ftbench.measure import checksums, epochs, gpu
 from ftbench.plan.case import Amount, Case
-from ftbench.plan.comparisons import OURS, Comparison, grid
+from ftbench.plan.comparisons import FT, OURS, Comparison, Side, grid
 from ftbench.plan.scenario import Task, TrialError, Turns
 from ftbench.scenarios.pillow import HEIGHT, WIDTH, DecodedImages, PillowDataset, of_images
 from ftrun.parent_death import die_with_parent
@@ -199,9 +199,15 @@ DECODERS = (
     Case("pillow", "Pillow", {"decoder": "pillow"}),
     Case("nvimgcodec", "nvImageCodec", {"decoder": "nvimgcodec"}),
 )
-# One decoder against the other, for every candidate: both load the same images.
-_by_decoder = functools.partial(Comparison, kind="case", every_count=True, measures=False, first_only=True)
-BY_DECODER = tuple(_by_decoder(replace(side, case="nvimgcodec"), replace(side, case="pillow")) for side in OURS)
+
+
+def _by_decoder(side: Side) -> Comparison:
+    """Return the comparison of one decoder with the other, for *side*: both load the same images."""
+    a, b = (replace(side, case=case.name) for case in reversed(DECODERS))
+    return Comparison(a, b, kind="case", every_count=True, measures=False, first_only=True)
+
+
+BY_DECODER = tuple(map(_by_decoder, OURS))
 _scenario = functools.partial(
     of_images,
     group=NAME,
@@ -240,7 +246,7 @@ SCENARIOS = (
         question="Which decoder, and which workers for it?",
         description="JPEG decoding with Pillow and with nvImageCodec, 640x408, into uint8 batches",
         metrics=METRICS,
-        plan=grid(DECODERS, more=BY_DECODER, quick=""),
+        plan=grid(DECODERS, first=(replace(_by_decoder(FT), kind="headline"),), more=BY_DECODER, quick=""),
         case_axis="decoder",
         full=Amount(batch_size=512, batches_per_worker=3, seconds=900),
         quick=Amount(batch_size=64, batches_per_worker=4, seconds=150),

@@ -59,7 +59,9 @@ def test_combined_compares_the_decoders():
     plan = SCENARIOS["combined"].plan
     candidates = [c for _, c in plan.ranked(CONFIGS, [1, 2], quick=False)]
     assert {c.case for c in candidates} == {"pillow", "nvimgcodec"}
-    across = [p for p in plan.pairs(candidates) if p.kind == "case"]
+    across = [p for p in plan.pairs(candidates) if p.numerator.partition("@")[0] == p.denominator.partition("@")[0]]
+    assert (across[0].numerator, across[0].kind) == ("ft/loader-thread/2@nvimgcodec", "headline")
+    assert across[1].kind == "headline" and {p.kind for p in across[2:]} == {"case"}
     assert len(across) == 3 * 2 * 2
     for pair in across:
         assert pair.numerator.replace("@nvimgcodec", "@pillow") == pair.denominator

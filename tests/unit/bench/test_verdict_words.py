@@ -42,6 +42,16 @@ def test_a_second_metric_that_is_asked_for_has_a_sentence_of_its_own(many):
     assert second.startswith("With 2 workers, loader threads") and ": from epoch to epoch, new workers " in second
 
 
+def test_each_comparison_that_the_question_asks_for_has_a_sentence(many):
+    """As in augment: threads against processes, and what each brings."""
+    sizes = many.scenario("sizes")
+    assert len(verdict_words.answer(sizes)) == 1 and "gil" in {c.kind for c in sizes.principal()}
+    asked = [replace(c, kind="headline") if c.kind == "gil" else c for c in sizes.comparisons]
+    first, second = verdict_words.answer(replace(sizes, comparisons=asked))
+    assert first == verdict_words.answer(sizes)[0]
+    assert "against loader threads in the free-threaded build with GIL on" in second
+
+
 def test_of_many_cases_the_largest_differences_are_told(many, monkeypatch):
     monkeypatch.setattr(verdict_words, "MOST_CASES", 2)
     sizes = many.scenario("sizes")
