@@ -89,7 +89,7 @@ def heading(run: Analysis, scenario: AnalysedScenario | None = None) -> list[str
     machine = run_words.machine(run.results).split(", Linux")[0]
     ranks = [f"{scenario.ranks} ranks"] if scenario and scenario.ranks else []
     rounds = [*ranks, run_words.rounds(scenario)] if scenario else []
-    answers = verdict_words.answer(scenario)[:1] if scenario else [each.sentence for each in advice.openings(run)]
+    answers = verdict_words.answer(scenario) if scenario else [each.sentence for each in advice.openings(run)]
     note = scenario and scenario.note
     lines = (about, *answers, note, run_words.state(run.results), "; ".join([machine, *built, *rounds]))
     return [line for line in lines if line]

@@ -151,13 +151,13 @@ def answer(scenario: AnalysedScenario) -> list[str]:
 
 
 def _compared(scenario: AnalysedScenario, metric: str) -> list[str]:
-    """Return a sentence on each comparison of the kind "headline" in *metric*, in all its cases; else on the first."""
+    """Return sentences on the first comparison in *metric* and on each other "headline", in all their cases."""
     groups: dict[tuple, list[Comparison]] = {}
     for c in scenario.principal(metric):
         who = ((each.config, each.variant, each.workers) for each in (c.numerator, c.denominator))
         groups.setdefault((c.kind, *who), []).append(c)
-    told = [group for (kind, *_), group in groups.items() if kind == "headline"] or [*groups.values()][:1]
-    return [conclusion(scenario, group) for group in told]
+    first = [*groups][:1]
+    return [conclusion(scenario, group) for who, group in groups.items() if who in first or who[0] == "headline"]
 
 
 def contestants(run: Analysis, fall: Waterfall) -> str:

@@ -29,15 +29,23 @@ class AnalysedScenario(Scenario):
     def principal(self, metric: str = "") -> list[Comparison]:
         """Return the comparisons in *metric* (default: the main one) that matter most.
 
-        These are all comparisons that the run was made for (`asked`). In addition, they are the comparisons of each
-        kind (Pair.kind) with the most workers. From these, the kind "scaling" is left out if there is another kind, and
-        the kind "method" is left out if there is the kind "headline".
+        These are all comparisons that the run was made for (`asked`). In addition, they are the comparisons with the
+        most workers, for each kind (Pair.kind) and each two sides. From these, the kind "scaling" is left out if there
+        is another kind, and the kind "method" is left out if a headline compares threads with processes.
         """
-        found = self.compared(metric)
-        most = {c.kind: max(each.numerator.workers for each in found if each.kind == c.kind) for c in found}
-        # Charts show how a candidate scales. A headline also compares threads with processes.
-        implied = {"scaling", *(["method"] if "headline" in most else [])} if len(most) > 1 else set()
-        return [c for c in found if c.asked or c.kind not in implied and c.numerator.workers == most[c.kind]]
+
+        def sides(c: Comparison) -> tuple[str, ...]:
+            return c.kind, *(part for each in (c.numerator, c.denominator) for part in (each.config, each.variant))
+
+        found, most = self.compared(metric), dict[tuple[str, ...], int]()
+        for c in found:
+            most[sides(c)] = max(c.numerator.workers, most.get(sides(c), 0))
+        kinds = {c.kind for c in found}
+        headlines = [(c.numerator.variant, c.denominator.variant) for c in found if c.kind == "headline"]
+        # Charts show how a candidate scales. Of headlines, one also compares threads with processes.
+        two = any(a != b != "serial" for a, b in headlines)
+        implied = {"scaling", *(["method"] if two else [])} if len(kinds) > 1 else set()
+        return [c for c in found if c.asked or c.kind not in implied and c.numerator.workers == most[sides(c)]]
 
 
 @dataclass

@@ -187,17 +187,18 @@ def _limit(found: Statistics) -> tuple[str, str]:
 
 def _limit_of_loading(found: Statistics, busy: float, runnable: float) -> tuple[str, str]:
     workers, cpus = found.num_workers, found.cpus
-    used = f"{workers} busy worker{'s use' if workers > 1 else ' uses'} {found.cpu / found.seconds:.1f} of {cpus} CPUs"
+    s = "s" if workers == 1 else ""
+    used = f"{workers} busy worker{'' if s else 's'} use{s} {found.cpu / found.seconds:.1f} of {cpus} CPUs"
     crowded = found.queued > max(found.cpu, busy / 4)
     if crowded:
-        used += f" and wait{'' if workers > 1 else 's'} for a CPU {min(1.0, found.queued / busy):.0%} of the time"
+        used += f" and wait{s} for a CPU {min(1.0, found.queued / busy):.0%} of the time"
     uses_cpus = runnable > _COMPUTES * busy
     computes = uses_cpus or (found.running or 0) > 0.5
     if computes and found.gil and found.worker_method == "thread" and workers > 1 and runnable < 1.2 * found.seconds:
         # Looking at threads takes the GIL and gives it back, which lets them run: waits for it cannot be seen.
         return f"the GIL: {used}", 'worker_method="process", or a Python without the GIL'
     if not uses_cpus and found.locked is not None and found.locked > _LOCKED:
-        return f"a lock in the dataset: {used}, and wait for it", (
+        return f"a lock in the dataset: {used}, and wait{s} for it", (
             "hold the lock for less time, or give each thread an object of its own"
         )
     if not computes:

@@ -11,6 +11,7 @@ from ftbench.document.model import Change, Round, RoundDisturbance, Verdict
 from ftbench.machine.disturbance import State
 from ftbench.plan.metrics import METRICS
 from ftbench.report import run_words, verdict_words
+from ftbench.scenarios import SCENARIOS
 from tests.unit.bench import documents
 from tests.unit.bench.reports import alone, rounds_of
 
@@ -42,14 +43,34 @@ def test_a_second_metric_that_is_asked_for_has_a_sentence_of_its_own(many):
     assert second.startswith("With 2 workers, loader threads") and ": from epoch to epoch, new workers " in second
 
 
-def test_each_comparison_that_the_question_asks_for_has_a_sentence(many):
-    """As in augment: threads against processes, and what each brings."""
-    sizes = many.scenario("sizes")
-    assert len(verdict_words.answer(sizes)) == 1 and "gil" in {c.kind for c in sizes.principal()}
-    asked = [replace(c, kind="headline") if c.kind == "gil" else c for c in sizes.comparisons]
-    first, second = verdict_words.answer(replace(sizes, comparisons=asked))
-    assert first == verdict_words.answer(sizes)[0]
-    assert "against loader threads in the free-threaded build with GIL on" in second
+@pytest.fixture(scope="module")
+def several(many):
+    """A scenario whose question asks for several comparisons: threads against processes, and what each brings."""
+    plan = SCENARIOS["augment"].plan
+    speed = documents.scenario(many.scenarios[0], "asks", plan=plan, value=lambda c: 100.0 + 50 * c.workers)
+    return alone(many, speed).scenarios[0]
+
+
+def test_each_comparison_that_the_question_asks_for_has_a_sentence(several):
+    threads, processes, both = verdict_words.answer(several)
+    assert threads.startswith(
+        "Loader threads x2 in the free-threaded build against serial loading in the free-threaded"
+    )
+    assert processes.startswith("Loader processes x2 in the GIL build against serial loading in the GIL build, ")
+    assert both.startswith("With 2 workers, loader threads in the free-threaded build against loader processes in the")
+    assert "method" not in {c.kind for c in several.principal()}
+
+
+def test_each_comparison_is_told_with_the_most_workers_that_both_sides_have(several):
+    there = [c for c in several.comparisons if " gil/loader-process/2" not in f" {c.numerator.key} {c.denominator.key}"]
+    threads, processes, both = verdict_words.answer(replace(several, comparisons=there))
+    assert threads.startswith("Loader threads x2 ") and processes.startswith("Loader processes x1 ")
+    assert both.startswith("With 1 worker, loader threads ")
+
+
+def test_of_one_build_threads_are_still_compared_with_processes(several):
+    alone = [c for c in several.comparisons if {c.numerator.config, c.denominator.config} == {"ft"}]
+    assert {c.kind for c in replace(several, comparisons=alone).principal()} >= {"headline", "method"}
 
 
 def test_of_many_cases_the_largest_differences_are_told(many, monkeypatch):

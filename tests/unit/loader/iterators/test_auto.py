@@ -131,7 +131,7 @@ def test_a_thread_that_cannot_start_while_all_others_are_parked_loses_no_batch(m
 
     monkeypatch.setattr(WorkerContext, "start_up", fail)
     monkeypatch.setattr("ftloader.iterators.auto.usable_cpus", lambda: 1)  # begins with one thread
-    iterator = iter(auto(Rows(400), 4))
+    iterator = iter(auto(Rows(400), 4, timeout=60))
     numbers = itertools.chain([2], itertools.repeat(1))
     monkeypatch.setattr(iterator._tuner, "due", 0.0)
     monkeypatch.setattr(iterator._tuner, "look", lambda totals: next(numbers))
@@ -139,6 +139,7 @@ def test_a_thread_that_cannot_start_while_all_others_are_parked_loses_no_batch(m
     tasks, before = iterator._pool.tasks[0], None
     while before != (before := tasks.qsize()):  # a thread that is not parked takes them
         time.sleep(0.2)
+    assert iterator._pool._parked == 1
     parked.set()
     with pytest.raises(MemoryError, match="planted"):
         while True:
