@@ -154,8 +154,7 @@ def _compared(scenario: AnalysedScenario, metric: str) -> list[str]:
     """Return sentences on the first comparison in *metric* and on each other "headline", in all their cases."""
     groups: dict[tuple, list[Comparison]] = {}
     for c in scenario.principal(metric):
-        who = ((each.config, each.variant, each.workers) for each in (c.numerator, c.denominator))
-        groups.setdefault((c.kind, *who), []).append(c)
+        groups.setdefault((*c.sides, c.numerator.workers, c.denominator.workers), []).append(c)
     first = [*groups][:1]
     return [conclusion(scenario, group) for who, group in groups.items() if who in first or who[0] == "headline"]
 

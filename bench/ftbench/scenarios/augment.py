@@ -56,12 +56,7 @@ SCENARIO = Scenario(
     dataset=dataset,
     measure=measure,
     metrics=("throughput", "time_to_first_batch"),
-    plan=grid(
-        CASES,
-        first=(_workers_bring(FT), _workers_bring(GIL)),
-        more=tuple(_workers_bring(side) for side in OURS if side not in (FT, GIL)),
-        quick="",
-    ),
+    plan=grid(CASES, tuple(map(_workers_bring, (FT, GIL))), tuple(map(_workers_bring, OURS)), quick=""),
     inside=True,
     case_axis="augmentation",
     full=Amount(64, 3, turns=6, seconds=900),

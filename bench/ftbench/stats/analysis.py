@@ -33,19 +33,13 @@ class AnalysedScenario(Scenario):
         most workers, for each kind (Pair.kind) and each two sides. From these, the kind "scaling" is left out if there
         is another kind, and the kind "method" is left out if a headline compares threads with processes.
         """
-
-        def sides(c: Comparison) -> tuple[str, ...]:
-            return c.kind, *(part for each in (c.numerator, c.denominator) for part in (each.config, each.variant))
-
-        found, most = self.compared(metric), dict[tuple[str, ...], int]()
-        for c in found:
-            most[sides(c)] = max(c.numerator.workers, most.get(sides(c), 0))
-        kinds = {c.kind for c in found}
-        headlines = [(c.numerator.variant, c.denominator.variant) for c in found if c.kind == "headline"]
-        # Charts show how a candidate scales. Of headlines, one also compares threads with processes.
-        two = any(a != b != "serial" for a, b in headlines)
-        implied = {"scaling", *(["method"] if two else [])} if len(kinds) > 1 else set()
-        return [c for c in found if c.asked or c.kind not in implied and c.numerator.workers == most[sides(c)]]
+        found = self.compared(metric)
+        most = {c.sides: c.numerator.workers for c in sorted(found, key=lambda c: c.numerator.workers)}
+        # Charts show how a candidate scales.
+        implied = {"scaling"} if len({c.kind for c in found}) > 1 else set()
+        if any(c.kind == "headline" and c.numerator.variant != c.denominator.variant != "serial" for c in found):
+            implied.add("method")
+        return [c for c in found if c.asked or c.kind not in implied and c.numerator.workers == most[c.sides]]
 
 
 @dataclass

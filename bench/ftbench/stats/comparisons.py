@@ -33,6 +33,11 @@ class Comparison(Ratio):
     metric: str
 
     @property
+    def sides(self) -> tuple[str, ...]:
+        """The kind, and of both candidates configuration and variant: equal for all numbers of workers and cases."""
+        return self.kind, *(part for each in (self.numerator, self.denominator) for part in (each.config, each.variant))
+
+    @property
     def advantage(self) -> tuple[float, float | None, float | None]:
         """(ratio, low, high), inverted if lower values are better: above 1, the numerator is the better candidate."""
         if METRICS[self.metric].best == "higher":
