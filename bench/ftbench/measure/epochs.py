@@ -59,12 +59,13 @@ def _timed_batches(task: Task, batch_seconds: float) -> int:
 
 
 def typical(seconds: Sequence[float]) -> float:
-    """Return the geometric mean of the shorter half of a trial's turn times (s). At least one time is needed.
+    """Return the geometric mean of the shortest third of a trial's turn times (s). At least one time is needed.
 
     Other load on a machine makes turns longer, never shorter (Chen and Revels, "Robust benchmarking in noisy
-    environments", 2016, https://arxiv.org/abs/1608.04295). The single fastest turn would be a matter of luck.
+    environments", 2016, https://arxiv.org/abs/1608.04295). The single fastest turn would be a matter of luck. Bursts of
+    load reach some turns of the faster half (docs/method.md).
     """
-    return geometric_mean(sorted(seconds)[: (len(seconds) + 1) // 2])
+    return geometric_mean(sorted(seconds)[: -(-len(seconds) // 3)])
 
 
 def measure(task: Task, seen: Seen | None = None, **options: object) -> Turns:

@@ -41,7 +41,7 @@ VARIANTS = {
         # Collates a batch after its last sample, as torch does.
         Variant("loader-stack", "loader threads that stack"),
         Variant("loader-decode", "loader threads with ftloader.decode"),
-        Variant("serial", "serial loading"),
+        Variant("serial", "loader without workers"),
         Variant("torch-process", "torch DataLoader processes", processes=True),
         # The mapper and the prefetcher each hold two batches a worker.
         Variant("nodes-thread", "torchdata.nodes threads", ("torchdata",), queued_per_worker=2),

@@ -125,7 +125,7 @@ def _scenario(result: RunComparison, a: Scenario, b: Scenario, cases: set[str]) 
     if many >= MANY_TIMES * few:
         more = "A" if a.turns == many else "B"
         result.cautions.append(
-            f"{name}: turns in a process are {a.turns} in A and {b.turns} in B: the faster half of more turns is "
+            f"{name}: turns in a process are {a.turns} in A and {b.turns} in B: the fastest third of more turns is "
             f"a little faster, so throughput in {more} may read up to 3% higher; ratios hardly change by that"
         )
     titles = {c.key: c.title for s in (b, a) for c in s.candidates}

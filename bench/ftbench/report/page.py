@@ -84,7 +84,7 @@ def heading(run: Analysis, scenario: AnalysedScenario | None = None) -> list[str
 
     The lines are the subject, the answers to its questions, a note, the machine, and why an incomplete run stopped.
     """
-    about = f"{scenario.name}: {scenario.description}" if scenario else "What removing the GIL does to data loading"
+    about = f"{scenario.name}: {scenario.description}" if scenario else run_words.subject(run)
     built = sorted({twin.interpreter.build for twin in run.results.environment.twins.values()})
     machine = run_words.machine(run.results).split(", Linux")[0]
     ranks = [f"{scenario.ranks} ranks"] if scenario and scenario.ranks else []

@@ -6,6 +6,7 @@ from dataclasses import replace
 from ftbench.document.model import Failure, Results, Round, Scenario
 from ftbench.machine.disturbance import marks
 from ftbench.plan.candidates import Candidate, plural
+from ftbench.stats.analysis import Analysis
 from ftbench.stats.comparisons import Comparison
 from ftrun.configurations import CONFIGURATIONS
 
@@ -26,6 +27,11 @@ def count(number: int, noun: str) -> str:
 def slug(name: str) -> str:
     """Convert a name to one that has only a-z, 0-9 and dashes, for ids and file names."""
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+
+
+def subject(run: Analysis) -> str:
+    """Return the subject of a run. Only the steps of a waterfall say what removing the GIL does by itself."""
+    return "What removing the GIL does to data loading" if run.waterfalls else "Data loading by threads and processes"
 
 
 def label(config: str, variant: str) -> str:

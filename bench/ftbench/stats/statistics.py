@@ -2,7 +2,7 @@
 
 Each round measures a candidate in a new process, in many short turns, which alternate with other candidates' turns. All
 turns of a process may be fast or slow together, so intervals are computed over processes, not over turns. Each process
-contributes one figure: the mean logarithm of the faster half of its turns (ftbench.measure.epochs.typical). Two
+contributes one figure: the mean logarithm of the fastest third of its turns (ftbench.measure.epochs.typical). Two
 candidates are compared by the differences of their figures, round by round, with Student's t. This method treats a/b
 and b/a alike (Fleming and Wallace, "How not to lie with statistics", CACM 29, 1986), and ratios of a chain multiply
 exactly.

@@ -12,15 +12,16 @@ from ftbench.stats.allocation import FEWEST_TURNS, PROCESSES_VARY
 
 
 def variance_of_typical(seconds: Sequence[float]) -> float:
-    """Estimate the variance of the logarithm of ``typical(seconds)``, the mean of the faster half of these turns.
+    """Estimate the variance of the logarithm of ``typical(seconds)``, the mean of the fastest third of these turns.
 
     The estimate is the squared standard error of a trimmed mean, from the Winsorized variance: Tukey and McLaughlin,
     "Less vulnerable confidence and significance procedures for location based on a single sample", Sankhya A 25, 1963.
+    At least FEWEST_TURNS turns are needed.
     """
     logs = sorted(map(math.log, seconds))
-    kept = (len(logs) + 1) // 2
+    kept = -(-len(logs) // 3)
     winsorized = logs[:kept] + [logs[kept - 1]] * (len(logs) - kept)
-    return variance(winsorized) * len(logs) / kept**2
+    return variance(winsorized) * (len(logs) - 1) / (kept * (kept - 1))
 
 
 def of_trial(trial: Trial, metric: str) -> list[list[float]]:

@@ -244,7 +244,7 @@ def test_results_of_ranks_are_one_result():
     )
     metrics = found["metrics"]
     assert metrics["throughput"] == pytest.approx(10 + 5) and metrics["overhead_us"] == pytest.approx(1e6 / 15)
-    assert metrics["slowest_rank"] == pytest.approx(10)  # the faster half of a rank's turns
+    assert metrics["slowest_rank"] == pytest.approx(10)  # the fastest third of a rank's turns
     assert (metrics["time_to_first_batch"], metrics["cpu_per_1000"], metrics["memory_mib"]) == (0.7, 3.0, 70.0)
     assert found["rows"] == [1, 3, 2, 4] and found["first_batch"] == 7
     assert (found["samples"], found["batches"]) == (40, 20)

@@ -71,9 +71,9 @@ def test_interval_covers_the_true_ratio_as_often_as_it_says(rounds):
     assert 0.93 <= covered / runs <= 0.97
 
 
-def test_what_a_process_typically_measures_is_the_faster_half_of_its_turns():
-    assert typical([2.0, 8.0, 1e9, 9.0, 1e6]) == pytest.approx(144 ** (1 / 3))
-    assert typical([512.0, 2.0, 8.0, 9.0]) == pytest.approx(4.0)
+def test_what_a_process_typically_measures_is_the_fastest_third_of_its_turns():
+    assert typical([2.0, 8.0, 1e9, 9.0, 1e6]) == pytest.approx(4.0)
+    assert typical([512.0, 2.0, 8.0, 9.0, 7.0, 1e9, 1e6]) == pytest.approx(112 ** (1 / 3))
     assert typical([3.0]) == pytest.approx(3.0)
 
 

@@ -53,7 +53,7 @@ def test_the_turns_of_two_trials_alternate(start, children):
         # Two that are timed, one before and one after them.
         assert result["rows"][:4] == result["rows"][4:]
         assert len(result["turn_seconds"]) == len(result["turn_began"]) == 2
-        # The faster half of the turns counts.
+        # The fastest third of the turns counts.
         assert result["metrics"]["throughput"] == pytest.approx(4 / min(result["turn_seconds"]))
     assert results[0]["rows"] == results[1]["rows"] and not children()
     # b had its first turn before a's, and a its last before b's.
