@@ -6,8 +6,8 @@ built or installed. ftbench.measure.loaders has the loaders themselves and impor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence, Set
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 from ftrun.configurations import CONFIGURATIONS
@@ -85,6 +85,21 @@ class Candidate:
             + (f" x{self.workers}" if self.workers else "")
             + (f" ({self.case})" if self.case else "")
         )
+
+
+def listed(candidates: Iterable[Candidate], cases: Set[str]) -> str:
+    """Name candidates in a sentence: "ft loader threads x2, x4; gil loader processes x4 (50-ms)".
+
+    *cases*: names of all cases. They are not named where a candidate is among *candidates* with each of them.
+    """
+    of_case: dict[Candidate, list[str]] = {}
+    for c in candidates:
+        of_case.setdefault(replace(c, case=""), []).append(c.case)
+    counts: dict[tuple[str, str], list[str]] = {}
+    for c, own in of_case.items():
+        where = "" if cases <= {*own} else f" ({', '.join(own)})"
+        counts.setdefault((replace(c, workers=0).title, where), []).append(f" x{c.workers}" if c.workers else "")
+    return "; ".join(f"{title}{','.join(of)}{where}" for (title, where), of in counts.items())
 
 
 @dataclass(frozen=True)

@@ -97,8 +97,8 @@ def settles(scenario: Scenario, c: Change, metric: str = "throughput") -> str | 
     minutes = more_minutes(scenario, c)
     if minutes == 0:
         about, seen = METRICS[metric], min(c.resolution or 1.0, 100.0)
-        less = f"less than {directed(about, seen)} or {directed(about, 1 / seen)}"
-        return f"{less} cannot be seen in {run_words.rounds(scenario)}"
+        large = f"{directed(about, seen)} or {directed(about, 1 / seen)}"
+        return f"too small to be seen in {run_words.rounds(scenario)}, as {large} would be"
     return f"{run_words.count(minutes, 'more minute')} would settle it" if minutes else None
 
 

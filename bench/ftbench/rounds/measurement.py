@@ -12,7 +12,7 @@ from ftbench.data.sources import Sources
 from ftbench.document import model
 from ftbench.machine import disturbance
 from ftbench.plan import sizing
-from ftbench.plan.candidates import VARIANTS, Candidate
+from ftbench.plan.candidates import VARIANTS, Candidate, listed
 from ftbench.plan.case import Case
 from ftbench.plan.scenario import OWN, Scenario, Task
 from ftbench.rounds.controller import Controller, failures
@@ -80,6 +80,7 @@ class Measurement:
             self.display.skip(scenario.name, "none of its candidates can be measured here")
             return
         work, fitting = self.work([c for _, c in ranked], sources)
+        cases = {c.case for _, c in ranked}
         ranked, seed = work.gather([(rank, c) for rank, c in ranked if c in fitting]), secrets.randbits(32)
         # A quick run has three rounds, whatever number a full run has.
         fewest = max(statistics.FEWEST_ROUNDS, 0 if options.quick else scenario.repeats)
@@ -92,9 +93,8 @@ class Measurement:
         self._keep_budget(fewest, len(ranked) * trial_seconds, seconds)
         fit = f"fit into {options.budget:.0f} s"
         if dropped:
-            self._skip(
-                _titles(work.measured(dropped)), f"enough rounds with them would not {fit} (--budget gives more)"
-            )
+            why = f"enough rounds with them would not {fit} (--budget gives more)"
+            self._skip(listed(work.measured(dropped), cases), why)
         candidates = work.measured(c for _, c in ranked)
         entry = self._record(controller, candidates, seed)
         enough, told = functools.partial(precise, entry, options.precision), set[Candidate]()
@@ -112,7 +112,7 @@ class Measurement:
                 self.display.note(f"disturbed: {scenario.name}, round {finished.number}: {', '.join(marks)}")
             late = [c for c in candidates if c.key not in measured and c not in work.measured(controller.failed)]
             if late:
-                self._skip(_titles(late), f"given up in round {finished.number}: not all would {fit}")
+                self._skip(listed(late, cases), f"given up in round {finished.number}: not all would {fit}")
             # Only candidates that were in every round are compared.
             candidates = [c for c in candidates if c.key in measured]
             entry.pairs = scenario.plan.pairs(candidates)
@@ -251,7 +251,7 @@ class Measurement:
             lacking.setdefault(self.twins.lacks(TWIN[c.config], c.variant), []).append(c)
         able = [c for c in lacking.pop("", []) if self.processes or not VARIANTS[c.variant].processes]
         for why, candidates in lacking.items():
-            self._skip(_titles(candidates), why)
+            self._skip(listed(candidates, {c.case for _, c in ranked}), why)
         return [(rank, c) for rank, c in ranked if c in able]
 
     def _workers(self) -> list[int]:
@@ -327,10 +327,6 @@ class Measurement:
             batches_per_worker=amount.batches_per_worker,
             turns=amount.turns,
         )
-
-
-def _titles(candidates: Iterable[Candidate]) -> str:
-    return ", ".join(c.title for c in candidates)
 
 
 def joined(notes: Iterable[str]) -> str:

@@ -86,7 +86,7 @@ def _scenario(client: str, note: str) -> Scenario:
         inside=True,
         case_axis="delay of the first byte",
         case_unit="s",
-        full=Amount(batch_size=4, batches_per_worker=2, turns=6, seconds=900),
+        full=Amount(batch_size=4, batches_per_worker=6, turns=6, seconds=900),
         quick=Amount(batch_size=4, batches_per_worker=2, turns=4, seconds=180),
         workers=lambda cpus: sorted({2, 4, 8, 16, 32, 64, cpus}),
         quick_workers=16,  # starting 64 processes takes longer than a turn

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ftbench.plan.candidates import CONFIGS, Candidate, reduce, worker_counts
+from ftbench.plan.candidates import CONFIGS, Candidate, listed, reduce, worker_counts
 from ftbench.plan.case import Case
 from ftbench.plan.comparisons import EFFECT_OF_THE_GIL, USUAL, ComparisonPlan, grid, with_every_count
 from ftbench.scenarios import SCENARIOS
@@ -28,6 +28,17 @@ def test_the_first_comparison_of_all_cases_outlives_the_others_of_the_first():
     assert {c.case for c in kept} == {"a", "b", "c"}
     kept, _ = reduce(ranked, 1)
     assert {c.key for c in kept} == {"ft/loader-thread/2@a", "gil/loader-process/2@a"}
+
+
+def test_candidates_that_are_left_out_are_named_together():
+    threads = [Candidate("ft", "loader-thread", n, case) for n in (2, 4) for case in "ab"]
+    some = [*threads, Candidate("gil", "loader-process", 4, "b"), Candidate("ft", "serial", 0, "a")]
+    assert listed(some, {"a", "b"}) == (
+        "ft loader threads x2, x4; gil loader processes x4 (b); ft loader without workers (a)"
+    )
+    assert listed([Candidate("ft", "serial", 0), Candidate("ft", "loop", 1)], {""}) == (
+        "ft loader without workers; ft loop threads without a loader x1"
+    )
 
 
 def test_quick_has_the_quick_comparisons_under_the_quick_cases():

@@ -154,14 +154,17 @@ def test_outcomes_in_words(change, wanted):
         ({"ratio": 1.1, "low": 1.0, "high": 1.21, "resolution": 1.21}, "10 more minutes would settle it"),
         ({"ratio": 1.1, "low": 0.9999, "high": 1.1 * 1.1001, "resolution": 1.11}, "1 more minute would settle it"),
         # What would take ten times as long is no advice.
-        ({"ratio": 1.01, "low": 0.8, "high": 1.28}, "less than 40% faster or 29% slower cannot be seen in 4 rounds"),
+        (
+            {"ratio": 1.01, "low": 0.8, "high": 1.28},
+            "too small to be seen in 4 rounds, as 40% faster or 29% slower would be",
+        ),
         (
             {"ratio": 1.1, "low": 0.01, "high": 100.0, "resolution": math.exp(math.log(100))},
-            "less than 100 times faster or 100 times slower cannot be seen in 4 rounds",
+            "too small to be seen in 4 rounds, as 100 times faster or 100 times slower would be",
         ),
         (
             {"metric": "memory_mib", "ratio": 1.01, "low": 0.8, "high": 1.28},
-            "less than 40% more memory or 29% less memory cannot be seen in 4 rounds",
+            "too small to be seen in 4 rounds, as 40% more memory or 29% less memory would be",
         ),
         ({"ratio": 1.3, "low": 1.2, "high": 1.4}, None),
         # A difference below 1% is none.
@@ -180,7 +183,7 @@ def test_what_would_settle_it(change, wanted):
 @pytest.mark.parametrize("seconds", [1e6, 1e308])
 def test_what_would_take_days_settles_nothing(seconds):
     change = Change(ratio=1.1, low=1.0, high=1.21, n=4, resolution=1.21, verdict=Verdict.NO_DIFFERENCE)
-    said = "less than 21% faster or 17% slower cannot be seen in 4 rounds"
+    said = "too small to be seen in 4 rounds, as 21% faster or 17% slower would be"
     assert verdict_words.settles(rounds_of(seconds), change) == said
 
 
