@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.text import Text
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-RUN = CHECKOUT / "docs/results/2026-11-24-quick-2-cpus"
+RUN = CHECKOUT / "docs/results/2026-11-28-quick-2-cpus"
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def main() -> None:
         record(
             Recording(
                 "terminal-bench.svg",
-                "./twins bench report docs/results/2026-11-24-quick-2-cpus",
+                "./twins bench report docs/results/2026-11-28-quick-2-cpus",
                 ("./twins", "bench", "report", str(run)),
                 "the end of the output of a kept run, 2 cores",
                 first="^JPEG decoding",

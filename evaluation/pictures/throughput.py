@@ -11,7 +11,7 @@ from pathlib import Path
 from xml.sax.saxutils import escape
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-RUN = CHECKOUT / "docs/results/2026-11-24-quick-2-cpus/results.json"
+RUN = CHECKOUT / "docs/results/2026-11-28-quick-2-cpus/results.json"
 PICTURE = CHECKOUT / "docs/throughput.svg"
 
 WIDTH, HEIGHT = 760, 190

@@ -108,7 +108,7 @@ PLACES = {
     planting.base.name: planting
     for planting in (
         Planting(pillow.SCENARIO, "", Amount(4, 20, turns=8, seconds=180)),
-        # A quick run has 300 s for four processes a round of two cases each. Here there are two, of three cases.
+        # A turn is as long as in a quick run, which has 300 s for four processes of two cases; these are two, of three.
         Planting(SCENARIOS["augment"], "heavy", Amount(3, 10, turns=6, seconds=210)),
         Planting(SCENARIOS["raw-size"], "4-MiB", Amount(4, 10, turns=6, seconds=120)),
         Planting(SCENARIOS["raw-transfer"], "numpy-pickled", Amount(4, 10, turns=6, seconds=120)),
@@ -118,8 +118,8 @@ PLACES = {
         Planting(overlap.SCENARIO, "2", Amount(8, 4, turns=6, seconds=240), _longer_steps(overlap.measure)),
     )
 }
-"""The places by name. The seconds are those of a quick run of the scenario; in pillow, for one candidate more,
-and in augment, of as many rounds."""
+"""The places by name. The seconds are those of a quick run of the scenario; in pillow, of one with one candidate more.
+Those of augment give it as many rounds as a quick run has."""
 
 
 def __getattr__(name: str) -> Scenario:

@@ -59,7 +59,7 @@ def _timed_batches(task: Task, batch_seconds: float) -> int:
 
 
 def typical(seconds: Sequence[float]) -> float:
-    """Return the geometric mean of the shortest third of a trial's turn times (s). At least one time is needed.
+    """Return the geometric mean of the shortest third (rounded up) of a trial's turn times (s).
 
     Other load on a machine makes turns longer, never shorter (Chen and Revels, "Robust benchmarking in noisy
     environments", 2016, https://arxiv.org/abs/1608.04295). The single fastest turn would be a matter of luck. Bursts of

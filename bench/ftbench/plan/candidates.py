@@ -41,7 +41,7 @@ VARIANTS = {
         # Collates a batch after its last sample, as torch does.
         Variant("loader-stack", "loader threads that stack"),
         Variant("loader-decode", "loader threads with ftloader.decode"),
-        Variant("serial", "loader without workers"),
+        Variant("serial", "no workers"),
         Variant("torch-process", "torch DataLoader processes", processes=True),
         # The mapper and the prefetcher each hold two batches a worker.
         Variant("nodes-thread", "torchdata.nodes threads", ("torchdata",), queued_per_worker=2),
@@ -95,11 +95,13 @@ def listed(candidates: Iterable[Candidate], cases: Set[str]) -> str:
     of_case: dict[Candidate, list[str]] = {}
     for c in candidates:
         of_case.setdefault(replace(c, case=""), []).append(c.case)
-    counts: dict[tuple[str, str], list[str]] = {}
+    counts: dict[tuple[str, str], list[int]] = {}
     for c, own in of_case.items():
         where = "" if cases <= {*own} else f" ({', '.join(own)})"
-        counts.setdefault((replace(c, workers=0).title, where), []).append(f" x{c.workers}" if c.workers else "")
-    return "; ".join(f"{title}{','.join(of)}{where}" for (title, where), of in counts.items())
+        counts.setdefault((replace(c, workers=0).title, where), []).append(c.workers)
+    return "; ".join(
+        title + ",".join(f" x{count}" for count in sorted(of) if count) + where for (title, where), of in counts.items()
+    )
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ def slug(name: str) -> str:
 
 
 def subject(run: Analysis) -> str:
-    """Return the subject of a run. Only the steps of a waterfall say what removing the GIL does by itself."""
+    """Return the subject of a run, for its headings. Removing the GIL is the subject of waterfalls."""
     return "What removing the GIL does to data loading" if run.waterfalls else "Data loading by threads and processes"
 
 

@@ -98,7 +98,7 @@ def settles(scenario: Scenario, c: Change, metric: str = "throughput") -> str | 
     if minutes == 0:
         about, seen = METRICS[metric], min(c.resolution or 1.0, 100.0)
         large = f"{directed(about, seen)} or {directed(about, 1 / seen)}"
-        return f"too small to be seen in {run_words.rounds(scenario)}, as {large} would be"
+        return f"{run_words.rounds(scenario)} would have shown {large}"
     return f"{run_words.count(minutes, 'more minute')} would settle it" if minutes else None
 
 

@@ -20,8 +20,8 @@ SEED = 20261121
 
 def _workers_bring(side: Side) -> Comparison:
     """Return the comparison of *side* with loading without workers. Quick runs make it only if *side* is FT or GIL."""
-    made = Comparison(side, Side(side.config, "serial", workers=0), why="what workers bring", every_count=True)
-    made = replace(made, first_only=True)
+    none = Side(side.config, "serial", workers=0)
+    made = Comparison(side, none, why="what workers bring", every_count=True, first_only=True)
     if side in (FT, GIL):
         return replace(made, kind="headline", importance=0)
     return replace(made, importance=4 if side.config == "ft-gil" else 2, quick="")
@@ -59,7 +59,7 @@ SCENARIO = Scenario(
     metrics=("throughput", "time_to_first_batch"),
     plan=grid(CASES, tuple(map(_workers_bring, (FT, GIL))), tuple(map(_workers_bring, OURS)), quick=""),
     inside=True,
-    case_axis="augmentation",
+    case_axis="amount of work",
     full=Amount(64, 3, turns=6, seconds=900),
     quick=Amount(32, 4, turns=6, seconds=300),
     repeats=5,

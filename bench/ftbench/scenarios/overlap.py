@@ -124,7 +124,7 @@ MORE = Case("2", "training twice as long as loading", {"ratio": 2.0}, 2.0)
 CASES = (EQUAL, LESS, MORE)
 # For reference, loading without workers: a step has to take the sum.
 SERIAL = tuple(
-    Comparison(Side(config, "serial", 1, case.name), importance=importance, quick=quick)
+    Comparison(Side(config, "serial", 0, case.name), importance=importance, quick=quick)
     for case, importance, quick in ((EQUAL, 0, "most"), (LESS, 9, ""), (MORE, 9, ""))
     for config in ("gil", "ft")
 )

@@ -25,7 +25,7 @@ SEED = 20261121
 
 def steps_per_epoch(task: Task) -> int:
     """Return the number of batches of an epoch, the same for any number of workers."""
-    return max(1, task.batches // task.workers)
+    return max(1, task.batches // max(1, task.workers))
 
 
 def measure(task: Task) -> dict:
@@ -193,11 +193,11 @@ SCENARIO = Scenario(
             Comparison(FT, THREADS["ft-gil"], "effect of the GIL"),
             Comparison(THREADS["ft-gil"], THREADS["gil"], "cost of the free-threaded build", quick=""),
             Comparison(THREADS["gil"], GIL, "where the GIL is", quick=""),
-            Comparison(FT, Side("ft", "serial", workers=1), "what the workers bring", quick=""),
+            Comparison(FT, Side("ft", "serial", workers=0), "what the workers bring", quick=""),
             Comparison(FT, NODES, quick=""),
             Comparison(FT, SPDL, quick=""),
             Comparison(GIL, TORCH, quick=""),
-            Comparison(Side("gil", "serial", workers=1), quick=""),
+            Comparison(Side("gil", "serial", workers=0), quick=""),
         )
     ),
     full=Amount(batch_size=32, batches_per_worker=32, seconds=300),

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from ftbench.stats.statistics import CONFIDENCE, EXPECTED_ROUNDS, FEWEST_ROUNDS
 
 # Standard deviations of the logarithm of two candidates' ratio, measured on two cores with JPEGs and a little other
-# load (docs/method.md): of one turn, as `typical` combines turns, and between processes with any number of turns.
+# load (docs/method.md): of one turn, as `typical` combines turns (the faster half then; the fastest third varies as
+# much), and between processes with any number of turns.
 TURNS_VARY, PROCESSES_VARY = 0.16, 0.02
 FEWEST_TURNS, MOST_TURNS = 4, 40
 

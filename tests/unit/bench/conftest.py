@@ -91,11 +91,11 @@ def special_plans(twin: str) -> dict[str, list[str]]:
     workers = "loader-thread/2" if twin == "ft" else "loader-process/2"
     others = ["spdl/2", "loop/2"] if twin == "ft" else ["torch-process/2", "loader-thread/2"]
     return {
-        "overlap": ["loader-thread/2@1", "serial/1@1"],
+        "overlap": ["loader-thread/2@1", "serial/0@1"],
         "contention": ["bare-thread/2@pages"],
         "interference": ["loader-thread/2@own", "loader-thread/2@shared"],
         "cache": ["loader-thread/2"],
-        "training": [workers, "serial/1" if twin == "ft" else "loader-thread/2"],
+        "training": [workers, "serial/0" if twin == "ft" else "loader-thread/2"],
         "augment": [f"{workers}@heavy", f"{workers}@light", "serial/0@heavy", "serial/0@light"],
         "nvimgcodec-decode": ["loader-thread/2"],
         "latency-requests": [f"{workers}@50-ms"],

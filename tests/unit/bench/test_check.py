@@ -45,7 +45,7 @@ def test_keys_of_other_versions_are_ignored(document, tmp_path):
     assert load(tmp_path) == document
 
 
-KEPT = CHECKOUT / "docs/results/2026-11-24-quick-2-cpus"
+KEPT = CHECKOUT / "docs/results/2026-11-28-quick-2-cpus"
 
 
 @pytest.mark.parametrize("path", sorted(KEPT.parent.glob("*/results.json")), ids=lambda path: path.parent.name)

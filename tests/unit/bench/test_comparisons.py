@@ -31,14 +31,11 @@ def test_the_first_comparison_of_all_cases_outlives_the_others_of_the_first():
 
 
 def test_candidates_that_are_left_out_are_named_together():
-    threads = [Candidate("ft", "loader-thread", n, case) for n in (2, 4) for case in "ab"]
+    threads = [Candidate("ft", "loader-thread", n, case) for n in (16, 2, 4) for case in "ab"]
     some = [*threads, Candidate("gil", "loader-process", 4, "b"), Candidate("ft", "serial", 0, "a")]
-    assert listed(some, {"a", "b"}) == (
-        "ft loader threads x2, x4; gil loader processes x4 (b); ft loader without workers (a)"
-    )
-    assert listed([Candidate("ft", "serial", 0), Candidate("ft", "loop", 1)], {""}) == (
-        "ft loader without workers; ft loop threads without a loader x1"
-    )
+    assert listed(some, {"a", "b"}) == "ft loader threads x2, x4, x16; gil loader processes x4 (b); ft no workers (a)"
+    alone = [Candidate("ft", "serial", 0), Candidate("ft", "bare-thread", 1)]
+    assert listed(alone, {""}) == "ft no workers; ft bare threads x1"
 
 
 def test_quick_has_the_quick_comparisons_under_the_quick_cases():

@@ -219,7 +219,7 @@ KEPT = CHECKOUT / "docs/results"
 
 @pytest.mark.skipif(not KEPT.exists(), reason="docs/results is not in the images")
 def test_the_kept_runs_are_of_other_versions(capsys, tmp_path):
-    kept = [KEPT / "2026-11-24-quick-2-cpus", KEPT / "2026-11-27-quick-16-cpus"]
+    kept = [KEPT / "2026-11-28-quick-2-cpus", KEPT / "2026-11-27-quick-16-cpus"]
     merged = merge(kept)
     pillow, text, apart = merged.groups
     assert [group.workload for group in merged.groups] == ["pillow", "text", "pillow"]
@@ -232,7 +232,7 @@ def test_the_kept_runs_are_of_other_versions(capsys, tmp_path):
 
 @pytest.mark.skipif(not KEPT.exists(), reason="docs/results is not in the images")
 def test_a_machine_alone_has_the_intervals_of_its_own_report():
-    run = KEPT / "2026-11-24-quick-2-cpus"
+    run = KEPT / "2026-11-28-quick-2-cpus"
     groups, falls = merge([run]).groups, load(run).waterfalls
     assert len(groups) == len(falls) == 2
     for group, fall in zip(groups, falls, strict=True):
@@ -243,7 +243,7 @@ def test_a_machine_alone_has_the_intervals_of_its_own_report():
 @pytest.mark.skipif(not KEPT.exists(), reason="docs/results is not in the images")
 def test_a_cluster_grown_from_a_real_run(tmp_path):
     """Ten machines of two kinds, made from one real run: its values are scaled, and its processor is renamed."""
-    real = json.loads((KEPT / "2026-11-24-quick-2-cpus/results.json").read_text())
+    real = json.loads((KEPT / "2026-11-28-quick-2-cpus/results.json").read_text())
     rng = random.Random(5)
     for number in range(10):
         node = copy.deepcopy(real)

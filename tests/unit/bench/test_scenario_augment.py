@@ -117,7 +117,7 @@ def test_loading_without_workers_is_as_much_as_one_worker_does():
     )
     assert (none.workers, none.batches, none.warmup_batches) == (0, 5, 2)
     assert (one.batches, two.batches) == (5, 10)
-    assert Candidate("ft", "serial", 0).title == "ft loader without workers"
+    assert Candidate("ft", "serial", 0).title == "ft no workers"
 
 
 def test_a_full_run_repeats_everything_five_times():

@@ -77,7 +77,7 @@ def test_where_it_trained_is_told():
 @pytest.mark.slow
 def test_a_run(special, special_run):
     entry = special("overlap")
-    assert "loader without workers" in special_run.printed and entry.note in special_run.printed
+    assert "no workers" in special_run.printed and entry.note in special_run.printed
     assert entry.note.startswith("trained on the GPU" if torch.cuda.is_available() else "trained on one CPU core")
     for trial in entry.rounds[0].trials:
         # (load + train) / max(load, train) in each turn.

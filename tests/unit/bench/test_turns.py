@@ -32,7 +32,7 @@ def test_an_interval_of_known_values():
 
 
 @pytest.mark.parametrize("disturbed", [0.0, 0.3])
-@pytest.mark.parametrize("number", [6, 7, 12])
+@pytest.mark.parametrize("number", [4, 5, 6, 7, 12])
 def test_the_variance_of_a_figure_is_estimated_from_its_turns(number, disturbed):
     rng = random.Random(number)
 

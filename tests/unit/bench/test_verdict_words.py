@@ -33,6 +33,11 @@ def test_a_scenario_without_a_waterfall_tells_its_first_conclusion(many):
         assert re.search(rf"[,;] {re.escape(case)}: [\d.]+(%| times) faster \([^)]* to [^)]*\)", sentence), sentence
 
 
+def test_only_runs_with_a_waterfall_are_headed_by_the_gil(many):
+    assert "GIL" not in run_words.subject(alone(many, many.scenario("workers")))
+    assert "GIL" in run_words.subject(replace(many, waterfalls=[object()]))
+
+
 def test_a_second_metric_that_is_asked_for_has_a_sentence_of_its_own(many):
     """As in startup: the first batch, and from epoch to epoch."""
     asked = documents.scenario(many.scenarios[0], "asks", metrics=("time_to_first_batch", "epoch_gap", "memory_mib"))
@@ -53,8 +58,8 @@ def several(many):
 
 def test_each_comparison_that_the_question_asks_for_has_a_sentence(several):
     threads, processes, both = verdict_words.answer(several)
-    assert threads.startswith("Loader threads x2 in the free-threaded build against loader without workers in the free")
-    assert processes.startswith("Loader processes x2 in the GIL build against loader without workers in the GIL build")
+    assert threads.startswith("Loader threads x2 in the free-threaded build against no workers in the free-threaded")
+    assert processes.startswith("Loader processes x2 in the GIL build against no workers in the GIL build, ")
     assert both.startswith("With 2 workers, loader threads in the free-threaded build against loader processes in the")
     assert "method" not in {c.kind for c in several.principal()}
 
@@ -154,17 +159,14 @@ def test_outcomes_in_words(change, wanted):
         ({"ratio": 1.1, "low": 1.0, "high": 1.21, "resolution": 1.21}, "10 more minutes would settle it"),
         ({"ratio": 1.1, "low": 0.9999, "high": 1.1 * 1.1001, "resolution": 1.11}, "1 more minute would settle it"),
         # What would take ten times as long is no advice.
-        (
-            {"ratio": 1.01, "low": 0.8, "high": 1.28},
-            "too small to be seen in 4 rounds, as 40% faster or 29% slower would be",
-        ),
+        ({"ratio": 1.01, "low": 0.8, "high": 1.28}, "4 rounds would have shown 40% faster or 29% slower"),
         (
             {"ratio": 1.1, "low": 0.01, "high": 100.0, "resolution": math.exp(math.log(100))},
-            "too small to be seen in 4 rounds, as 100 times faster or 100 times slower would be",
+            "4 rounds would have shown 100 times faster or 100 times slower",
         ),
         (
             {"metric": "memory_mib", "ratio": 1.01, "low": 0.8, "high": 1.28},
-            "too small to be seen in 4 rounds, as 40% more memory or 29% less memory would be",
+            "4 rounds would have shown 40% more memory or 29% less memory",
         ),
         ({"ratio": 1.3, "low": 1.2, "high": 1.4}, None),
         # A difference below 1% is none.
@@ -183,7 +185,7 @@ def test_what_would_settle_it(change, wanted):
 @pytest.mark.parametrize("seconds", [1e6, 1e308])
 def test_what_would_take_days_settles_nothing(seconds):
     change = Change(ratio=1.1, low=1.0, high=1.21, n=4, resolution=1.21, verdict=Verdict.NO_DIFFERENCE)
-    said = "too small to be seen in 4 rounds, as 21% faster or 17% slower would be"
+    said = "4 rounds would have shown 21% faster or 17% slower"
     assert verdict_words.settles(rounds_of(seconds), change) == said
 
 
