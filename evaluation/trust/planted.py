@@ -119,7 +119,7 @@ PLACES = {
     )
 }
 """The places by name. The seconds are those of a quick run of the scenario; in pillow, of one with one candidate more.
-Those of augment give it as many rounds as a quick run has."""
+Those of augment give it as many turns as a quick run has."""
 
 
 def __getattr__(name: str) -> Scenario:
