@@ -27,7 +27,7 @@ SPEED = {("ft", "loader-thread"): 2.0, ("ft-gil", "loader-thread"): 0.8, ("gil",
 
 def throughput(candidate: Candidate) -> float:
     """Samples per second without noise: threads without the GIL are twice as fast as processes with it."""
-    return 500 * candidate.workers**0.8 * SPEED.get((candidate.config, candidate.variant), 1.0)
+    return 500 * max(1, candidate.workers) ** 0.8 * SPEED.get((candidate.config, candidate.variant), 1.0)
 
 
 def scenario(
