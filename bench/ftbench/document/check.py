@@ -2,6 +2,7 @@
 
 import functools
 import json
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
@@ -9,6 +10,7 @@ from ftbench.document.convert import schema
 from ftbench.document.model import Results, Scenario, Stress, Trial
 from ftbench.plan.candidates import VARIANTS
 from ftbench.plan.metrics import METRICS
+from ftbench.stats.turns import of_trial
 
 # Values above this or below its reciprocal are no measurements; ratios of other values never overflow a float.
 MOST = 1e150
@@ -99,9 +101,20 @@ def _of_trials(trials: Sequence[Trial], metrics: Sequence[str]) -> Iterator[str]
                 yield f"{metric} of {trial.candidate} is missing"
             elif not 1 / MOST < trial.metrics[metric] < MOST:
                 yield f"{metric} of {trial.candidate} is no measurement"
+        if trial.turn_seconds and not _is_of_its_turns(trial):
+            yield f"throughput of {trial.candidate} is not that of its turns"
         for name, of in trial.distributions.items():
             if of.over and len(of.over.values) != len(of.values):
                 yield f"{name} of {trial.candidate} is no curve: a value has no place"
+
+
+def _is_of_its_turns(trial: Trial) -> bool:
+    """True if the throughput is the samples of the turns that count, divided by the seconds of these turns."""
+    if "throughput" not in trial.metrics:
+        return True
+    counted = of_trial(trial, "throughput")[0]
+    samples = trial.samples * len(counted) / len(trial.turn_seconds)
+    return bool(counted) and math.isclose(trial.metrics["throughput"], samples / math.fsum(counted), rel_tol=1e-6)
 
 
 def _of_stress(part: Stress, configs: list[str]) -> Iterator[str]:

@@ -18,7 +18,7 @@ from ftbench.plan.candidates import CONFIGS, Candidate, Pair
 from ftbench.plan.scenario import DISTRIBUTION_LIMIT
 from ftbench.plan.waterfall import PRECISION
 
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 """Version of the schema. It is increased whenever an older benchmark would misread a new results.json."""
 
 Positive = A[float, {"exclusiveMinimum": 0}]
@@ -163,11 +163,17 @@ class Trial:
     torch: A[str, "version of torch"]
     free_threaded: A[bool, "of the interpreter that measured"]
     gil_enabled: A[bool, "at the end of the trial"]
-    disturbance: A[Disturbance, "other load while the trial ran"]
+    disturbance: A[Disturbance, "other load while the trial ran; with turns, in those that count"]
     start_method: A[str | None, "of worker processes by torch's default (fork), null without them"] = None
     condition_seconds: A[
         dict[Name, list[list[Positive]]], "seconds of each turn of the two conditions that a metric compares, by metric"
     ] = field(default_factory=dict)
+    turn_loads: A[list[Disturbance], "other load in each turn, in their order; none where it was not recorded"] = field(
+        default_factory=list
+    )
+    turns_left_out: A[list[Count], "positions of the turns (0, 1, ...) that do not count: others took CPUs"] = field(
+        default_factory=list
+    )
 
 
 @dataclass
@@ -278,7 +284,7 @@ class Waterfall(Steps):
     cpu_per_1000: A[Steps, "the same in seconds of CPU time for 1,000 samples"]
     ends: A[
         dict[str, A[list[Positive], {"minItems": 2, "maxItems": 2}]],
-        "time_to_first_batch, memory_mib, slowest_rank: medians, start and end",
+        "time_to_first_batch, memory_mib, slowest_rank: geometric means, start and end",
     ]
     missing: A[list[str], "configurations and loaders that were not measured"]
     others: A[list[str], "keys of the candidates that loaded other samples than the start"]

@@ -134,6 +134,14 @@ def state(sys: Path = Path("/sys/devices/system/cpu")) -> State:
     return State(load, len(cpus), cgroup.cpu_quota(), governor)
 
 
+def taken(load: Disturbance, usable: float) -> bool:
+    """True if other processes or other machines took more than their threshold of the *usable* CPUs.
+
+    Throttling does not count: a control group's quota stops the trial for what the trial itself has used.
+    """
+    return (load.other_cpus or 0) > OTHERS * usable or (load.stolen_cpus or 0) > STOLEN * usable
+
+
 def marks(found: Disturbance, usable: float) -> list[str]:
     """Return a phrase for each disturbance of a round that exceeds its threshold."""
     result = []

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from statistics import geometric_mean
+from statistics import fmean
 from typing import Any, NamedTuple
 
 from ftbench.machine.usage import cpu_seconds
@@ -58,16 +57,6 @@ def _timed_batches(task: Task, batch_seconds: float) -> int:
     return min(task.batches, max(2 * max(1, task.workers), int(TURN_SECONDS / max(batch_seconds, 1e-9))))
 
 
-def typical(seconds: Sequence[float]) -> float:
-    """Return the geometric mean of the shortest third (rounded up) of a trial's turn times (s).
-
-    Other load on a machine makes turns longer, never shorter (Chen and Revels, "Robust benchmarking in noisy
-    environments", 2016, https://arxiv.org/abs/1608.04295). The single fastest turn would be a matter of luck. Bursts of
-    load reach some turns of the faster half (docs/method.md).
-    """
-    return geometric_mean(sorted(seconds)[: -(-len(seconds) // 3)])
-
-
 def measure(task: Task, seen: Seen | None = None, **options: object) -> Turns:
     """Measure a loader: a warm-up, then an epoch for each turn, with a new loader each time.
 
@@ -77,8 +66,7 @@ def measure(task: Task, seen: Seen | None = None, **options: object) -> Turns:
     *seen* consumes the batches (default: checksums.Seen). *options* are further arguments of the loader.
     With several ranks, each rank measures its own loader; ftbench.trial.job combines the results. Metrics returned:
 
-    - throughput: a turn's samples divided by the `typical` time of a turn (1/s); overhead_us: µs per sample, 1e6 /
-      throughput;
+    - throughput: the samples of all turns divided by their seconds (1/s); overhead_us: µs per sample, 1e6 / throughput;
     - cpu_per_1000: CPU time of the process and its workers for 1,000 samples, over the timed parts (s);
     - time_to_first_batch: from the start of a new loader to its first batch, start of the workers included (s);
     - memory_mib: the most memory of the process tree (Usage.total), read during the warm-up and after the last turn.
@@ -112,7 +100,7 @@ def measure(task: Task, seen: Seen | None = None, **options: object) -> Turns:
             if turn == task.turns - 1:
                 memory = max(memory, ranks.memory())
     samples = timed * task.batch_size
-    throughput = samples / typical(turn_seconds)
+    throughput = samples / fmean(turn_seconds)
     return {
         "metrics": {
             "throughput": throughput,

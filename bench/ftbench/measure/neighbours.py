@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
+from statistics import fmean
 
-from ftbench.measure.epochs import typical
 from ftbench.plan.scenario import Turns
 
 TURN_SECONDS = 0.3
@@ -51,10 +51,9 @@ def condition_ratios(conditions: Mapping[str, tuple[Sequence[float], Sequence[fl
     """Return the items "metrics" and "condition_seconds" of a trial's result.
 
     *conditions* is {metric: (turns of the first condition, turns of the second)}, in seconds. A metric's value is the
-    `typical` turn of the first condition, divided by the `typical` turn of the second. The mean of the ratios of
-    neighbouring turns would vary more: a disturbance makes one turn longer, but not its neighbour.
+    mean turn of the first condition, divided by the mean turn of the second.
     """
     return {
-        "metrics": {name: typical(first) / typical(second) for name, (first, second) in conditions.items()},
+        "metrics": {name: fmean(first) / fmean(second) for name, (first, second) in conditions.items()},
         "condition_seconds": {name: list(pair) for name, pair in conditions.items()},
     }

@@ -95,7 +95,7 @@ def _measured(name: str, run: Analysis, scenario: AnalysedScenario, fall: Waterf
     cpu = [scenario.in_each_process(key, CPU) for key in (chain[-1], chain[0])]
 
     def throughput(key: str, other: str) -> Figure:
-        return _figure(logarithms(values[key], values[other]), turns.expected(scenario, "throughput", key, other))
+        return _figure(logarithms(values[key], values[other]), turns.predicted(scenario, "throughput", key, other))
 
     return Measured(
         run=name,
@@ -114,8 +114,8 @@ def _measured(name: str, run: Analysis, scenario: AnalysedScenario, fall: Waterf
     )
 
 
-def _figure(logs: Sequence[float], expected: float | None = None) -> Figure:
-    return Figure(fmean(logs), *spread(logs, expected), len(logs))
+def _figure(logs: Sequence[float], predicted: turns.Predicted | None = None) -> Figure:
+    return Figure(fmean(logs), *spread(logs, predicted), len(logs))
 
 
 def _setting(run: Analysis, scenario: AnalysedScenario, fall: Waterfall) -> tuple[tuple[str, str], ...]:

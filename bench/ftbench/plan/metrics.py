@@ -26,7 +26,7 @@ class Metric:
     ideal: str = ""
     """The best possible value: "1", "workers" (the number of workers), or "" if there is none."""
     of_turns: bool = False
-    """True if a trial with turns has the value of its typical turn (ftbench.measure.epochs.typical)."""
+    """True if a trial with turns has the value of its mean turn."""
     answers: bool = False
     """True if a report also has a sentence on this metric where it is not the main metric of a scenario."""
 
@@ -67,7 +67,7 @@ METRICS = {
         Metric("slowdown_torch", "Step in torch while loading", ALONE, ".2f", "longer", "shorter", ideal="1"),
         Metric("slowdown_half", "Step in Python, half the rate", ALONE, ".2f", "longer", "shorter", ideal="1"),
         Metric("epoch_seconds", "Time per epoch", "s", ".2f", "slower", "faster"),
-        Metric("operation_ns", "Time of an operation", "ns", ",.1f", "longer", "shorter"),
+        Metric("operation_ns", "Time of an operation", "ns", ",.1f", "longer", "shorter", of_turns=True),
         Metric("step_over_max", "Step over max(load, train)", MAX, ".2f", "worse", "better", ideal="1"),
         Metric("step_over_sum", "Step over load + train", SUM, ".2f", "larger", "smaller"),
         Metric("scaling", "Scaling over one worker", ONE, ".2f", "better", "worse", "higher", "workers"),

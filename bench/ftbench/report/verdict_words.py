@@ -23,7 +23,7 @@ MOST_PERCENT, MOST_PERCENT_END = 2.0, 3.0
 # Two rounds can give intervals over many powers of ten, whose digits say nothing.
 MOST_TIMES = 1000
 TOO_FEW = "too few rounds to be sure"
-UNCERTAIN = "not certain among all these comparisons"
+UNCERTAIN = "not certain"
 
 
 def figure(value: float) -> str:

@@ -19,6 +19,7 @@ from ftbench.machine.disturbance import state, together
 from ftbench.measure.checksums import by_batch
 from ftbench.plan.candidates import VARIANTS, Candidate, reduce
 from ftbench.plan.sizing import BudgetTooShort
+from ftbench.rounds import cycles
 from ftbench.rounds.progress import Display
 from ftbench.rounds.work import Work
 from ftbench.stats import allocation
@@ -299,6 +300,9 @@ class Controller:
             self._order.shuffle(group)
             for c, seconds in self._measure_group(group, trials).items():
                 longest[c] = max(seconds, longest.get(c, 0.0))
+            measured = [c for c in self.work.measured(group) if c in trials]
+            if left_out := cycles.disturbed([trials[c] for c in measured], before.affinity):
+                trials |= {c: cycles.without(trials[c], left_out) for c in measured}
             if again := self._again(group):
                 groups.append(again)
         if not trials:

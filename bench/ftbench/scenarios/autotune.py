@@ -11,7 +11,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from statistics import geometric_mean
+from statistics import fmean, geometric_mean
 from typing import Any
 
 from ftbench.measure.loaders import EpochSampler
@@ -120,7 +120,7 @@ def auto(task: Task, samples: Any, pause: float, then: float | None) -> tuple[fl
         run(batches, pause, SETTLED_BATCHES, SETTLED_SECONDS)
         # As long as for fixed numbers, since batches that come in bursts make short times look a little too good.
         rates = [run(batches, pause, 2, TIMED_SECONDS) for _ in range(AUTO_TIMES)]
-        return geometric_mean(rates) * task.batch_size, loader.statistics()
+        return fmean(rates) * task.batch_size, loader.statistics()
 
 
 def best(before: Sequence[float], after: Sequence[float]) -> tuple[float, int]:

@@ -17,9 +17,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any
 
-from ftbench.measure.epochs import typical
 from ftbench.measure.neighbours import alternate, condition_ratios
 from ftbench.plan.candidates import worker_counts
 from ftbench.plan.case import Amount, Case
@@ -172,8 +172,8 @@ def measure(task: Task) -> Turns:
         found = yield from alternate(conditions, task.turns)
     result = condition_ratios({"scaling": (found["alone"], found["together"])})
     result["metrics"]["scaling"] *= task.workers
-    result["metrics"]["operation_ns"] = typical(found["together"]) / operations * 1e9
-    return {**result, "samples": operations * task.workers * task.turns}
+    result["metrics"]["operation_ns"] = fmean(found["together"]) / operations * 1e9
+    return {**result, "turn_seconds": found["together"], "samples": operations * task.workers * task.turns}
 
 
 CASES = tuple(Case(name, kind.title, {"kind": name}) for name, kind in KINDS.items())

@@ -18,7 +18,7 @@ import functools
 import importlib.util
 import time
 from dataclasses import replace
-from statistics import median
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from ftbench.measure import checksums, epochs, gpu
@@ -171,7 +171,7 @@ class PicturesOnGpu(gpu.OnGpu):
 def measure(task: Task) -> Turns:
     """Measure as ftbench.measure.epochs does; raises TrialError if a picture differs from Pillow's.
 
-    Further metrics are worker_setup, the seconds in which a worker decodes its first image (median over workers), and
+    Further metrics are worker_setup, the seconds in which a worker decodes its first image (mean over workers), and
     with a GPU gpu_mib_per_worker. With a GPU, a batch counts as arrived once it is in the GPU's memory.
     """
     import torch
@@ -189,7 +189,7 @@ def measure(task: Task) -> Turns:
     seen = PicturesOnGpu(task) if gpu.device() else None
     result = yield from epochs.measure(replace(task, batches=stretch * task.batches), seen, **options)
     setup = [value for value in seconds.tolist() if value > 0]
-    metrics = {**result["metrics"], "worker_setup": median(setup)}
+    metrics = {**result["metrics"], "worker_setup": fmean(setup)}
     if seen:
         metrics["gpu_mib_per_worker"] = seen.added_mib / task.workers
     return {**result, "metrics": metrics}

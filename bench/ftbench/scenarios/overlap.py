@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import repeat
+from statistics import fmean
 from typing import Any
 
 from ftbench.measure import checksums
-from ftbench.measure.epochs import typical
 from ftbench.measure.gpu import where_trained
 from ftbench.measure.loaders import open_loader
 from ftbench.measure.neighbours import alternate, condition_ratios
@@ -78,9 +78,8 @@ def measure(task: Task, more: float = 1.0) -> Turns:
         found = yield from alternate(conditions, task.turns)
     load, train_alone, step = found["load"], found["train"], found["step"]
     pairs = {
-        "step_over_max": (step, max(load, train_alone, key=typical)),
-        # Sorted, so that a disturbed turn of the one is not added to a fast turn of the other.
-        "step_over_sum": (step, [sum(both) for both in zip(sorted(load), sorted(train_alone), strict=True)]),
+        "step_over_max": (step, max(load, train_alone, key=fmean)),
+        "step_over_sum": (step, [sum(pair) for pair in zip(load, train_alone, strict=True)]),
     }
     return {
         **condition_ratios(pairs),

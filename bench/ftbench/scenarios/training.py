@@ -7,7 +7,7 @@ import struct
 import time
 import zlib
 from collections.abc import Iterable, Iterator
-from statistics import median
+from statistics import fmean
 from typing import Any
 
 from ftbench.machine.usage import cpu_seconds
@@ -31,7 +31,7 @@ def steps_per_epoch(task: Task) -> int:
 def measure(task: Task) -> dict:
     """Train the same network for EPOCHS epochs on the loader's batches.
 
-    Returns the metrics epoch_seconds and utilisation, medians over the epochs after the first. Utilisation (%) is the
+    Returns the metrics epoch_seconds and utilisation, means over the epochs after the first. Utilisation (%) is the
     share of the time in which the accelerator had a step to work on. Without an accelerator, utilisation is the share
     of the usable CPUs that was busy with this process and its workers, on average. Distributions: `loss` (a curve over
     steps) and `epoch` (s).
@@ -71,7 +71,7 @@ def measure(task: Task) -> dict:
             times.append(time.perf_counter() - begin)
             used.append((busy() - before) / times[-1] * 100)
     return {
-        "metrics": {"epoch_seconds": median(times[1:]), "utilisation": median(used[1:])},
+        "metrics": {"epoch_seconds": fmean(times[1:]), "utilisation": fmean(used[1:])},
         "distributions": {
             name: {"unit": unit, "values": values, "over": {"title": over, "values": list(range(1, len(values) + 1))}}
             for name, unit, values, over in (("loss", "nats", losses, "step"), ("epoch", "s", times, "epoch"))

@@ -8,13 +8,13 @@ Techniques", 3rd edition 1977, section 10.6), with Student's t.
 import math
 from dataclasses import dataclass
 
-from ftbench.stats.statistics import CONFIDENCE, EXPECTED_ROUNDS, FEWEST_ROUNDS
+from ftbench.stats.statistics import CONFIDENCE, FEWEST_ROUNDS
+from ftbench.stats.turns import FEWEST_TURNS
 
-# Standard deviations of the logarithm of two candidates' ratio, measured on two cores with JPEGs and a little other
-# load (docs/method.md): of one turn, as `typical` combines turns (the faster half then; the fastest third varies as
-# much), and between processes with any number of turns.
-TURNS_VARY, PROCESSES_VARY = 0.16, 0.02
-FEWEST_TURNS, MOST_TURNS = 4, 40
+# Standard deviations of the logarithm of two candidates' ratio, measured on two cores with JPEGs (docs/method.md): of
+# one turn, and between processes with any number of turns.
+TURNS_VARY, PROCESSES_VARY = 0.15, 0.02
+MOST_TURNS = 40
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ def turns(seconds: float, candidates: int, costs: Costs, at_once: int) -> int:
         if rounds < FEWEST_ROUNDS:
             break
         error = math.sqrt((PROCESSES_VARY**2 + TURNS_VARY**2 / number) / rounds)
-        half = float(stdtrit(rounds - 1 + EXPECTED_ROUNDS, (1 + CONFIDENCE) / 2)) * error
+        half = float(stdtrit(rounds - 1, (1 + CONFIDENCE) / 2)) * error
         if half < narrowest:
             best, narrowest = number, half
     return best

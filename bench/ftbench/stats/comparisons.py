@@ -48,7 +48,7 @@ class Comparison(Ratio):
 def of_two(scenario: Scenario, numerator: str, denominator: str, metric: str) -> Ratio:
     """Return the ratio of two candidates (keys) in a metric, with its interval over the rounds."""
     numerators, denominators = (scenario.in_each_process(key, metric) for key in (numerator, denominator))
-    return ratio(numerators, denominators, turns.expected(scenario, metric, numerator, denominator))
+    return ratio(numerators, denominators, turns.predicted(scenario, metric, numerator, denominator))
 
 
 def compared(scenario: Scenario) -> list[Comparison]:
@@ -77,7 +77,7 @@ def compared(scenario: Scenario) -> list[Comparison]:
 def level(scenario: Scenario, key: str, metric: str) -> Ratio:
     """Return a candidate's mean of a metric that is itself a ratio, such as step_over_max, with its interval."""
     values = scenario.in_each_process(key, metric)
-    return ratio(values, [1.0] * len(values), turns.expected(scenario, metric, key))
+    return ratio(values, [1.0] * len(values), turns.predicted(scenario, metric, key))
 
 
 def judge(comparisons: Iterable[Ratio]) -> None:

@@ -1,14 +1,12 @@
 """Ratios with confidence intervals, and the conclusions from them. docs/method.md explains the method and its limits.
 
-Each round measures a candidate in a new process, in many short turns, which alternate with other candidates' turns. All
-turns of a process may be fast or slow together, so intervals are computed over processes, not over turns. Each process
-contributes one figure: the mean logarithm of the fastest third of its turns (ftbench.measure.epochs.typical). Two
-candidates are compared by the differences of their figures, round by round, with Student's t. This method treats a/b
-and b/a alike (Fleming and Wallace, "How not to lie with statistics", CACM 29, 1986), and ratios of a chain multiply
-exactly.
+Each round measures a candidate in a new process, in many short turns, which alternate with other candidates' turns.
+Each process contributes one figure: the samples of its turns divided by their seconds. Two candidates are compared by
+the logarithms of their figures' ratios, round by round. This method treats a/b and b/a alike (Fleming and Wallace, "How
+not to lie with statistics", CACM 29, 1986), and ratios of a chain multiply exactly.
 
-The variance of three or four rounds is itself uncertain. So it is averaged with the variance that the turns predict
-(the moderated t: Smyth, "Linear models and empirical Bayes methods", Stat. Appl. Genet. Mol. Biol. 3, 2004).
+All turns of a process may be fast or slow together, so the interval is Student's t over the rounds. A few rounds may
+agree by chance. So the interval is never narrower than the one that the turns predict (ftbench.stats.turns).
 
 The comparisons that a run is made for are judged one by one. All others are explored: their p-values are adjusted
 together, over the whole run (Benjamini and Hochberg, JRSS B 57, 1995). Then at most one in twenty of the differences
@@ -23,14 +21,13 @@ from dataclasses import dataclass
 from statistics import fmean, variance
 
 from ftbench.document.model import Change, Verdict
+from ftbench.stats.turns import Predicted
 
 CONFIDENCE = 0.95
 # The probability that a difference of `resolution` would have been shown.
 POWER = 0.8
 FEWEST_ROUNDS = 3
-# The variance that the turns predict weighs as much as that of this many further rounds.
-EXPECTED_ROUNDS = 4
-# Memory repeats to a tenth of a percent. A difference as small as that matters to no one, even if it is certain.
+# A difference as small as this matters to no one, even if it is certain. So a verdict needs an interval beyond it.
 NEGLIGIBLE = 1.01
 
 
@@ -56,31 +53,30 @@ def exponential(logarithm: float, most: float = 700.0) -> float:
     return math.exp(max(-most, min(most, logarithm)))
 
 
-def spread(logs: Sequence[float], expected: float | None = None) -> tuple[float, int]:
-    """Return (variance between rounds, its degrees of freedom). *logs*: the logarithm of each of two or more rounds.
+def spread(logs: Sequence[float], predicted: Predicted | None = None) -> tuple[float, int]:
+    """Return (variance of a round, its degrees of freedom): that between the rounds, or the predicted one.
 
-    *expected*: see `ratio`.
+    Of the two, the one that gives the wider interval is returned. *logs*: the logarithm of each of two or more rounds.
     """
-    degrees = len(logs) - 1
-    if expected is None:
-        return variance(logs), degrees
-    total = degrees + EXPECTED_ROUNDS
-    return (degrees * variance(logs) + EXPECTED_ROUNDS * expected) / total, total
+    # This import takes longer than the rest of the module, and most importers only need the module's names.
+    from scipy.special import stdtrit
+
+    spreads = [(variance(logs), len(logs) - 1), *([predicted] if predicted else [])]
+    return max(spreads, key=lambda one: math.sqrt(one[0]) * float(stdtrit(one[1], (1 + CONFIDENCE) / 2)))
 
 
-def ratio(numerators: Sequence[float], denominators: Sequence[float], expected: float | None = None) -> Ratio:
+def ratio(numerators: Sequence[float], denominators: Sequence[float], predicted: Predicted | None = None) -> Ratio:
     """Return the geometric mean of the ratios, with its interval; raises ValueError for no values or values <= 0.
 
-    *expected*: the variance of a ratio's logarithm that the turns predict (ftbench.stats.turns); None if unknown.
+    *predicted*: what the turns predict of a round's logarithm (ftbench.stats.turns.predict); None if unknown.
     """
     logs = logarithms(numerators, denominators)
     n, mean = len(logs), fmean(logs)
     low = high = p = seen = None
     if n > 1:
-        # This import takes longer than the rest of the module, and most importers only need the module's names.
         from scipy.special import stdtr, stdtrit
 
-        squared, degrees = spread(logs, expected)
+        squared, degrees = spread(logs, predicted)
         error = math.sqrt(squared / n)
         quantile = float(stdtrit(degrees, (1 + CONFIDENCE) / 2))
         low, high = exponential(mean - quantile * error), exponential(mean + quantile * error)
@@ -103,7 +99,6 @@ def verdict(r: Ratio) -> Verdict:
     q = r.p if r.q is None else r.q
     if r.n < FEWEST_ROUNDS or r.low is None or r.high is None:
         return Verdict.TOO_FEW
-    certain = (r.low > 1 or r.high < 1) and (q is None or q < 1 - CONFIDENCE)
-    if certain and not negligible(r.ratio):
+    if (r.low > NEGLIGIBLE or r.high < 1 / NEGLIGIBLE) and (q is None or q < 1 - CONFIDENCE):
         return Verdict.ABOVE if r.ratio > 1 else Verdict.BELOW
     return Verdict.NO_DIFFERENCE

@@ -1,48 +1,71 @@
-"""Estimates, from a trial's turns, how much the trial's figure varies because it has so few of them."""
+"""The variance that a trial's turns predict for its figure: how much the figure varies because it has so few of them.
+
+A figure is a ratio of means, so its variance comes from the turns' relative distances from their mean (the ratio
+estimator: W. G. Cochran, "Sampling Techniques", 3rd edition 1977, section 6.3). Turns of two candidates in the same
+cycle are compared with each other, since what slows the whole machine slows both.
+"""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from statistics import fmean, variance
+from typing import NamedTuple
 
 from ftbench.document.model import Scenario, Trial
 from ftbench.plan.metrics import METRICS
-from ftbench.stats.allocation import FEWEST_TURNS, PROCESSES_VARY
+
+FEWEST_TURNS = 4
+"""With fewer turns in a trial, their variance says nothing."""
+
+Series = Sequence[Sequence[float]]
+"""The turns (s) of a trial's figure: one list, or two for a ratio of two conditions, of equal lengths."""
 
 
-def variance_of_typical(seconds: Sequence[float]) -> float:
-    """Estimate the variance of the logarithm of ``typical(seconds)``, the mean of the fastest third of these turns.
+class Predicted(NamedTuple):
+    """The variance of a round's logarithm that the turns predict, and its degrees of freedom."""
 
-    The estimate is the squared standard error of a trimmed mean, from the Winsorized variance: Tukey and McLaughlin,
-    "Less vulnerable confidence and significance procedures for location based on a single sample", Sankhya A 25, 1963.
-    At least FEWEST_TURNS turns are needed.
-    """
-    logs = sorted(map(math.log, seconds))
-    kept = -(-len(logs) // 3)
-    winsorized = logs[:kept] + [logs[kept - 1]] * (len(logs) - kept)
-    return variance(winsorized) * (len(logs) - 1) / (kept * (kept - 1))
+    variance: float
+    degrees: int
 
 
 def of_trial(trial: Trial, metric: str) -> list[list[float]]:
-    """Return the turns (s) that a trial's figure in this metric is made of: one list, two for a ratio, or none."""
-    return [trial.turn_seconds] if METRICS[metric].of_turns else trial.condition_seconds.get(metric, [])
+    """Return the turns (s) that count for a trial's figure in this metric; no list if the figure is not made of any."""
+    series = [trial.turn_seconds] if METRICS[metric].of_turns else trial.condition_seconds.get(metric, [])
+    left_out = set(trial.turns_left_out)
+    return [[seconds for n, seconds in enumerate(turns) if n not in left_out] for turns in series]
 
 
-def variance_of_round(*candidates: Sequence[Sequence[Sequence[float]]]) -> float | None:
-    """Estimate the variance of the logarithm of a candidate's figure in a round, or of the ratio of two candidates.
+def relative_distances(series: Series) -> list[float]:
+    """Return each turn's effect on the figure, relative to the figure: 0.1 if this turn is 10% above the mean.
 
-    Each candidate is given by the turns of each of its trials (see `of_trial`). The estimate includes PROCESSES_VARY,
-    since processes differ even with many turns. Returns None if a trial has too few turns.
+    For two conditions, the effect is the difference of the effects of both.
     """
-    trials = [trial for candidate in candidates for trial in candidate]
-    if any(not trial or min(map(len, trial)) < FEWEST_TURNS for trial in trials):
-        return None
-    of_turns = fmean(sum(map(variance_of_typical, trial)) for trial in trials)
-    # PROCESSES_VARY is the standard deviation of the ratio of two processes.
-    return len(candidates) * (PROCESSES_VARY**2 / 2 + of_turns)
+    means = [fmean(turns) for turns in series]
+    signs = (1, -1)[: len(means)]
+    return [
+        sum(sign * (seconds / mean - 1) for sign, seconds, mean in zip(signs, cycle, means, strict=True))
+        for cycle in zip(*series, strict=True)
+    ]
 
 
-def expected(scenario: Scenario, metric: str, *keys: str) -> float | None:
-    """Return ``variance_of_round`` for one candidate or two (keys); None for a metric that is not made of turns."""
-    return variance_of_round(*([of_trial(each, metric) for each in scenario.trials_of(key)] for key in keys))
+def predict(*candidates: Sequence[Series]) -> Predicted | None:
+    """Return the prediction for a candidate's figure in a round, or for the ratio of two candidates.
+
+    Each candidate is given by its trials, one a round. Returns None if a trial has fewer than FEWEST_TURNS turns.
+    """
+    variances, degrees = [], 0
+    for trials in zip(*candidates, strict=True):
+        if any(not series or min(map(len, series)) < FEWEST_TURNS for series in trials):
+            return None
+        distances = [relative_distances(series) for series in trials]
+        lengths = {len(one) for one in distances}
+        if len(lengths) == 1:  # the same cycles
+            distances = [[cycle[0] - sum(cycle[1:]) for cycle in zip(*distances, strict=True)]]
+        variances.append(sum(variance(one) / len(one) for one in distances))
+        degrees += min(lengths) - 1
+    return Predicted(fmean(variances), degrees) if variances else None
+
+
+def predicted(scenario: Scenario, metric: str, *keys: str) -> Predicted | None:
+    """Return `predict` for one candidate or two (keys); None for a metric that is not made of turns."""
+    return predict(*([of_trial(trial, metric) for trial in scenario.trials_of(key)] for key in keys))

@@ -6,7 +6,6 @@ import itertools
 import math
 from collections.abc import Iterable
 from dataclasses import fields
-from statistics import median
 
 from ftbench.document.model import Change, Scenario, Start, Step, Steps, Waterfall
 from ftbench.measure.checksums import by_batch
@@ -109,7 +108,7 @@ def waterfall(scenario: Scenario, comparisons: Iterable[Comparison], case: str) 
         workers=start.workers,
         cpu_per_1000=steps(CPU),
         ends={
-            name: [median(scenario.in_each_process(c.key, name)) for c in (start, end)]
+            name: [scenario.typical(c.key, name) for c in (start, end)]
             for name in ENDS
             if name in scenario.metrics
         },

@@ -19,7 +19,6 @@ from statistics import fmean, harmonic_mean
 from typing import NamedTuple, NoReturn
 
 from ftbench.machine.usage import cpu_seconds, tree_usage
-from ftbench.measure.epochs import typical
 from ftbench.measure.ranks import KEY, address
 from ftbench.plan.scenario import TrialError
 from ftbench.trial.child import ControllerPipe
@@ -45,8 +44,8 @@ def together(results: Sequence[dict]) -> dict:
         raise TrialError("this measurement has no turns, in which several ranks could load together: leave out --ranks")
     seconds = [harmonic_mean(of) for of in zip(*(each["turn_seconds"] for each in results), strict=True)]
     samples = sum(each["samples"] for each in results)
-    rate = samples / turns / typical(seconds)
-    rates = [each["samples"] / turns / typical(each["turn_seconds"]) for each in results]
+    rate = samples / turns / fmean(seconds)
+    rates = [each["samples"] / turns / fmean(each["turn_seconds"]) for each in results]
     combine: dict[str, Callable[[list[float]], float]] = {
         "throughput": lambda values: rate,
         "gb_per_s": lambda values: rate * values[0] / rates[0],

@@ -121,5 +121,6 @@ class TrialProcess(Process):
         if answer is None:
             raise TrialFailed(f"no result on its stdout{last_lines(outcome.stderr)}")
         # The trial has been waited for, so all CPU time that it ever used counts as this process's children's.
-        disturbed = [*self._disturbed, between(before, counters(), -self._own_seconds)]
-        return {**answer, "disturbance": together(disturbed)}
+        loads = [*self._disturbed, between(before, counters(), -self._own_seconds)]
+        # The first load is that of the warm-up. A measurement without turns has no other.
+        return {**answer, "disturbance": together(loads), "turn_loads": loads[1:]}
