@@ -36,6 +36,10 @@ TWINS = ("ft", "gil")
 # Disk space in GB for sources, builds, packages and uv's cache: measured, plus a margin.
 NEEDED_GB = {"cuda": 5.0, "environment": 3.0, "interpreter": 1.0}
 
+# Milliseconds after which CPython's allocator gives freed memory back, without the GIL. Its default of 10 makes threads
+# fault the same memory in for each sample (docs/interpreters.md). The Dockerfiles set the same.
+PURGE_DELAY = "1000"
+
 
 @dataclass(frozen=True)
 class Twin:
@@ -60,6 +64,7 @@ class Twin:
         # Our packages come from this checkout, not from the environment, which all clones share.
         variables["PYTHONPATH"] = os.pathsep.join([*SOURCES, *filter(None, [variables.get("PYTHONPATH")])])
         variables.pop("PYTHONHOME", None)
+        variables.setdefault("MIMALLOC_PURGE_DELAY", PURGE_DELAY)
         # A notebook names a module of its own environment. Elsewhere matplotlib cannot be imported with this setting.
         if variables.get("MPLBACKEND", "").startswith("module://"):
             del variables["MPLBACKEND"]

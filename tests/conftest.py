@@ -173,7 +173,10 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, lambda *_: None)
 
 # Variables that the runner of the tests sets for its own twin, and those that would choose other twins.
-_OWN = ("PYTHONPATH", "VIRTUAL_ENV", "PYTHON_GIL", "FT_PYTHON", "GIL_PYTHON", "PYTHON_SERIES", "PYTHON_SUITE")
+_OWN = (
+    *("PYTHONPATH", "VIRTUAL_ENV", "PYTHON_GIL", "MIMALLOC_PURGE_DELAY"),
+    *("FT_PYTHON", "GIL_PYTHON", "PYTHON_SERIES", "PYTHON_SUITE"),
+)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -39,6 +39,7 @@ def interpreter() -> dict:
         "free_threaded": free_threaded,
         "gil_enabled": gil_enabled(),
         "python_gil_variable": os.environ.get("PYTHON_GIL"),
+        "mimalloc_purge_delay": os.environ.get("MIMALLOC_PURGE_DELAY"),
         "pgo": pgo,
         "lto": "--with-lto" in config_args,
         "upstream_fixes": len((cgroup.read(Path(sys.base_prefix, "share/cpython/PATCHES")) or "").splitlines()),

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from native import cli
+from native import build, cli
 from tests.checkout import CHECKOUT, locked
 
 
@@ -63,6 +63,19 @@ def test_exec_runs_in_the_twin(twins, output_of, twin, disabled, enabled):
 def test_a_notebooks_backend_of_matplotlib_stays_in_its_environment(twins):
     backend = "module://matplotlib_inline.backend_inline"  # what ipykernel sets, and the twins have no such module
     twins("exec", "ft", "python", "-c", "import matplotlib.figure", MPLBACKEND=backend, status=0)
+
+
+@pytest.mark.parametrize("twin", ["ft", "gil"])
+def test_freed_memory_is_kept_for_a_second_unless_the_user_says_otherwise(twins, output_of, twin):
+    code = "import os; print(os.environ['MIMALLOC_PURGE_DELAY'])"
+    assert output_of(twin, code).strip() == build.PURGE_DELAY
+    done = twins("exec", twin, "python", "-c", code, MIMALLOC_PURGE_DELAY="25")
+    assert done.stdout.strip() == "25"
+
+
+def test_images_keep_freed_memory_as_long():
+    for twin in ("ft", "gil"):
+        assert f"MIMALLOC_PURGE_DELAY={build.PURGE_DELAY}\n" in (CHECKOUT / f"Dockerfile.{twin}").read_text()
 
 
 def test_exec_passes_the_exit_code_on(twins):

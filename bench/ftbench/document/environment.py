@@ -29,6 +29,10 @@ class Interpreter:
     compiler: A[str, "name and version"]
     build_date: A[str, "as the interpreter has it"]
     soabi: A[str | None, "tag of its extension modules"]
+    mimalloc_purge_delay: A[
+        str | None,
+        "MIMALLOC_PURGE_DELAY of its environment: milliseconds until freed memory goes back, without the GIL",
+    ] = None
 
 
 @dataclass

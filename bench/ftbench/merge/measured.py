@@ -138,7 +138,7 @@ def _software(results: Results, everything: bool) -> dict[str, str]:
     """Return {title: version} of Python and of all packages, or if not *everything*, only of the packages LOADING."""
     found: dict[str, dict[str, str]] = {}
     for name, twin in results.environment.twins.items():
-        values = {f"Python's {what}": getattr(twin.interpreter, what) for what in compare.PYTHON}
+        values = compare.python(twin.interpreter)
         values |= {each: version for each, version in sorted(twin.packages.items()) if everything or each in LOADING}
         for title, value in values.items():
             if title not in compare.OURS:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
 
+from ftbench.document.environment import Interpreter
 from ftbench.document.model import Load, Results, Scenario, Stress, Verdict
 from ftbench.plan.metrics import METRICS
 from ftbench.plan.scenario import OWN
@@ -21,7 +22,6 @@ from ftbench.stats.comparisons import judge
 from ftbench.stats.statistics import CONFIDENCE, FEWEST_ROUNDS, Ratio, exponential, logarithms
 from ftrun.escape import one_line
 
-PYTHON = "version", "build", "compiler"
 # The project itself, which a checkout uses as it is and an image installs. Its sources are compared.
 OURS = "ftloader", "ft-env"
 USUAL_COLLATE = "torch's"
@@ -213,6 +213,14 @@ def welch(a: Sequence[float], b: Sequence[float]) -> Ratio:
     return Ratio(ratio=ratio, low=low, high=high, n=n, p=p, resolution=None, verdict=Verdict.TOO_FEW)
 
 
+def python(interpreter: Interpreter) -> dict[str, str]:
+    """Return {title: words} of an interpreter: what has to be equal in two runs of the same software."""
+    result = {f"Python's {what}": getattr(interpreter, what) for what in ("version", "build", "compiler")}
+    if interpreter.free_threaded:  # with the GIL the memory is glibc's
+        result["MIMALLOC_PURGE_DELAY"] = interpreter.mimalloc_purge_delay or "unset"
+    return result
+
+
 def _described(results: Results, compared: Set[str]) -> dict[str, str]:
     """Return a run's environment and options, as {title: words}.
 
@@ -242,7 +250,7 @@ def _described(results: Results, compared: Set[str]) -> dict[str, str]:
     for name, twin in environment.twins.items():
         if name not in compared:
             continue
-        found |= {f"{name}: Python's {what}": getattr(twin.interpreter, what) for what in PYTHON}
+        found |= {f"{name}: {title}": value for title, value in python(twin.interpreter).items()}
         found |= {
             f"{name}: {package}": version for package, version in sorted(twin.packages.items()) if package not in OURS
         }

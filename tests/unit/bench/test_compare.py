@@ -92,6 +92,7 @@ def test_what_differs_is_said_and_other_work_is_not_compared(document):
     other = b.environment.twins[next(iter(b.environment.twins))]
     other.cpu.model = "Another Processor"
     other.packages["numpy"] = "9.9"
+    other.interpreter.free_threaded, other.interpreter.mimalloc_purge_delay = True, "77"
     b.status, b.reason = "incomplete", "interrupted (SIGINT)"
     b.scenarios[0].rounds[1].disturbance.other_cpus = 2.0
     b.scenarios[0].batch_size = 77
@@ -102,6 +103,7 @@ def test_what_differs_is_said_and_other_work_is_not_compared(document):
         "Another Processor",
     ) in comparison.differences
     assert any(what.endswith(": numpy") and y == "9.9" for what, _, y in comparison.differences)
+    assert any(what.endswith(": MIMALLOC_PURGE_DELAY") and y == "77" for what, _, y in comparison.differences)
     said = text(comparison, ("a", a), ("b", b))
     assert "B is incomplete: interrupted" in said and "1 of 5 rounds were disturbed" in said
     assert "different machines" in said

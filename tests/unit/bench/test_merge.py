@@ -161,6 +161,11 @@ def other_ranks(results: Results) -> None:
     results.options.ranks = results.scenarios[0].ranks = 2
 
 
+def other_allocator(results: Results) -> None:
+    for twin in results.environment.twins.values():
+        twin.interpreter.free_threaded, twin.interpreter.mimalloc_purge_delay = True, "77"
+
+
 APART = {
     "torch": (torch, r"torch is 9\.9, not \S+"),
     "project": (
@@ -171,6 +176,7 @@ APART = {
         lambda r: [setattr(twin.interpreter, "compiler", "tcc") for twin in r.environment.twins.values()],
         "Python's compiler is tcc, not ",
     ),
+    "freed memory": (other_allocator, "MIMALLOC_PURGE_DELAY is 77, not "),
     "batches": (lambda r: setattr(r.scenarios[0], "batch_size", 77), "batch size is 77, not 8"),
     "ranks": (other_ranks, "number of ranks is 2, not 1"),
     "workers": (lambda r: setattr(r.options, "workers", [1, 2]), "--workers is 1, 2, not 1"),

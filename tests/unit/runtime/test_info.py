@@ -50,6 +50,15 @@ def test_verified(run_info, twin, tmp_path):
     assert status == 0 and f"verified: {twin} twin, 3 locked packages" in said, errors
 
 
+@pytest.mark.parametrize("delay, words", [("1000", "is 1000"), (None, "is not set: freed memory")])
+def test_the_delay_of_the_allocator_is_shown(run_info, twin, monkeypatch, tmp_path, delay, words):
+    monkeypatch.delenv("MIMALLOC_PURGE_DELAY", raising=False)
+    if delay:
+        monkeypatch.setenv("MIMALLOC_PURGE_DELAY", delay)
+    _, said, _ = run_info("--lock", lock_of(tmp_path / "lock"))
+    assert (f"MIMALLOC_PURGE_DELAY {words}" in said) == (twin == "ft")  # nothing to say with the GIL
+
+
 @pytest.mark.slow
 def test_everything_wrong_is_listed(run_info, twin, tmp_path):
     other = {"ft": "gil", "gil": "ft"}[twin]
