@@ -275,7 +275,7 @@ def main():
             whole = [run for run in found[way] if len(run) == 3]
             if whole:
                 cold = [megabytes / run[0] for run in whole]
-                warm = [megabytes / min(run[1:]) for run in whole]
+                warm = [megabytes / statistics.fmean(run[1:]) for run in whole]
                 cells = [f"{statistics.median(c):.0f} ({min(c):.0f} to {max(c):.0f})" for c in (cold, warm)]
                 print(f"| {way} | {cells[0]} | {cells[1]} |", flush=True)
         for way in ways if given.kills else ():

@@ -23,6 +23,7 @@ from rich.console import Console
 from rich.table import Table
 
 from evaluation.trust import planted
+from evaluation.trust.variation import PATTERNS
 from ftbench.data.images import ImageError
 from ftbench.data.sources import Sources
 from ftbench.document.convert import from_json
@@ -83,7 +84,7 @@ class Measured(NamedTuple):
     figures: Mapping[str, float]
     """The scenario's main metric: a process's contribution to a round."""
     turns: Mapping[str, Sequence[Sequence[float]]] = {}
-    """The turns (ftbench.stats.turns.of_trial); empty, or empty lists, if the figure is not made of these."""
+    """The turns that count (ftbench.stats.turns.of_trial); empty, or empty lists, if the figure is not made of any."""
 
 
 @dataclass
@@ -141,8 +142,8 @@ class Tally:
 def _ratio(rounds: Sequence[Measured], metric: str, pair: Pair, factor: float = 1.0) -> Ratio:
     both = pair.numerator, pair.denominator
     numerators, denominators = ([each.figures[key] for each in rounds] for key in both)
-    expected = turns.variance_of_round(*([each.turns.get(key, ()) for each in rounds] for key in both))
-    return statistics.ratio([value * factor for value in numerators], denominators, expected)
+    predicted = turns.predict(*([each.turns.get(key, ()) for each in rounds] for key in both))
+    return statistics.ratio([value * factor for value in numerators], denominators, predicted)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -164,6 +165,8 @@ def parser() -> argparse.ArgumentParser:
     add("--runs", type=runs, default=20, metavar="N", help="number of runs (default: %(default)s)")
     add("--seconds", type=seconds, metavar="S", help="length of a run (default: that of the scenario's --quick)")
     add("--percent", type=percent, default=10, metavar="P", help=difference)
+    vary = f"let turns of A again, and of more work, vary by this pattern: {', '.join(PATTERNS)}; pillow only"
+    add("--vary", choices=PATTERNS, metavar="PATTERN", help=vary)
     add("--load", type=share, metavar="CPUS", help="keep this part of a CPU busy, in bursts (0.3, say)")
     add("--again", type=Path, metavar="FILE", help="measure nothing: judge the rounds again that --out has written")
     add("--out", type=Path, metavar="FILE", help="write the figures there, as JSON")
@@ -212,11 +215,11 @@ def setup() -> str:
 class Trust:
     """The trials and their judgement. Owned by the main thread."""
 
-    def __init__(self, place: str, percent: int, config: str, usable_cpus: int):
+    def __init__(self, place: str, percent: int, config: str, usable_cpus: int, vary: str | None = None):
         self._percent = percent
         self._config = config
         self._usable_cpus = usable_cpus
-        self._scenario = planted.PLACES[place].scenario(config, percent)
+        self._scenario = (planted.varied(vary) if vary else planted.PLACES[place]).scenario(config, percent)
         self._metric = self._scenario.metrics[0]
         # Other scenarios are not stopped by their intervals, or Measurement does it.
         self._stops = place == "pillow"
@@ -329,6 +332,7 @@ class Trust:
             "scenario": options.scenario,
             "seconds_a_run": options.seconds,
             "percent": options.percent,
+            "vary": options.vary,
             "load": options.load,
             "tallies": [{name: getattr(tally, name) for name in WRITTEN} for tally in self.said],
             "drawn": [
@@ -360,11 +364,12 @@ def again(options: argparse.Namespace) -> int:
         runs = [Kept(**run) for run in kept["runs"]]
         options.scenario, options.seconds = kept.get("scenario", "pillow"), kept["seconds_a_run"]
         options.percent, options.load, where = kept["percent"], kept["load"], kept["setup"]
+        options.vary = kept.get("vary")
         config = next(iter(runs[0].rounds[0])).partition("/")[0]  # of a candidate's key
     except (OSError, ValueError, LookupError, TypeError, StopIteration) as error:
         print(f"trust: --again {options.again} is no file that --out has written: {error!r}", file=sys.stderr)
         return 2
-    trust = Trust(options.scenario, options.percent, config, environment.cpu()["usable"])
+    trust = Trust(options.scenario, options.percent, config, environment.cpu()["usable"], options.vary)
     for run in runs:
         trust.kept.append(run)
         trust.judge(run)
@@ -377,11 +382,13 @@ def main(arguments: list[str] | None = None) -> int:
     options = command.parse_args(arguments)
     if options.percent % planted.STEP:
         command.error(f"--percent {options.percent} is no multiple of {planted.STEP}")
+    if options.vary and options.scenario != "pillow":
+        command.error("--vary is for pillow alone")
     if options.again:
         return again(options)
     options.seconds = options.seconds or int(planted.PLACES[options.scenario].amount.seconds)
     config = environment.interpreter()["twin"]
-    trust = Trust(options.scenario, options.percent, config, environment.cpu()["usable"])
+    trust = Trust(options.scenario, options.percent, config, environment.cpu()["usable"], options.vary)
     status = 0
     with Interruption() as interruption:
         try:

@@ -84,7 +84,9 @@ def blank(twin: str = "ft") -> model.Results:
 
 
 def trial(candidate: Candidate, metrics: dict[str, float], **more: object) -> model.Trial:
-    return from_json(model.Trial, {"candidate": candidate.key, "metrics": metrics, **TRIAL, **more})
+    # A throughput has to be that of the turns.
+    turns = {"turn_seconds": [TRIAL["samples"] / metrics["throughput"]]} if "throughput" in metrics else {}
+    return from_json(model.Trial, {"candidate": candidate.key, "metrics": metrics, **TRIAL, **turns, **more})
 
 
 QUIET = {"seconds": 1.0, "own_cpus": 1.0, "other_cpus": 0.0, "stolen_cpus": None, "throttled_seconds": 0.0}

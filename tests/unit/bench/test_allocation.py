@@ -5,8 +5,8 @@ import math
 import pytest
 from scipy import stats
 
-from ftbench.stats.allocation import FEWEST_TURNS, MOST_TURNS, PROCESSES_VARY, TURNS_VARY, Costs, turns
-from ftbench.stats.statistics import EXPECTED_ROUNDS
+from ftbench.stats.allocation import MOST_TURNS, PROCESSES_VARY, TURNS_VARY, Costs, turns
+from ftbench.stats.turns import FEWEST_TURNS
 
 
 def half_width(number: int, seconds: float, candidates: int, costs: Costs, at_once: int) -> float:
@@ -16,7 +16,7 @@ def half_width(number: int, seconds: float, candidates: int, costs: Costs, at_on
     if rounds < 3:
         return math.inf
     spread = math.sqrt(PROCESSES_VARY**2 / rounds + TURNS_VARY**2 / (number * rounds))
-    return stats.t.ppf(0.975, rounds - 1 + EXPECTED_ROUNDS) * spread
+    return stats.t.ppf(0.975, rounds - 1) * spread
 
 
 @pytest.mark.parametrize("seconds", [60, 150, 600, 3600])

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import signal
+import subprocess
 import sys
 import time
 
@@ -53,12 +54,32 @@ def test_the_turns_of_two_trials_alternate(start, children):
         # Two that are timed, one before and one after them.
         assert result["rows"][:4] == result["rows"][4:]
         assert len(result["turn_seconds"]) == len(result["turn_began"]) == 2
-        # The fastest third of the turns counts.
-        assert result["metrics"]["throughput"] == pytest.approx(4 / min(result["turn_seconds"]))
+        # Samples over time, of all turns.
+        assert result["metrics"]["throughput"] == pytest.approx(8 / sum(result["turn_seconds"]))
+        assert len(result["turn_loads"]) == 2
     assert results[0]["rows"] == results[1]["rows"] and not children()
     # b had its first turn before a's, and a its last before b's.
     (a1, a2), (b1, b2) = (result["turn_began"] for result in results)
     assert b1 < a1 < a2 < b2
+
+
+def test_the_load_of_each_turn_is_that_of_other_processes_in_it(start):
+    trial = start(3, "loader-thread")
+    loads = []
+    for step in range(5):  # imports, the warm-up, three turns
+        burning = step == 3
+        burner = subprocess.Popen([sys.executable, "-c", "while True: pass"]) if burning else None
+        try:
+            result = trial.go_on()
+        finally:
+            if burner:
+                burner.kill()
+                burner.wait()
+        loads.append(burning)
+    assert [*loads] == [False, False, False, True, False] and len(result["turn_loads"]) == 3
+    # The turn lasts a moment, in which the other process has had a good part of a CPU.
+    others = [load["other_cpus"] for load in result["turn_loads"]]
+    assert others[1] > 0.2 and others[1] == max(others)
 
 
 def test_what_others_do_meanwhile_is_not_counted(start, children):
