@@ -83,7 +83,8 @@ def ratio(numerators: Sequence[float], denominators: Sequence[float], predicted:
         # Rounds that agree to the last digit, as in a simulation, make the ratio certain.
         p = 2 * float(stdtr(degrees, -abs(mean) / error)) if error else float(mean == 0)
         # Very different rounds give factors that overflow a float. 100 is as useful.
-        seen = math.exp(min((quantile + float(stdtrit(degrees, POWER))) * error, math.log(100)))
+        far = (quantile + float(stdtrit(degrees, POWER))) * error + math.log(NEGLIGIBLE)
+        seen = math.exp(min(far, math.log(100)))
     found = Ratio(ratio=math.exp(mean), low=low, high=high, n=n, p=p, resolution=seen, verdict=Verdict.TOO_FEW)
     found.verdict = verdict(found)
     return found

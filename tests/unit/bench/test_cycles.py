@@ -39,7 +39,7 @@ def test_what_a_quota_stops_is_the_trials_own_doing():
 
 def test_counters_that_cannot_be_read_disturb_nothing():
     assert disturbed([trial(*[load(None, None, None)] * 4)], CPUS) == []
-    assert disturbed([trial()], CPUS) == disturbed([], CPUS) == []
+    assert disturbed([trial(seconds=[1.0, 2.0])], CPUS) == disturbed([], CPUS) == []
 
 
 def test_load_that_is_there_in_most_cycles_belongs_to_the_run():

@@ -12,7 +12,7 @@ from ftbench.plan.candidates import Candidate, Pair
 from ftbench.plan.comparisons import grid
 from ftbench.plan.metrics import METRICS
 from ftbench.stats.comparisons import Comparison, compared, judge
-from ftbench.stats.statistics import Ratio, ratio, verdict
+from ftbench.stats.statistics import NEGLIGIBLE, Ratio, ratio, verdict
 from tests.unit.bench import simulated
 
 
@@ -74,14 +74,15 @@ def test_interval_covers_the_true_ratio_as_often_as_it_says(rounds):
 def test_the_resolution_is_what_would_have_been_shown_in_eight_of_ten_runs():
     a, b = [100.0, 120.0, 90.0, 111.0], [80.0, 83.0, 95.0, 70.0]
     logs = [math.log(x / y) for x, y in zip(a, b, strict=True)]
-    expected = (stats.t.ppf(0.975, 3) + stats.t.ppf(0.8, 3)) * stats.sem(logs)
-    assert math.log(ratio(a, b).resolution) == pytest.approx(expected)
+    resolution = (stats.t.ppf(0.975, 3) + stats.t.ppf(0.8, 3)) * stats.sem(logs) + math.log(NEGLIGIBLE)
+    assert math.log(ratio(a, b).resolution) == pytest.approx(resolution)
     assert ratio(b, a).resolution == pytest.approx(ratio(a, b).resolution)
     assert ratio([1.0, 1e9], [1e9, 1.0]).resolution == pytest.approx(100)  # no float holds what it is
 
     # And so it is: of differences as large as the true resolution, about that many are shown.
     rng, error, rounds = random.Random(3), 0.05, 8
     true = math.exp((stats.t.ppf(0.975, rounds - 1) + stats.t.ppf(0.8, rounds - 1)) * error / math.sqrt(rounds))
+    true *= NEGLIGIBLE
     shown = 0
     for _ in range(1000):
         r = ratio([true * math.exp(rng.gauss(0, error)) for _ in range(rounds)], [1.0] * rounds)

@@ -134,7 +134,7 @@ def test_a_ratio_in_words(metric, ratio, wanted):
         ),
         (
             {"ratio": 1.2, "low": 1.01, "high": 1.4, "verdict": Verdict.NO_DIFFERENCE},
-            "20% faster (1% to 40%), not certain among all these comparisons",
+            "20% faster (1% to 40%), not certain",
         ),
         ({"ratio": 1.002, "low": 1.001, "high": 1.003, "verdict": Verdict.NO_DIFFERENCE}, "the same within 0.3%"),
         ({"ratio": 1.002, "low": 0.998, "high": 1.006, "verdict": Verdict.NO_DIFFERENCE}, "the same within 0.6%"),
