@@ -41,6 +41,7 @@ another container. Without --twin, the Python that runs this is measured alone.
 EPILOG = """\
   PROGRAM --quick                            the waterfalls, within five minutes of measuring
   PROGRAM --dataset train.py:train_set       for your own dataset
+  PROGRAM --quick --again 5 --every 1h       and what do other hours say?
   PROGRAM --list                             the scenarios and their groups
   PROGRAM all --quick                        every scenario once; Ctrl-C keeps what is finished
   PROGRAM pillow --data ~/photos             with your own images
@@ -53,6 +54,10 @@ EPILOG = """\
 Exit status: 0 complete, 1 a trial, the thread-safety suite or writing failed, 2 wrong usage or
 input, 130 or 143 when interrupted (finished rounds are reported, marked incomplete).
 """
+
+
+# Between the starts of two runs of a set, in seconds.
+USUAL_EVERY, MOST_EVERY = 3600.0, 30 * 86400.0
 
 
 class UsageError(Exception):
@@ -82,6 +87,9 @@ HELP = {
     "--stress-minutes": "minutes for the thread-safety suite in each configuration: a soak",
     "--list": "list the scenarios, what they answer and how long they take, and end",
     "--tables": "also print the tables of all candidates and comparisons, which the page has",
+    "--again": "a set of N runs at different hours, the first at once; from three on, each says what hours do to its "
+    "answer",
+    "--every": "with --again: time from the start of a run to that of the next, such as 30m, 1h or 2d (default: 1h)",
     "--twin": "an interpreter to measure; once for each twin",
 }
 
@@ -134,6 +142,8 @@ def parser(program: str = PROGRAM, both: bool = False) -> argparse.ArgumentParse
     add("--configs", type=configurations, default=CONFIGS, metavar=",".join(CONFIGS))
     add("--stress", action=argparse.BooleanOptionalAction)
     add("--stress-minutes", type=number("a number of minutes (0.01 or more)", 0.01, 1e4), metavar="M")
+    add("--again", type=whole(2, 1000), metavar="N")
+    add("--every", type=_time, metavar="TIME")
     add("--list", action="store_true")
     add("--tables", action="store_true")
     add("--twin", action="append", type=endpoint, default=[], metavar="ft|gil=ENDPOINT")
@@ -239,6 +249,15 @@ def _percent(text: str) -> float:
     return number("a precision (0.1% to 100%)", 0.1, 100)(text.removesuffix("%")) / 100
 
 
+def _time(text: str) -> float:
+    """Return the seconds of a time such as "30m", "1h" or "2d"; "90s" is understood, too."""
+    matched = re.fullmatch(r"(\d{1,6}(?:\.\d{1,3})?)([smhd])", text)
+    seconds = float(matched[1]) * {"s": 1, "m": 60, "h": 3600, "d": 86400}[matched[2]] if matched else 0.0
+    if not 0 < seconds <= MOST_EVERY:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time such as 30m, 1h or 2d (at most 30d)")
+    return seconds
+
+
 def _workers(text: str) -> list[int]:
     counts = {number("a positive whole number", 1, 1_000_000, int)(part) for part in text.split(",")}
     if max(counts) > 1024:
@@ -334,6 +353,9 @@ def parse(arguments: list[str], program: str = PROGRAM, both: bool = False) -> a
         raise UsageError("--collate-fn and --requirements belong to --dataset")
     else:
         given.scenarios = choose_scenarios(named)
+    if given.every is not None and given.again is None:
+        raise UsageError("--every belongs to --again: --again 5 --every 1h makes five runs, an hour apart")
+    given.again, given.every = given.again or 1, given.every or USUAL_EVERY
     if given.stress_minutes is not None and given.stress is False:
         raise UsageError("--stress-minutes says how long what --no-stress leaves out takes: give one of them")
     if given.stress is None:

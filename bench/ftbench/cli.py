@@ -3,10 +3,12 @@
 import contextlib
 import os
 import sys
+import time
 from argparse import Namespace
 from dataclasses import fields
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ftbench.arguments import UsageError, compare_parser, merge_parser, parse, report_parser
 from ftbench.data.images import ImageError
@@ -21,14 +23,19 @@ from ftrun.inline_metadata import MetadataError, dependencies
 from ftrun.interruption import Interrupted, Interruption
 from ftrun.twin import TwinError, TwinLost
 
+if TYPE_CHECKING:
+    from ftbench.rounds.twins import Twins
+
 
 def report_main(arguments: list[str]) -> int:
     """Remake the report of an earlier run (``python -m ftbench report PATH``); return the exit status, 0."""
     options = report_parser().parse_args(arguments)
+    from ftbench.merge import earlier
     from ftbench.report import markdown, page, terminal
 
     run = analyse(load(options.path))
     file = find(options.path).absolute()
+    run.hours = earlier.find(run.results, file)
     if options.markdown:
         print(markdown.summary(run, file.parent), end="", flush=True)
         return 0
@@ -47,10 +54,11 @@ def report_main(arguments: list[str]) -> int:
 def compare_main(arguments: list[str]) -> int:
     """Print what changed between two runs (``python -m ftbench compare A B``); return the exit status."""
     options = compare_parser().parse_args(arguments)
+    from ftbench.merge import earlier
     from ftbench.report.compare import compare, text
 
     a, b = load(options.a), load(options.b)
-    comparison = compare(a, b)
+    comparison = compare(a, b, earlier.sets((a, find(options.a)), (b, find(options.b))))
     print(text(comparison, (str(options.a), a), (str(options.b), b)), flush=True)
     if not comparison.changes:
         return 2
@@ -118,9 +126,12 @@ def _record(given: Namespace) -> Results:
 
 def _report(run: Analysis, directory: RunDirectory, detailed: bool) -> None:
     """Write the report's files and print the report; if writing fails, still print it, then raise ResultsError."""
+    from ftbench.merge import earlier
     from ftbench.report import page, terminal
 
     assert directory.directory, "made by saving"
+    run.hours = earlier.find(run.results, directory.directory / "results.json")
+    earlier.remember(run.results)
     written = None
     try:
         for name, content in page.files(run, directory.directory):
@@ -133,9 +144,8 @@ def _report(run: Analysis, directory: RunDirectory, detailed: bool) -> None:
             terminal.show(run, written, detailed)
 
 
-def run_main(arguments: list[str]) -> int:
-    """Run the benchmark and write its report; return the exit status."""
-    given = parse(arguments)
+def _measure(given: Namespace, interruption: Interruption, twins: "Twins") -> tuple[int, Analysis | None]:
+    """Run the benchmark once and write its report; return the exit status, and the run's analysis if it has rounds."""
     # These modules import rich, numpy and psutil, which takes too long for --help.
     from ftbench.rounds import run
     from ftbench.rounds.controller import WorkDiffers
@@ -143,33 +153,81 @@ def run_main(arguments: list[str]) -> int:
 
     results = _record(given)
     directory = RunDirectory(given.out.absolute())
-    with Interruption() as interruption:
-        status, why = 0, ""
-        with Display(results) as shown:
-            for each in results.skipped:
-                shown.note(f"left out: {each.what}: {each.why}")
-            this = run.Run(results, given.scenarios, directory, interruption, shown)
+    status, why = 0, ""
+    with Display(results) as shown:
+        for each in results.skipped:
+            shown.note(f"left out: {each.what}: {each.why}")
+        this = run.Run(results, given.scenarios, directory, interruption, shown, twins)
+        try:
+            this.measure()
+        except Interrupted as error:
+            status = error.exit_status
+            this.stop(f"interrupted ({error})")
+            shown.note("interrupted; a second Ctrl-C ends at once")
+        except (TrialFailed, WorkDiffers, TwinLost, run.RunFailed) as error:
+            status, why = 1, str(error)
+            this.stop(why)
+        except TwinError as error:
+            status, why = 2, str(error)
+            this.stop(why)
+    if why:
+        print(f"bench: {escape.terminal(why)}", file=sys.stderr)
+    if not results.scenarios:
+        why = "" if status else ": " + "; ".join(f"{s.what}: {s.why}" for s in results.skipped)
+        nothing = f"no round was finished, so there is nothing to report{escape.terminal(why)}"
+        print(f"bench: {nothing}", file=sys.stderr)
+        return status or 1, None
+    analysis = this.finish()
+    _report(analysis, directory, given.tables)
+    return status, analysis
+
+
+def run_main(arguments: list[str]) -> int:
+    """Run the benchmark, once or --again, and write a report of each run; return the exit status, the worst of all."""
+    given = parse(arguments)
+    from ftbench.rounds.twins import Twins
+
+    with Interruption() as interruption, contextlib.closing(Twins()) as twins:
+        started = time.monotonic()
+        status, latest = _measure(given, interruption, twins)
+        # A run that cannot start is not tried again. A later one may fail without ending a set of days.
+        later = range(2, given.again + 1) if latest else ()
+        for number in later:
+            started, worse = started + given.every, 0
             try:
-                this.measure()
+                _wait(f"run {number} of {given.again}", started - time.monotonic(), interruption)
+                worse, run = _measure(given, interruption, twins)
+                status, latest = max(status, worse), run or latest
             except Interrupted as error:
                 status = error.exit_status
-                this.stop(f"interrupted ({error})")
-                shown.note("interrupted; a second Ctrl-C ends at once")
-            except (TrialFailed, WorkDiffers, TwinLost, run.RunFailed) as error:
-                status, why = 1, str(error)
-                this.stop(why)
-            except TwinError as error:
-                status, why = 2, str(error)
-                this.stop(why)
-        if why:
-            print(f"bench: {escape.terminal(why)}", file=sys.stderr)
-        if not results.scenarios:
-            why = "" if status else ": " + "; ".join(f"{s.what}: {s.why}" for s in results.skipped)
-            nothing = f"no round was finished, so there is nothing to report{escape.terminal(why)}"
-            print(f"bench: {nothing}", file=sys.stderr)
-            return status or 1
-        _report(this.finish(), directory, given.tables)
-        return status
+                print(f"bench: interrupted; run {number} was not begun, and those before are kept", file=sys.stderr)
+            except (ImageError, DoesNotFit, ResultsError) as error:
+                status = max(status, 1)
+                print(f"bench: {escape.terminal(str(error))}", file=sys.stderr)
+            if interruption.wanted() or worse == 2:  # without its twins, no further run can do better
+                break
+    if latest and later:
+        _say_of_set(latest)
+    return status
+
+
+def _wait(what: str, seconds: float, interruption: Interruption) -> None:
+    """Say when the next run of a set starts, and wait until then; raises Interrupted as soon as a signal arrives."""
+    if seconds > 0:
+        moment = datetime.now() + timedelta(seconds=seconds)
+        ends = "Ctrl-C ends the set, and keeps the runs before"
+        print(f"{what} starts at {moment:%Y-%m-%d %H:%M:%S}. {ends}", file=sys.stderr, flush=True)
+    interruption.wait(max(0.0, seconds))
+
+
+def _say_of_set(run: Analysis) -> None:
+    """Print what the runs of a set say of hours; *run* is the last of them."""
+    from ftbench.report import hour_words, run_words, terminal
+
+    with terminal.printed() as console:
+        for fall in run.waterfalls:
+            said = [f"{run_words.capital(fall.workload)}: {each}" for each in hour_words.sentences(run, fall)]
+            terminal.say(console, said, "bold")
 
 
 def main(arguments: list[str] | None = None) -> int:

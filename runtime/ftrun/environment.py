@@ -98,12 +98,29 @@ def memory() -> dict:
 
 
 def operating_system() -> dict:
-    """Return the names of the Linux distribution, the kernel, and the kind of container (None outside of one)."""
+    """Return the names of the Linux distribution, the kernel, the kind of container (None outside of one), the machine.
+
+    The machine's name is left out where it is unknown.
+    """
     try:
         name = platform.freedesktop_os_release().get("PRETTY_NAME", "unknown")
     except OSError:
         name = "unknown"
-    return {"name": name, "kernel": platform.release(), "container": container()}
+    known = machine_id()
+    found = {"name": name, "kernel": platform.release(), "container": container()}
+    return {**found, "machine_id": known} if known else found
+
+
+def machine_id(path: Path = Path("/etc/machine-id")) -> str | None:
+    """Return a name of this machine, from which nothing about the machine can be read; None if it is unknown.
+
+    machine-id(5) asks for a hash in place of the id. Machines made from one image may have the same id, so the host's
+    name is part of it. In a container the id is that of the image, and the name changes with each container.
+    """
+    found = cgroup.read(path)
+    if container() or not found or not re.fullmatch("[0-9a-f]{32}", found):
+        return None
+    return hashlib.sha256(f"ft-env {found} {platform.node()}".encode()).hexdigest()[:16]
 
 
 def container() -> str | None:

@@ -46,6 +46,8 @@ class TwinLost(TwinError):
 class LocalTwin:
     """A twin on this machine, whose Python runs in child processes of this process."""
 
+    closed = False
+
     def __init__(self, python: Path, interruption: Interruption):
         self.name = self.python = str(python)
         self._interruption = interruption

@@ -65,6 +65,7 @@ class System:
     name: A[str, "distribution"]
     kernel: A[str, "release of Linux"]
     container: A[str | None, "kind of container, null for none"]
+    machine_id: A[str | None, "hash of the machine's id and name; left out where they are unknown"] = None
 
 
 @dataclass

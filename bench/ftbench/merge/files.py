@@ -56,7 +56,7 @@ def show(merged: Merged, written: Path | None) -> None:
     with terminal.printed() as console:
         for group in merged.main:
             terminal.say(console, [words.answer(group)], "bold")
-            terminal.say(console, words.heterogeneity(group))
+            terminal.say(console, [*words.heterogeneity(group), words.hours(group)])
             terminal.say(console, [words.outlier(group, one) for one in group.outliers], "bold red")
             console.print()
             terminal.table(console, f"{group.workload}: kinds of machine", words.kinds(group), chain=True)

@@ -11,11 +11,12 @@ from typing import Literal
 
 from ftbench.document.model import Change, Skipped
 
-MERGED_VERSION = 1
+MERGED_VERSION = 2
 """Version of merged.json. It is increased whenever an older reader would misread a new document."""
 
 Aspect = Literal["speed", "total"]
-Agreement = Literal["differs", "agrees", "undecided", "one kind"]
+Agreement = Literal["differs", "agrees", "undecided", "one kind", "too few machines"]
+"""Too few machines: fewer than two kinds have two machines or more."""
 
 
 @dataclass(kw_only=True)
@@ -66,8 +67,8 @@ class StepResult:
     name: A[str, 'the change, or "in all"']
     kinds: A[dict[str, Effect], "by kind"]
     mean: A[Effect | None, "random-effects mean of the kinds, each counted once; null for one kind"]
-    p: A[float | None, "of no difference between kinds (Welch), adjusted for the steps; null for one kind"]
-    apart: A[float | None, "no two kinds are further apart than this factor (95%); null for one kind"]
+    p: A[float | None, "of no difference between kinds (Welch), adjusted for the steps; null for too few machines"]
+    apart: A[float | None, "no two kinds are further apart than this factor (95%); null for too few machines"]
     agreement: Agreement
 
 
@@ -84,6 +85,8 @@ class Group:
     kinds: list[KindResult]
     steps: A[list[StepResult], "in order; the last is the total"]
     outliers: list[Outlier]
+    hours: A[float, "standard deviation of the total's logarithm between two hours of one machine"]
+    runs_of_hours: A[int, "runs at several hours that told it; 0 if it is assumed"]
 
     @property
     def machines(self) -> int:

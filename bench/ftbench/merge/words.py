@@ -1,11 +1,13 @@
 """The wording of a merge: the answer of each group, where kinds of machine agree or differ, and outliers."""
 
+from ftbench.merge.merging import FEWEST_OF_KIND
 from ftbench.merge.model import Effect, Group, Merged, Outlier
 from ftbench.plan.metrics import METRICS
 from ftbench.report import run_words, verdict_words
 from ftbench.report.tables import Table
 from ftbench.report.verdict_words import change, directed, outcome
 from ftbench.stats.comparisons import CPU
+from ftbench.stats.hours import USUAL
 from ftbench.stats.outliers import FEWEST
 
 THROUGHPUT = METRICS["throughput"]
@@ -13,8 +15,9 @@ THROUGHPUT = METRICS["throughput"]
 MOST_NAMES = 8
 METHOD = (
     "Each run counts as one machine. The machines of a kind give its mean, and the kinds, each counted once, the mean "
-    "of all: random-effects means (Paule and Mandel) with intervals of Hartung and Knapp. Kinds differ if Welch's "
-    "test, adjusted for the number of steps, says so; they agree if, at 95%, no two are more than 10% apart. An "
+    "of all: random-effects means (Paule and Mandel) with intervals of Hartung and Knapp. The error of a machine "
+    "includes the deviation between its hours. Kinds of two machines or more differ if Welch's test, adjusted for the "
+    "number of steps, says so; they agree if, at 95%, no two are more than 10% apart. An "
     "outlier is more than 5% from the other machines of its kind, and too far for chance (generalised ESD test, at 5% "
     "for all kinds together). Outliers are named and stay in the means. Runs are merged if the project, Python, torch "
     "and all that loads or decodes have the same version (with --dataset, all packages), and their work and first "
@@ -50,8 +53,17 @@ def heterogeneity(group: Group) -> list[str]:
     if len(group.kinds) == 1:
         return []
     total = group.total
-    (low, of_low), *_, (high, of_high) = sorted(total.kinds.items(), key=lambda item: item[1].ratio)
-    number = len(group.kinds)
+    single = {kind.kind for kind in group.kinds if len(kind.machines) < FEWEST_OF_KIND}
+    ratios = sorted(total.kinds.items(), key=lambda item: item[1].ratio)
+    if total.agreement == "too few machines":
+        ends = [f"{directed(THROUGHPUT, effect.ratio)} on {kind}" for kind, effect in (ratios[0], ratios[-1])]
+        found = [
+            f"From {' to '.join(ends)}. Whether the kind makes the difference cannot be told: that takes at least "
+            f"{FEWEST_OF_KIND} machines of each of two kinds."
+        ]
+        return found + _expected(group)
+    (low, of_low), *_, (high, of_high) = [each for each in ratios if each[0] not in single]
+    number = len(group.kinds) - len(single)
     if total.agreement == "differs":
         ends = [f"{directed(THROUGHPUT, of.ratio)} on {kind}" for kind, of in ((low, of_low), (high, of_high))]
         found = [f"It depends on the kind of machine: from {' to '.join(ends)}."]
@@ -60,13 +72,32 @@ def heterogeneity(group: Group) -> list[str]:
     else:
         most = change(total.apart or 1)
         found = [f"Whether the {number} kinds differ cannot be told: if they do, by at most {most}."]
-    if total.mean and total.mean.expected:
-        ends = [directed(THROUGHPUT, end) for end in total.mean.expected]
-        found.append(f"On one more kind of machine, expect roughly {' to '.join(ends)}.")
+    if single:
+        verb = "has" if len(single) == 1 else "have"
+        found.append(f"{run_words.count(len(single), 'kind')} {verb} one machine, and no part in this.")
+    found += _expected(group)
     for agreement, words in (("differs", "Steps that differ between kinds"), ("agrees", "Steps on which they agree")):
         if names := [step.name for step in group.steps[:-1] if step.agreement == agreement]:
             found.append(f"{words}: {'; '.join(names)}.")
     return found
+
+
+def _expected(group: Group) -> list[str]:
+    """Return a list of one sentence on one more kind of machine, or an empty list for fewer than three kinds."""
+    if not (group.total.mean and group.total.mean.expected):
+        return []
+    ends = [directed(THROUGHPUT, end) for end in group.total.mean.expected]
+    return [f"On one more kind of machine, expect roughly {' to '.join(ends)}."]
+
+
+def hours(group: Group) -> str:
+    """Return a sentence on the deviation between hours that a machine's error includes."""
+    source = "assumed"
+    if group.runs_of_hours:
+        source = f"from {group.runs_of_hours} runs at several hours and the usual {100 * USUAL:.0f}%"
+    return (
+        f"A machine's interval allows for what hours do: a standard deviation of {100 * group.hours:.1f}% ({source})."
+    )
 
 
 def outlier(group: Group, one: Outlier) -> str:

@@ -16,6 +16,8 @@ STEP, TOTAL, SCALING = "step", "total", "scaling"
 TODAY = "torch-process"
 PROCESSES, THREADS = "loader-process", "loader-thread"
 REMOVED = "the GIL removed"
+IN_ALL = "in all"
+"""Name of the whole waterfall, in the place of a step's."""
 # A run ends once the confidence interval of every step is no wider than this, up and down.
 PRECISION = 0.05
 CHANGES = {

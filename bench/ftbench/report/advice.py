@@ -6,7 +6,7 @@ from typing import NamedTuple
 from ftbench.document.model import Verdict, Waterfall
 from ftbench.plan.candidates import VARIANTS, Candidate, plural
 from ftbench.plan.metrics import METRICS
-from ftbench.report import run_words, verdict_words
+from ftbench.report import hour_words, run_words, verdict_words
 from ftbench.stats.analysis import Analysis
 from ftbench.stats.comparisons import of_two
 from ftbench.stats.statistics import FEWEST_ROUNDS
@@ -22,14 +22,15 @@ class Opening(NamedTuple):
     advice: str
     code: str
     remarks: list[str]
-    """Reasons to doubt the answer: rounds that other load disturbed."""
+    """Limits of the answer: what other hours do, and rounds that other load disturbed."""
 
 
 def openings(run: Analysis) -> Iterator[Opening]:
     """Yield the first lines of the report on each waterfall."""
     for fall in run.waterfalls:
         sentence = run_words.capital(verdict_words.sentence(run, fall))
-        yield Opening(sentence, *advice(run, fall), run_words.disturbed(run.scenario(fall.scenario)))
+        remarks = [*hour_words.sentences(run, fall), *run_words.disturbed(run.scenario(fall.scenario))]
+        yield Opening(sentence, *advice(run, fall), remarks)
 
 
 def advice(run: Analysis, fall: Waterfall) -> tuple[str, str]:

@@ -11,6 +11,7 @@ from typing import Any
 from ftbench.document.model import Options, Results
 from ftbench.plan.candidates import CONFIGS
 from ftbench.plan.waterfall import PRECISION
+from ftbench.report import hour_words
 from ftbench.stats.analysis import Analysis
 from ftbench.stats.comparisons import more_minutes
 from ftbench.stats.statistics import FEWEST_ROUNDS
@@ -57,7 +58,7 @@ def commands(run: Analysis, where: Path = Path()) -> list[tuple[str, str]]:
         ("The same sources, in a clone of the repository", f"git checkout {shlex.quote(one_line(commit))}"),
         ("The same measurement", _command(results, results.options, docker=False)),
         ("The same with Docker", _command(results, results.options, docker=True)),
-        *longer(run),
+        *further(run),
         ("This report again, from results.json alone", host.report(one_line(str(where / "results.json")))),
     ]
     return found if commit != "unknown" else found[1:]
@@ -89,6 +90,14 @@ def _command(results: Results, given: Options, docker: bool) -> str:
 def in_containers(results: Results) -> bool:
     """True if the run measured in containers."""
     return any(where.startswith("unix:") for where in results.options.twins.values())
+
+
+def further(run: Analysis) -> list[tuple[str, str]]:
+    """Return pairs (purpose, command line): longer runs (`longer`), and a set of runs if only one hour is known."""
+    if not hour_words.one_hour(run):
+        return longer(run)
+    command = _command(run.results, run.results.options, in_containers(run.results))
+    return [*longer(run), ("The same at other hours", f"{command} {hour_words.SET}")]
 
 
 def longer(run: Analysis) -> list[tuple[str, str]]:

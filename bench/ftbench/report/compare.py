@@ -2,14 +2,15 @@
 
 Ratios within a run change with the software; candidates' values change with the machine's speed and load, too. A change
 is B's geometric mean divided by A's. Welch's t on the logarithms gives its interval (B. L. Welch, "The generalization
-of Student's problem", Biometrika 34, 1947). ftbench.stats.comparisons judges changes as it judges ratios.
+of Student's problem", Biometrika 34, 1947). Its variance includes that of two hours (ftbench.stats.hours): without it,
+34% of pairs of simulated runs of one unchanged thing had changed. ftbench.stats.comparisons judges changes as it judges
+ratios.
 """
 
 import math
-import warnings
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from statistics import fmean
+from statistics import fmean, variance
 from typing import Any
 
 from ftbench.document.environment import Interpreter
@@ -19,14 +20,19 @@ from ftbench.plan.scenario import OWN
 from ftbench.report import run_words, verdict_words
 from ftbench.report.render import render
 from ftbench.stats.comparisons import judge
+from ftbench.stats.hours import FEWEST as FEWEST_RUNS
+from ftbench.stats.hours import USUAL, Deviation, RunFigure, degrees_of_sum, deviation
 from ftbench.stats.statistics import CONFIDENCE, FEWEST_ROUNDS, Ratio, exponential, logarithms
 from ftrun.escape import one_line
 
 # The project itself, which a checkout uses as it is and an image installs. Its sources are compared.
 OURS = "ftloader", "ft-env"
 USUAL_COLLATE = "torch's"
-# Numbers of turns that differ by this factor deserve a caution: `typical` of 40 turns was up to 3% above that of 5.
-MANY_TIMES = 2
+COMMIT = "commit"
+NO_HOURS = Deviation(0.0)
+MACHINE, UNKNOWN = "machine", "unknown"
+# Titles of what tells two machines apart.
+HARDWARE = MACHINE, "processor", "CPUs usable", "memory"
 
 
 @dataclass(kw_only=True)
@@ -42,6 +48,8 @@ class FigureChange(Ratio):
     a: float
     """The figure in run A: the geometric mean of a ratio over the rounds, or of a candidate's value over its trials."""
     b: float
+    hours: Deviation
+    """The deviation between two runs at different hours, which the interval includes."""
 
     @property
     def better(self) -> bool:
@@ -61,6 +69,8 @@ class RunComparison:
     changes: list[FigureChange] = field(default_factory=list)
     outcomes: list[str] = field(default_factory=list)
     """Scenarios of the thread-safety suite whose outcome changed, in words."""
+    runs: int = 0
+    """Largest number of runs like A or B that told the deviation between hours of a figure; 0 if it is assumed."""
 
     @property
     def beyond_noise(self) -> list[FigureChange]:
@@ -73,18 +83,22 @@ class RunComparison:
         return sorted(found, key=lambda c: -abs(math.log(c.ratio)) if c.shown else 0)
 
 
-def compare(a: Results, b: Results) -> RunComparison:
-    """Return the differences between the runs A and B."""
+def compare(a: Results, b: Results, sets: Sequence[Sequence[Results]] = ()) -> RunComparison:
+    """Return the differences between the runs A and B.
+
+    sets: runs like A, and runs like B, of other hours; each set is of one machine with equal settings and software.
+    """
     both = a.environment.twins.keys() & b.environment.twins.keys()
-    x, y = (_described(results, both) for results in (a, b))
+    x, y = (described(results, both) for results in (a, b))
     different = [(what, x.get(what, "none"), y.get(what, "none")) for what in {**x, **y} if x.get(what) != y.get(what)]
     result = RunComparison(different, [*_cautions("A", a), *_cautions("B", b)])
-    if any(what in ("processor", "CPUs usable", "memory") for what, _, _ in result.differences):
+    if any(what in HARDWARE and UNKNOWN not in values for what, *values in result.differences):
         result.cautions.append("A and B ran on different machines: values compare these, and only ratios the software")
     scenarios = [{s.name: s for s in run.scenarios} for run in (a, b)]
     for name in _in_both(result, "", "measured", scenarios):
         in_a, in_b = (of[name] for of in scenarios)
-        _scenario(result, in_a, in_b, _comparable_cases(result, (a, in_a), (b, in_b)))
+        _scenario(result, in_a, in_b, _comparable_cases(result, (a, in_a), (b, in_b)), _like(sets, a, b, name))
+    result.runs = max((change.hours.runs for change in result.changes), default=0)
     _stress(result, a.stress, b.stress)
     judge(result.changes)
     return result
@@ -118,39 +132,65 @@ def _stress(result: RunComparison, a: Stress | None, b: Stress | None) -> None:
             result.cautions.append(f"{name}'s thread-safety suite is incomplete: {part.reason}")
 
 
-def _scenario(result: RunComparison, a: Scenario, b: Scenario, cases: set[str]) -> None:
-    """Add to the result the changes of a scenario's ratios and values, in these *cases* only."""
+def _scenario(
+    result: RunComparison, a: Scenario, b: Scenario, cases: set[str], sets: Sequence[Sequence[Scenario]]
+) -> None:
+    """Add to the result the changes of a scenario's ratios and values, in these *cases* only.
+
+    sets: the scenario in each set of like runs (see `compare`).
+    """
     name, both = a.name, (a, b)
-    few, many = sorted(s.turns for s in both)
-    if many >= MANY_TIMES * few:
-        more = "A" if a.turns == many else "B"
-        result.cautions.append(
-            f"{name}: turns in a process are {a.turns} in A and {b.turns} in B: the fastest third of more turns is "
-            f"a little faster, so throughput in {more} may read up to 3% higher; ratios hardly change by that"
-        )
     titles = {c.key: c.title for s in (b, a) for c in s.candidates}
     of_case = {c.key for c in a.candidates if c.case in cases}
     keys = _in_both(result, name, "measured", [{c.key: c for c in s.whole} for s in both], titles)
     in_b = {(p.numerator, p.denominator) for p in b.pairs}
     pairs = [p for p in a.pairs if (p.numerator, p.denominator) in in_b and of_case >= {p.numerator, p.denominator}]
     for metric in (m for m in a.metrics if m in b.metrics):
-        values = [{key: s.in_each_process(key, metric) for key in keys} for s in both]
-        found = [
+        figures: list[tuple[str, tuple[str, ...]]] = [
             (
                 run_words.title(a, a.candidate(pair.numerator), a.candidate(pair.denominator), with_case=True),
-                True,
-                [logarithms(of[pair.numerator], of[pair.denominator]) for of in values],
+                (pair.numerator, pair.denominator),
             )
             for pair in pairs
             if not pair.first_only or metric == a.metrics[0]
         ]
-        found += [(titles[key], False, [[*map(math.log, of[key])] for of in values]) for key in keys if key in of_case]
-        for what, is_ratio, logs in found:
-            x, y = (math.exp(fmean(of)) for of in logs)
-            of = welch(*logs)
-            result.changes.append(
-                FigureChange(scenario=name, what=what, metric=metric, is_ratio=is_ratio, a=x, b=y, **vars(of))
-            )
+        figures += [(titles[key], (key,)) for key in keys if key in of_case]
+        for what, compared in figures:
+            logs = [_logs(s, metric, *compared) for s in both]
+            x, y = (math.exp(fmean(values)) for values in logs)
+            hours = deviation([_figures(scenarios, metric, *compared) for scenarios in sets])
+            change, is_ratio = welch(logs[0], logs[1], hours), len(compared) == 2
+            figure = {"a": x, "b": y, "hours": hours, **vars(change)}
+            result.changes.append(FigureChange(scenario=name, what=what, metric=metric, is_ratio=is_ratio, **figure))
+
+
+def _logs(scenario: Scenario, metric: str, *keys: str) -> list[float]:
+    """Return the logarithms of a candidate's values in each process, or of the ratios of two candidates (keys)."""
+    values = [scenario.in_each_process(key, metric) for key in keys]
+    return logarithms(*values) if len(keys) == 2 else [*map(math.log, *values)]
+
+
+def _figures(scenarios: Sequence[Scenario], metric: str, *keys: str) -> list[RunFigure]:
+    """Return (mean, standard error) of a candidate's values, or of a ratio, in each run with two rounds or more."""
+    found = []
+    for scenario in scenarios:
+        whole = {candidate.key for candidate in scenario.whole}
+        if whole.issuperset(keys) and metric in scenario.metrics and len(scenario.rounds) > 1:
+            logs = _logs(scenario, metric, *keys)
+            found.append((fmean(logs), math.sqrt(variance(logs) / len(logs))))
+    return found
+
+
+def _like(sets: Sequence[Sequence[Results]], a: Results, b: Results, name: str) -> list[list[Scenario]]:
+    """Return the scenario called *name* in each set of runs, where its work is that of the set's own run, A or B."""
+    found = []
+    for own, runs in zip((a, b), sets, strict=False):
+        like = next(scenario for scenario in own.scenarios if scenario.name == name)
+        scenarios = [(run, scenario) for run in runs for scenario in run.scenarios if scenario.name == name]
+        found.append(
+            [scenario for run, scenario in scenarios if work(run, scenario, scenario) == work(own, like, like)]
+        )
+    return found
 
 
 def _comparable_cases(result: RunComparison, *both: tuple[Results, Scenario]) -> set[str]:
@@ -196,21 +236,24 @@ def work(run: Results, scenario: Scenario, case: Load) -> dict[str, Any]:
     return found
 
 
-def welch(a: Sequence[float], b: Sequence[float]) -> Ratio:
-    """Return exp(mean(b) - mean(a)) for logarithms a and b; with an interval if both have >= FEWEST_ROUNDS values."""
-    ratio, n = math.exp(fmean(b) - fmean(a)), min(len(a), len(b))
-    low = high = p = None
-    if n >= FEWEST_ROUNDS and len({*a}) == len({*b}) == 1:  # nothing varies, so the ratio is certain
-        low, high, p = ratio, ratio, float(ratio == 1)
-    elif n >= FEWEST_ROUNDS:
-        from scipy.stats import ttest_ind
+def welch(a: Sequence[float], b: Sequence[float], hours: Deviation = NO_HOURS) -> Ratio:
+    """Return exp(mean(b) - mean(a)) for logarithms a and b; with an interval if both have >= FEWEST_ROUNDS values.
 
-        with warnings.catch_warnings():  # ttest_ind warns if a or b does not vary at all
-            warnings.simplefilter("ignore", RuntimeWarning)
-            found = ttest_ind(b, a, equal_var=False)
-        low, high = (exponential(end) for end in found.confidence_interval(CONFIDENCE))
-        p = float(found.pvalue)
-    return Ratio(ratio=ratio, low=low, high=high, n=n, p=p, resolution=None, verdict=Verdict.TOO_FEW)
+    hours: the variance of each mean between hours, in addition to that within a and b.
+    """
+    far, n = fmean(b) - fmean(a), min(len(a), len(b))
+    low = high = p = None
+    if n >= FEWEST_ROUNDS:
+        from scipy.special import stdtr, stdtrit
+
+        parts = [(variance(logs) / len(logs), len(logs) - 1.0) for logs in (a, b)]
+        parts.append((2 * hours.variance, hours.degrees))
+        error, degrees = math.sqrt(math.fsum(part for part, _ in parts)), degrees_of_sum(*parts)
+        width = float(stdtrit(degrees, (1 + CONFIDENCE) / 2)) * error
+        low, high = exponential(far - width), exponential(far + width)
+        # Where nothing varies, the ratio is certain.
+        p = 2 * float(stdtr(degrees, -abs(far) / error)) if error else float(far == 0)
+    return Ratio(ratio=math.exp(far), low=low, high=high, n=n, p=p, resolution=None, verdict=Verdict.TOO_FEW)
 
 
 def python(interpreter: Interpreter) -> dict[str, str]:
@@ -221,8 +264,8 @@ def python(interpreter: Interpreter) -> dict[str, str]:
     return result
 
 
-def _described(results: Results, compared: Set[str]) -> dict[str, str]:
-    """Return a run's environment and options, as {title: words}.
+def described(results: Results, compared: Set[str]) -> dict[str, str]:
+    """Return a run's machine, software and options, as {title: words}.
 
     The twins' interpreters and packages are included only for the twins in *compared*.
     """
@@ -230,15 +273,21 @@ def _described(results: Results, compared: Set[str]) -> dict[str, str]:
     first = next(iter(environment.twins.values()))
     system = first.os
     found = {
-        "commit": run_words.revision(results),
+        COMMIT: run_words.revision(results),
         "sources of loader and bench": environment.source[:12],
+        MACHINE: system.machine_id or UNKNOWN,
         "processor": first.cpu.model,
         "CPUs usable": str(run_words.usable(results)),
         # Rounded: the kernel keeps a varying part of the memory for itself.
         "memory": f"{first.memory.total / 2**30:.0f} GiB",
         "system": f"{system.name}, Linux {system.kernel}, container: {system.container or 'none'}",
         "GPU": ", ".join(first.gpu.devices) or "none",
+        "scenarios": ", ".join(options.scenarios),
         "--quick": "yes" if options.quick else "no",
+        "--configs": ", ".join(options.configs),
+        "--rounds": str(options.rounds or "as many as fit"),
+        "--budget": f"{options.budget:g}",
+        "--precision": f"{100 * options.precision:g}%",
         "--data": options.data or "generated",
         "--collate-fn": options.collate_fn or USUAL_COLLATE,
         "--requirements": ", ".join(options.requirements) or "none",
@@ -272,8 +321,18 @@ def _cautions(name: str, results: Results) -> Iterator[str]:
 
 def text(comparison: RunComparison, a: tuple[str, Results], b: tuple[str, Results]) -> str:
     """Return the whole comparison as text; `a` and `b` are (path of results.json, its content)."""
-    words = {"describe": describe, "unchanged": unchanged, "conclusion": conclusion}
+    words = {"describe": describe, "hours": hours, "unchanged": unchanged, "conclusion": conclusion}
     return render("comparison.txt.jinja", one_line, [run_words], comparison=comparison, a=a, b=b, **words)
+
+
+def hours(comparison: RunComparison) -> str:
+    """Return a sentence on the deviation between two runs at different hours that the intervals include."""
+    known = f"{100 * USUAL:.0f}%, assumed, since fewer than {FEWEST_RUNS} runs like A or B were found"
+    if comparison.runs:
+        sigmas = [100 * change.hours.sigma for change in comparison.changes]
+        ends = f"{min(sigmas):.1f}% to {max(sigmas):.1f}%"
+        known = f"{ends}, from {comparison.runs} runs like A or B and the usual {100 * USUAL:.0f}%"
+    return f"Each interval allows for what hours do on one machine (standard deviation {known})."
 
 
 def unchanged(changes: list[FigureChange]) -> str:

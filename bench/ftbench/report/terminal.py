@@ -77,7 +77,7 @@ def _report(console: Console, run: Analysis, page: Path | None, detailed: bool) 
     for title, lines in (("left out:", run_words.left_out(results)), ("note:", results.warnings)):
         for line in lines:
             console.print(Text.assemble((title, "yellow"), one_line(f" {line}")))
-    for what, line in commands.longer(run):
+    for what, line in commands.further(run):
         console.print(f"{what}: {one_line(line)}", soft_wrap=True)
     if page:
         console.print(f"report: {host.path(str(page))}", soft_wrap=True)

@@ -50,6 +50,8 @@ class Run:
     directory: RunDirectory
     interruption: Interruption
     display: Display
+    twins: Twins = field(default_factory=Twins)
+    """Connections to the twins. The caller closes them, and may use them for further runs."""
     begin: float = field(default_factory=time.monotonic)
     ended: set[str] = field(default_factory=set)
     """Names of the scenarios that are over: measured, skipped or stopped."""
@@ -60,7 +62,7 @@ class Run:
         with contextlib.ExitStack() as stack:
             if not stack.enter_context(alone.claimed(self.directory.root)):
                 self.display.note(f"note: {alone.OTHER}")
-            twins = stack.enter_context(contextlib.closing(Twins()))
+            twins = self.twins
             work = stack.enter_context(tempfile.TemporaryDirectory(prefix="ft-bench-"))
             for name, where in options.twins.items():
                 twins.add(name, where, self.interruption)

@@ -33,9 +33,13 @@ class Twins:
             endpoint.close()
 
     def add(self, twin: str, where: str, interruption: Interruption) -> None:
-        """Connect to the twin at `where`, and check that it can run the benchmark; raises TwinError or Interrupted."""
-        endpoint, given = connect(where, interruption), f"--twin {twin}={where}"
-        self.endpoints[twin] = endpoint
+        """Connect to the twin at `where`, and check that it can run the benchmark; raises TwinError or Interrupted.
+
+        The connection of an earlier run is used again: a server in another container ends when its client goes.
+        """
+        endpoint, given = self.endpoints.get(twin), f"--twin {twin}={where}"
+        if endpoint is None or endpoint.closed:
+            endpoint = self.endpoints[twin] = connect(where, interruption)
         found = endpoint.describe()
         python = found["interpreter"]
         if python["twin"] != twin:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from ftbench.document.model import Results, Scenario, Verdict, Waterfall
 from ftbench.plan.metrics import METRICS, Metric
 from ftbench.stats.comparisons import Comparison, compared, judge
+from ftbench.stats.hours import Hours
 from ftbench.stats.waterfall import apart, chain, waterfall
 
 
@@ -49,6 +50,8 @@ class Analysis:
     results: Results
     scenarios: list[AnalysedScenario]
     waterfalls: list[Waterfall]
+    hours: dict[tuple[str, str], dict[str, Hours]] = field(default_factory=dict)
+    """{(scenario, case): {step of the waterfall, or IN_ALL: its ratio at all hours}}; empty if no runs were sought."""
 
     def scenario(self, name: str) -> AnalysedScenario:
         """Return the scenario of this name."""

@@ -6,6 +6,12 @@ Student's t with Hartung and Knapp's variance (Stat. Med. 20, 2001). Where this 
 alone imply, the higher value is used, since few machines may agree by chance (Röver, Knapp and Friede, BMC Med. Res.
 Methodol. 15, 2015). The test of equal means is Welch's (Biometrika 38, 1951). statsmodels.stats.meta_analysis has the
 same estimates, but no wheel for free-threaded Python 3.13.
+
+The prediction interval is for one more effect as it is measured, with an error like those of the others. For equal
+errors that is Student's interval for one further observation, which is exact (Hahn and Meeker, Statistical Intervals,
+1991, 4.8). It holds the true effect more often. The interval for the true effect, which uses tau2 alone (Higgins,
+Thompson and Spiegelhalter, J. R. Stat. Soc. A 172, 2009), is too narrow for few effects that hardly differ, since tau2
+is then too often estimated as 0 (Partlett and Riley, Stat. Med. 36, 2017). Here it held 87% instead of 95%.
 """
 
 import math
@@ -25,16 +31,14 @@ class Mean(NamedTuple):
     """Degrees of freedom of the standard error."""
     tau2: float = 0.0
     """Variance of the true effects around their mean; 0 for a single effect."""
+    variance: float = 0.0
+    """Mean squared error of the effects: the variance of a further effect's measurement."""
 
     def interval(self, new: bool = False) -> tuple[float, float]:
-        """Return the mean's confidence interval, or, if *new*, an approximate prediction interval for a further effect.
-
-        The prediction interval is too narrow for a mean of few effects that hardly differ: in a test, it held 87% of
-        the further effects, not 95%.
-        """
+        """Return the mean's confidence interval, or, if *new*, the prediction interval for one more measured effect."""
         from scipy.special import stdtrit
 
-        error = math.sqrt(self.tau2 + self.error**2) if new else self.error
+        error = math.sqrt(self.tau2 + self.variance + self.error**2) if new else self.error
         far = float(stdtrit(self.degrees, (1 + CONFIDENCE) / 2)) * error
         return self.effect - far, self.effect + far
 
@@ -54,7 +58,8 @@ def random_effects(effects: Sequence[float], errors: Sequence[float]) -> Mean:
     most = math.fsum((y - weighted(0)[1]) ** 2 for y in effects) / spare  # there, the sum of squares is below `spare`
     tau2 = brentq(lambda tau2: weighted(tau2)[2] - spare, 0, most) if weighted(0)[2] > spare else 0.0
     total, mean, squares = weighted(tau2)
-    return Mean(mean, math.sqrt(max(1, squares / spare) / total), spare, tau2)
+    variance = math.fsum(error**2 for error in errors) / len(errors)
+    return Mean(mean, math.sqrt(max(1, squares / spare) / total), spare, tau2, variance)
 
 
 def differ(means: Sequence[Mean]) -> float:

@@ -164,19 +164,6 @@ def test_what_was_asked_for_differently_is_named(document, option, value, said):
     assert said in text(comparison, ("a", a), ("b", b)) and comparison.changes
 
 
-@pytest.mark.parametrize("turns, more", [((5, 40), "B"), ((12, 6), "A"), ((6, 11), None), ((1, 1), None)])
-def test_many_times_the_turns_are_told(document, turns, more):
-    a, b = simulated(document, 1), simulated(document, 2)
-    for one, number in zip((a, b), turns, strict=True):
-        one.scenarios[0].turns = number
-    comparison = compare(a, b)
-    assert comparison.changes and comparison.left_out == [] and len(comparison.cautions) == (more is not None)
-    if more:
-        said = text(comparison, ("a", a), ("b", b))
-        assert f"caution: pillow: turns in a process are {turns[0]} in A and {turns[1]} in B: " in said
-        assert f"throughput in {more} may read up to 3% higher" in said
-
-
 def test_scenarios_and_candidates_of_one_run_alone(document):
     a, b = simulated(document, 1), simulated(document, 2)
     extra = copy.deepcopy(b.scenarios[0])

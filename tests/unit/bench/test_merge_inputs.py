@@ -100,9 +100,11 @@ def test_rounds_that_agree_to_the_last_digit(cluster):
         cluster.node(f"node{number}", f"Processor {number % 2}", edit=constant)
     (one, *copies) = cluster.merged().left_out
     assert len(copies) == 2 and "one is a copy" in one.why
-    cluster.node("other", "Processor 1", rounds=4, edit=constant)
+    for rounds in (4, 6, 7):
+        cluster.node(f"other{rounds}", f"Processor {rounds // 6}", rounds=rounds, edit=constant)
     merged = cluster.merged()
-    assert only(merged).total.agreement == "agrees" and only(merged).total.mean.ratio == 1
+    assert [len(kind.machines) for kind in only(merged).kinds] == [2, 2]
+    assert only(merged).total.agreement == "undecided" and only(merged).total.mean.ratio == 1
     json.dumps(as_json(merged), allow_nan=False)
 
 

@@ -61,10 +61,18 @@ def test_the_interval_holds_the_mean_in_95_of_100_cases(machines, tau, least, mo
         low, high = found.interval()
         right += low <= 0.4 <= high
         low, high = found.interval(new=True)
-        right_of_new += low <= rng.gauss(0.4, tau) <= high
+        right_of_new += low <= rng.gauss(0.4, math.hypot(tau, rng.uniform(0.03, 0.08))) <= high
     most = 1.0 if machines == 2 else most  # the variance of two is too often seen as 0, for which the interval is wide
     assert least <= right / cases <= most
-    assert right_of_new / cases > 0.85
+    # Where the machines hardly differ, a further one is expected in too wide an interval.
+    assert 0.935 <= right_of_new / cases <= (0.97 if tau == 0.3 and machines > 2 else 1.0)
+
+
+def test_the_prediction_for_equal_errors_is_students():
+    values = [0.1, 0.35, 0.2, 0.5, 0.05]
+    low, high = random_effects(values, [0.02] * 5).interval(new=True)
+    far = stats.t.ppf(0.975, 4) * stdev(values) * math.sqrt(1 + 1 / 5)
+    assert (low, high) == pytest.approx((fmean(values) - far, fmean(values) + far), rel=1e-6)
 
 
 def test_welchs_test_is_scipys():

@@ -1,0 +1,128 @@
+"""Runs of the same machine, settings and software at other hours, and the figures of their waterfalls.
+
+A machine is known by its machine_id (ftrun.environment). Where that is unknown, as in containers, the runs in one
+output root are those of one machine if their hardware is equal and no two of them overlap in time.
+"""
+
+import hashlib
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+from itertools import pairwise
+from pathlib import Path
+
+from ftbench.document import history
+from ftbench.document.history import Entry
+from ftbench.document.model import Results
+from ftbench.merge.measured import Measured, measured
+from ftbench.plan.waterfall import IN_ALL
+from ftbench.report import compare
+from ftbench.stats.hours import Hours, hours
+
+Place = tuple[str, str]
+"""A waterfall of a run: the names of its scenario and its case."""
+
+
+def same(results: Results, root: Path) -> list[Results]:
+    """Return the complete runs in the output root *root* of the machine, settings and software of *results*."""
+    wanted, alike = identity(results), dict[str, Results]()
+    for other in history.runs(root, results.environment.source):
+        if identity(other) == wanted and _start(other) is not None:
+            alike[other.started] = other  # a copy of a run counts once
+    return [*alike.values()]
+
+
+def _start(results: Results) -> float | None:
+    """Return the start of a run in seconds since 1970; None if the record holds no time."""
+    try:
+        return datetime.fromisoformat(results.started).timestamp()
+    except (ValueError, OverflowError):
+        return None
+
+
+def _several_machines(identified: Mapping[str, str], runs: Iterable[tuple[float, float]]) -> bool:
+    """True if the machine is unknown, and *runs* (start, duration in seconds) overlap, which one machine's runs do not.
+
+    Runs whose starts are equal are copies of one run.
+    """
+    ordered = sorted(set(runs))
+    overlapping = any(start + seconds > then > start for (start, seconds), (then, _) in pairwise(ordered))
+    return identified[compare.MACHINE] == compare.UNKNOWN and overlapping
+
+
+def sets(a: tuple[Results, Path], b: tuple[Results, Path]) -> list[list[Results]]:
+    """Return the runs like A and those like B, each from the output root of its file; one set if A and B are alike."""
+    like_a, like_b = (_of_one_machine(results, _root(file)) for results, file in (a, b))
+    if identity(a[0]) != identity(b[0]):
+        return [like_a, like_b]
+    return [list({run.started: run for run in (*like_a, *like_b)}.values())]
+
+
+def _of_one_machine(results: Results, root: Path) -> list[Results]:
+    """Return the runs like *results* in *root* (`same`); none if they are of several machines."""
+    alike = same(results, root)
+    return [] if _several_machines(identity(results), [(_start(run) or 0.0, run.seconds) for run in alike]) else alike
+
+
+def _root(file: Path) -> Path:
+    """Return the output root of a run, from the path of its results.json."""
+    return file.resolve().parent.parent
+
+
+def identity(results: Results) -> dict[str, str]:
+    """Return the machine, settings and software of a run. Sources are compared by their content, not their commit."""
+    found = compare.described(results, results.environment.twins.keys())
+    return {title: words for title, words in found.items() if title != compare.COMMIT}
+
+
+def entries(results: Results) -> Iterator[tuple[Place, Entry]]:
+    """Yield the waterfalls of a run as entries of the record. Waterfalls that cannot be merged are left out."""
+    shared, whole = identity(results), results.status == "complete" and _start(results) is not None
+    for part in measured("", results) if whole else ():
+        if isinstance(part, Measured):
+            place = part.fall.scenario, part.fall.case
+            form = json.dumps([shared, place, part.setting]).encode()
+            figures = {
+                name: (figure.mean, math.sqrt(figure.variance / figure.rounds))
+                for name, figure in {**part.steps, IN_ALL: part.total}.items()
+            }
+            yield place, Entry(hashlib.sha256(form).hexdigest(), results.started, results.seconds, figures)
+
+
+def at_all_hours(results: Results, file: Path) -> dict[Place, list[Entry]]:
+    """Return the entries of a run's waterfalls, each with those of all runs like it; see `find`."""
+    own = dict(entries(results))
+    alike: dict[Place, list[Entry]] = {place: [entry] for place, entry in own.items()}
+    for other in same(results, _root(file)) if own else ():
+        for place, entry in entries(other):
+            if place in own and entry.key == own[place].key:
+                alike[place].append(entry)
+    for place, entry in own.items():
+        alike[place] += history.recorded(Path(results.options.cache), entry.key) if results.options.cache else []
+        # A run is in its folder, in the record, perhaps in a copy of the folder.
+        alike[place] = list({each.started: each for each in reversed(alike[place])}.values())
+        if _several_machines(identity(results), [(each.time, each.seconds) for each in alike[place]]):
+            alike[place] = [entry]
+    return alike
+
+
+def find(results: Results, file: Path) -> dict[Place, dict[str, Hours]]:
+    """Return {waterfall: {step or IN_ALL: what hours do to its ratio}} of a complete run; {} for an incomplete one.
+
+    Looks for other runs next to the run's folder, where *file* is its results.json, and in the record of its cache.
+    """
+    found = {}
+    for place, alike in at_all_hours(results, file).items():
+        times = [entry.time for entry in alike]
+        found[place] = {
+            name: hours([entry.figures[name] for entry in alike if name in entry.figures], max(times) - min(times))
+            for name in alike[0].figures
+        }
+    return found
+
+
+def remember(results: Results) -> None:
+    """Add the waterfalls of a complete run to the record in its cache folder (--cache), if it has one."""
+    if results.options.cache:
+        history.record(Path(results.options.cache), [entry for _, entry in entries(results)])

@@ -1,0 +1,54 @@
+"""The wording of what other hours do to a run's answer."""
+
+from ftbench.document.model import Change, Waterfall
+from ftbench.plan.waterfall import IN_ALL, REMOVED
+from ftbench.report import run_words
+from ftbench.report.verdict_words import figure
+from ftbench.stats.analysis import Analysis
+from ftbench.stats.hours import FEWEST, Hours
+
+# Options that make a set of runs.
+SET = "--again 5 --every 1h"
+HOUR = 3600.0
+
+
+def sentences(run: Analysis, fall: Waterfall) -> list[str]:
+    """Return a list of one text on a waterfall at other hours, or an empty list if nothing looked for other runs."""
+    known = run.hours.get((fall.scenario, fall.case))
+    if known is None:
+        return []
+    total = known[IN_ALL]
+    if total.runs < FEWEST:
+        few = "One hour only" if total.runs == 1 else f"{total.runs} runs only"
+        return [f"{few}: run it again at other hours ({SET}); another hour may lie outside of this interval."]
+    said = [f"As factors, at other hours: {_steps(fall.total, total)}"]
+    last = fall.steps[-1]
+    if last.name == REMOVED and last.name in known:
+        said.append(f"removing the GIL by itself: {_steps(last, known[last.name])}")
+    return [f"{'. '.join(map(run_words.capital, said))}."]
+
+
+def _steps(change: Change, known: Hours) -> str:
+    """Return a ratio in this run, in all runs, and as it is expected in another run."""
+    own = figure(change.ratio)
+    if change.low and change.high:
+        own += f" ({figure(change.low)} to {figure(change.high)})"
+    low, high = known.expected or (known.lowest, known.highest)
+    another = "another hour" if known.seconds >= HOUR else "another run soon after"
+    return (
+        f"this run {own}; {known.runs} runs in {span(known.seconds)}: {figure(known.lowest)} to "
+        f"{figure(known.highest)}; {another}: {figure(low)} to {figure(high)}"
+    )
+
+
+def span(seconds: float) -> str:
+    """Return a time in words: "40 minutes", "5 hours", "4 days"."""
+    for unit, length in (("day", 24 * HOUR), ("hour", HOUR)):
+        if seconds >= 2 * length - length / 2:
+            return run_words.count(round(seconds / length), unit)
+    return run_words.count(max(1, round(seconds / 60)), "minute")
+
+
+def one_hour(run: Analysis) -> bool:
+    """True if a waterfall of the run has too few runs at other hours."""
+    return any(steps[IN_ALL].runs < FEWEST for steps in run.hours.values())

@@ -1,0 +1,88 @@
+"""The deviation between runs of one machine at different hours, which no interval of a single run holds.
+
+The rounds of a run share its hour: the state of the processor, of the memory and of other virtual machines. Ratios of
+kept runs of unchanged software on one machine had a standard deviation of 3% (of the logarithm) between runs within
+days, and of 6% over weeks. So an interval of one run held the mean of its machine's runs in 68% of simulated runs.
+
+Few runs say little of a deviation. So their variance is averaged with the usual one, which weighs as much as
+USUAL_RUNS further runs (the moderated t: Smyth, Stat. Appl. Genet. Mol. Biol. 3, 2004).
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ftbench.stats.random_effects import random_effects
+from ftbench.stats.statistics import exponential
+
+# Standard deviation of a ratio's logarithm between two runs of one machine, if no runs tell it.
+USUAL = 0.03
+USUAL_RUNS = 4
+# With fewer runs, nothing is said of other hours.
+FEWEST = 3
+# Rounds that agree to the last digit would have no error, and a run of infinite weight.
+LEAST_ERROR = 1e-6
+
+RunFigure = tuple[float, float]
+"""The logarithm of a figure in one run, and its standard error within the run."""
+
+
+@dataclass(frozen=True)
+class Hours:
+    """One ratio in all runs of the same machine, settings and software, this run included."""
+
+    runs: int
+    seconds: float
+    """From the start of the first run to that of the last."""
+    lowest: float
+    """The lowest ratio of a run."""
+    highest: float
+    expected: tuple[float, float] | None
+    """The ratio that one more run is expected to measure (95%); None for fewer than FEWEST runs."""
+
+
+class Deviation(NamedTuple):
+    """Variance of a logarithm between runs of one machine, with its degrees of freedom (infinite: assumed)."""
+
+    variance: float
+    degrees: float = math.inf
+    runs: int = 0
+    """Number of runs that told the variance; 0 if it is assumed."""
+
+    @property
+    def sigma(self) -> float:
+        """The standard deviation."""
+        return math.sqrt(self.variance)
+
+
+def hours(figures: Sequence[RunFigure], seconds: float) -> Hours:
+    """Return what hours do to a ratio, from its *figures* in one or more runs whose starts are *seconds* apart."""
+    logs = [log for log, _ in figures]
+    expected = None
+    if len(logs) >= FEWEST:
+        low, high = random_effects(logs, [max(LEAST_ERROR, error) for _, error in figures]).interval(new=True)
+        expected = exponential(low), exponential(high)
+    return Hours(len(logs), seconds, exponential(min(logs)), exponential(max(logs)), expected)
+
+
+def deviation(sets: Iterable[Sequence[RunFigure]]) -> Deviation:
+    """Return the variance between runs, from *sets* of runs, each of one machine with the same settings and software.
+
+    Sets of fewer than FEWEST runs say nothing. If no set says anything, return the usual variance.
+    """
+    squares, degrees, runs = USUAL**2 * USUAL_RUNS, USUAL_RUNS, 0
+    for figures in sets:
+        if len(figures) >= FEWEST:
+            found = random_effects([log for log, _ in figures], [max(LEAST_ERROR, error) for _, error in figures])
+            squares += found.tau2 * (len(figures) - 1)
+            degrees += len(figures) - 1
+            runs += len(figures)
+    return Deviation(squares / degrees, degrees if runs else math.inf, runs)
+
+
+def degrees_of_sum(*parts: tuple[float, float]) -> float:
+    """Return the degrees of freedom of a sum of variances (Welch and Satterthwaite): each with its own degrees."""
+    total = math.fsum(variance for variance, _ in parts)
+    spread = math.fsum(variance**2 / degrees for variance, degrees in parts)
+    return total**2 / spread if spread else math.inf
