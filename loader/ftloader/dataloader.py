@@ -160,6 +160,15 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
         self._shared.states.load(state_dict, self)
         self._iterator = None  # persistent workers are started again
 
+    def __len__(self) -> int:
+        """Return the number of batches of an epoch.
+
+        After a state of ``ftloader.distributed.DistributedSampler`` from the middle of an epoch, and until this epoch
+        ends or the next ``iter()``: the number of batches that were given before the state, plus those that are left.
+        """
+        length = self._shared.states.resumed_length(self._index_sampler)
+        return super().__len__() if length is None else length
+
     def statistics(self, total: bool = False) -> Statistics:
         """Return times and counts of the latest epoch, also while it runs; with *total*, of all epochs.
 

@@ -104,6 +104,14 @@ class DistributedSampler(torch.utils.data.DistributedSampler):
         left = self._length - given
         return left // self.num_replicas if self.drop_last else -(-left // self.num_replicas)
 
+    def samples_left(self, state: Mapping[str, Any]) -> int:
+        """Return the number of samples that each rank yields after *state*, which ``state_dict()`` has returned.
+
+        Raises:
+            ValueError: as ``load_state_dict()`` does.
+        """
+        return self._share(_checked(state, self._state(0, 0))[1])
+
     def _start(self, epoch: int) -> int:
         """Return the number of items of *epoch* that the next iteration skips: 0 if no state of *epoch* was loaded."""
         return self._loaded[1] if self._loaded is not None and self._loaded[0] == epoch else 0

@@ -34,6 +34,7 @@ from ftloader.rng.program import GlobalDrawCheck
 from ftloader.state import format as states
 from ftloader.state.order import IndexStream
 from ftloader.state.progress import EpochProgress
+from ftloader.state.samplers import resumed_length
 from ftloader.state.store import StateStore, load_iterable
 
 name_the_callers_line(dataloader)  # of torch's warnings about a loader
@@ -123,10 +124,11 @@ class ResumableDataLoaderIter(BaseDataLoaderIter):
         if dataset is None and self._order is None:
             dataset = states.dataset_state(self._dataset)
         fixed = {"base_seed": self._base_seed, "epoch": self._epoch_number, "shared_seed": self._shared_seed}
-        fixed["dataset"] = dataset
+        fixed |= {"dataset": dataset, "steps_before": resume.steps_before}
         copies = self._num_workers if self._copies_dataset and is_stateful(self._dataset) else 0
         turns = self._num_workers if self._copies_dataset or self._order is None else 0
-        self._progress = EpochProgress(self._description, fixed, shares, copies, turns, resume)
+        length = None if self._order is None else resumed_length(resume, self._index_sampler)
+        self._progress = EpochProgress(self._description, fixed, shares, copies, turns, resume, length)
         if self._order is not None:
             self._order.report_to(self._progress)
         self._states.began(self._progress)

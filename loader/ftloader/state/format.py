@@ -29,7 +29,7 @@ from ftloader.diagnosis.exceptions import drop_frames, notes_of, text_of
 from ftloader.protocols import is_iterable, is_stateful
 
 FORMAT = "ftloader.DataLoader"
-VERSION = 5
+VERSION = 6
 Share = Mapping[str, Any]
 
 
@@ -54,6 +54,8 @@ class SavedState:
     # epoch uses the same dataset objects and they have a state.
     workers: tuple[Mapping[str, Any], ...] | None = None
     next_worker: int = 0  # worker whose turn is next
+    # Batches of the epoch that were handed over before its rest was loaded as an epoch (``samplers.rest_as_epoch``).
+    steps_before: int = 0
     datasets: tuple[Any, ...] | None = None  # map-style, processes: the state of each worker's dataset
     dataset: Any = None  # state of the loader's own dataset; iterable-style: from the start of the epoch
 

@@ -31,6 +31,7 @@ class IndexStream:
         self._change = loader.batch_size is None or has_getitems(loader.dataset)
         self._generators = samplers.OwnGenerators(loader)
         self._elastic = samplers.elastic(self._index_sampler) is not None
+        samplers.check_skipping(self._index_sampler)
         # Number of batches between two states of the samplers; 0: one state, at the start of the epoch.
         self._every = 1 if self._elastic else loader.snapshot_every_n_steps or 0
         self._resume = resume
@@ -85,6 +86,7 @@ class IndexStream:
         """Return the values from which the batch order can be rebuilt. Call this before the first draw."""
         own = self._generators.save()
         order: dict[str, Any] = {"generators": own, "epochs": samplers.epochs(self._index_sampler)}
+        order["ranks"] = samplers.ranks(self._index_sampler)
         return order if self._at_iter in (None, own) else order | {"generators_at_iter": self._at_iter}
 
     def next(self, torchs: Iterator) -> Any:

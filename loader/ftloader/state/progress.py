@@ -37,6 +37,7 @@ class EpochProgress:
         copies: number of worker processes if the dataset is map-style and stateful, as each process has a copy; else 0.
         turns: number of workers, if they take turns in building batches; else 0.
         resume: the loaded state. If it is not from the middle of an epoch, only the datasets' states are used.
+        length: the result of ``samplers.resumed_length``.
     """
 
     def __init__(
@@ -47,11 +48,12 @@ class EpochProgress:
         copies: int = 0,
         turns: int = 0,
         resume: SavedState = NOTHING,
+        length: int | None = None,
     ) -> None:
         # Also at the start of an epoch that is the rest of another one.
         datasets = tuple(resume.dataset_of(worker_id, copies) for worker_id in range(copies))
         resume = resume if resume.mid_epoch else NOTHING
-        self._loader, self.fixed, self._turns = loader, fixed, turns
+        self._loader, self.fixed, self._turns, self.length = loader, fixed, turns, length
         self._start, self._skips = resume.handed_over, tuple(sorted(resume.ahead))
         self._resumed_last = resume.last
         self._failed: list[tuple[int, int]] = []

@@ -107,6 +107,14 @@ def epochs(index_sampler: Any) -> dict[str, int]:
     }
 
 
+def ranks(index_sampler: Any) -> int:
+    """Return the number of ranks among which a sampler in ``chain()`` divides the samples; 1 if none does that."""
+    # The names of torch's DistributedSampler, and of the batch sampler that Accelerate makes.
+    names = ("num_replicas", "num_processes")
+    numbers = (getattr(sampler, name, None) for sampler in chain(index_sampler) for name in names)
+    return next((int(number) for number in numbers if isinstance(number, int)), 1)
+
+
 def set_epochs(index_sampler: Any, saved: Mapping[str, int], *, distributed: bool) -> None:
     """Call ``set_epoch`` of each sampler in ``chain(index_sampler)`` that has an epoch in *saved* (see ``epochs``).
 
@@ -158,8 +166,24 @@ def rest_as_epoch(resume: SavedState, index_sampler: Any) -> SavedState:
     if resume.ahead or resume.sampler["drawn"] != resume.handed_over:
         return resume
     order: dict[str, Any] = {"generators": {}, "epochs": {}}
-    nothing = replace(resume, drawn=0, ended=False, handed_over=0, last=None)
+    steps_before = resume.steps_before + resume.handed_over
+    nothing = replace(resume, drawn=0, ended=False, handed_over=0, last=None, steps_before=steps_before)
     return replace(nothing, phase="begin", order=order, sampler=sampler)
+
+
+def resumed_length(resume: SavedState, index_sampler: Any) -> int | None:
+    """Return the number of batches of the epoch that *resume* continues: those handed over before, and those left.
+
+    Return None for an epoch that no state of an elastic sampler continues: the sampler knows the length of that.
+    """
+    name = elastic(index_sampler)
+    if name is None or resume.sampler is None or not resume.steps_before:
+        return None
+    left = stateful_samplers(index_sampler)[name].samples_left(next(iter(resume.sampler["states"].values())))
+    if type(index_sampler) is BatchSampler:
+        size = index_sampler.batch_size
+        left = left // size if index_sampler.drop_last else -(-left // size)
+    return resume.steps_before + resume.sampler["drawn"] + left
 
 
 def check_ranks(state: Any, sampler: Any) -> None:
@@ -169,6 +193,16 @@ def check_ranks(state: Any, sampler: Any) -> None:
             "the state was taken when later batches had been handed over before earlier ones (in_order=False), so only "
             f"the same number of ranks, {state.get('num_replicas')}, can continue it, and this loader's sampler has "
             f"{sampler.num_replicas}. Use a state from between two epochs, or take states with in_order=True"
+        )
+
+
+def check_skipping(index_sampler: Any) -> None:
+    """Raise ``ValueError`` if *index_sampler* leaves out batches of the rest of an epoch, of which a state was loaded."""
+    skipped = getattr(index_sampler, "skip_batches", 0)  # of Accelerate's SkipBatchSampler
+    if skipped and any(is_elastic(part) and part.next_pass_state()["given"] for part in chain(index_sampler)):
+        raise ValueError(
+            f"skip_first_batches() would leave out {skipped} batches that were never trained: the state that was loaded "
+            "starts after the trained ones. Iterate over the loader that has loaded the state itself, or load no state"
         )
 
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ftloader import fork
+from ftloader.compat.lightning import check_lightning
 from ftloader.protocols import is_iterable
 from ftloader.state import format as states
 from ftloader.state import samplers
@@ -39,6 +40,13 @@ class StateStore:
         """The progress of the latest epoch; None if a state was loaded since."""
         return self._now[1]
 
+    def resumed_length(self, index_sampler: Any) -> int | None:
+        """Return ``samplers.resumed_length`` of the loaded state, or of the epoch that was started from it."""
+        loaded, progress = self._now
+        if loaded is not None:
+            return samplers.resumed_length(loaded[1], index_sampler)
+        return None if progress is None or progress.finished else progress.length
+
     def began(self, progress: EpochProgress) -> None:
         """Record *progress* as that of the latest epoch, and drop the loaded state, which has been used."""
         self._now = None, progress
@@ -54,6 +62,9 @@ class StateStore:
         resume = samplers.rest_as_epoch(states.parse(state), loader._index_sampler)
         states.check_fit(state, resume, loader, batches=elastic is None or resume.mid_epoch)
         _check_samplers(resume, loader)
+        length = samplers.resumed_length(resume, loader._index_sampler)
+        if length is not None:
+            check_lightning(length, len(loader), len(loader._index_sampler))
         if any(state is not None for state in (resume.dataset, *(resume.datasets or ()))):
             states.require_stateful(loader.dataset, "dataset")
         if elastic is not None and not resume.mid_epoch and resume.sampler is not None:
@@ -132,6 +143,13 @@ def _check_samplers(resume: states.SavedState, loader: Any) -> None:
     index_sampler, order = loader._index_sampler, resume.order
     for saved in (order["generators"], order.get("generators_at_iter", {}), resume.generators or {}):
         OwnGenerators(loader).at(saved)  # or an error
+    ranks = samplers.ranks(index_sampler)
+    if resume.mid_epoch and (saved_ranks := order.get("ranks", ranks)) != ranks:
+        raise ValueError(
+            f"the state is from the middle of an epoch that {saved_ranks} rank(s) share, and this loader's sampler "
+            f"divides it among {ranks}. Use ftloader.distributed.DistributedSampler, with which the number of ranks may "
+            "change, or a state from between two epochs, or the same number of ranks"
+        )
     inner = samplers.innermost(index_sampler)
     if ("seed" in order or "default" in order) and not samplers.draws_from_default(inner):
         raise ValueError(

@@ -213,7 +213,7 @@ def test_a_state_with_torchs_sampler_goes_on_in_the_same_ranks():
     assert found + contents(other) == found + contents(batches) == rest
     for ranks, size in (3, 4), (2, 3):
         loader = DataLoader(range(SIZE), size, sampler=DistributedSampler(range(SIZE), ranks, 1))
-        with pytest.raises(ValueError, match="consists of other samples|another batch_size"):
+        with pytest.raises(ValueError, match="2 rank.* among 3|another batch_size"):
             loader.load_state_dict(state)
             contents(loader)
 

@@ -56,8 +56,8 @@ def test_survives_every_way_to_save(loader, batches):
         *((state, "must be a dictionary from state_dict") for state in (None, [], "state", 3)),
         ({"epoch": 3, "model": {}}, "not a state of ftloader.DataLoader.*'epoch', 'model'"),
         (state_of(StatefulDataLoader(range(20), 4)), "torchdata's StatefulDataLoader"),
-        (state_of(make()) | {"version": 4}, "version 4, and this loader reads version 5"),
-        (state_of(make()) | {"version": 6}, "version 6, and this loader reads version 5"),
+        (state_of(make()) | {"version": 5}, "version 5, and this loader reads version 6"),
+        (state_of(make()) | {"version": 7}, "version 7, and this loader reads version 6"),
         (state_of(make()) | {"more": 1}, "damaged.*more"),
     ],
 )
