@@ -197,11 +197,11 @@ def check_ranks(state: Any, sampler: Any) -> None:
 
 
 def check_skipping(index_sampler: Any) -> None:
-    """Raise ``ValueError`` if *index_sampler* leaves out batches of the rest of an epoch, of which a state was loaded."""
+    """Raise ``ValueError`` if *index_sampler* leaves out batches at the start of an epoch's rest that was loaded."""
     skipped = getattr(index_sampler, "skip_batches", 0)  # of Accelerate's SkipBatchSampler
     if skipped and any(is_elastic(part) and part.next_pass_state()["given"] for part in chain(index_sampler)):
         raise ValueError(
-            f"skip_first_batches() would leave out {skipped} batches that were never trained: the state that was loaded "
+            f"skip_first_batches() would leave out {skipped} batches that were never trained: the loaded state "
             "starts after the trained ones. Iterate over the loader that has loaded the state itself, or load no state"
         )
 

@@ -147,8 +147,8 @@ def _check_samplers(resume: states.SavedState, loader: Any) -> None:
     if resume.mid_epoch and (saved_ranks := order.get("ranks", ranks)) != ranks:
         raise ValueError(
             f"the state is from the middle of an epoch that {saved_ranks} rank(s) share, and this loader's sampler "
-            f"divides it among {ranks}. Use ftloader.distributed.DistributedSampler, with which the number of ranks may "
-            "change, or a state from between two epochs, or the same number of ranks"
+            f"divides it among {ranks}. Use ftloader.distributed.DistributedSampler, with which the number of ranks "
+            "may change, or a state from between two epochs, or the same number of ranks"
         )
     inner = samplers.innermost(index_sampler)
     if ("seed" in order or "default" in order) and not samplers.draws_from_default(inner):

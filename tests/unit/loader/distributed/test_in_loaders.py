@@ -263,3 +263,63 @@ def test_a_state_taken_in_the_middle_of_a_hand_over():
     progress.handed_over(0)
     progress.snapshots = snapshots
     assert progress.state(dict)["sampler"] == snapshots[1]
+
+
+@pytest.mark.parametrize("way", ["serial", "threads", "processes"])
+@pytest.mark.parametrize("drop_last", [False, True])
+def test_the_length_is_that_of_steps_done_and_left(way, drop_last):
+    """It stays while the epoch runs, however often the ranks change, and is that of a whole epoch afterwards."""
+    done, state = 0, {}
+    for ranks, steps, size in (1, 2, 2), (4, 1, 1), (2, 2, 3), (1, None, 4):
+        loader = loaders(ranks, batch_size=size, drop_last=drop_last, **WAYS[way])[0]
+        whole = len(loader)
+        loader.load_state_dict(state)
+        expected = len(loader)
+        iterator = iter(loader)
+        assert len(loader) == expected
+        done += len(contents(itertools.islice(iterator, steps)))
+        assert len(loader) == (whole if steps is None else expected)  # the epoch has ended, or not
+        state = json.loads(json.dumps(loader.state_dict()))
+        assert steps is None or expected > done
+    assert done == expected != whole
+    loader.sampler.set_epoch(EPOCH + 1)
+    assert len(contents(loader)) == len(loader) == whole
+
+
+def test_the_length_after_a_rest_that_was_left():
+    _, state = stages([(2, 3, {"batch_size": 2})])
+    (loader,) = loaders(1, batch_size=2)
+    loader.load_state_dict(state)
+    assert len(loader) == 3 + 6
+    next(iter(loader))
+    assert len(loader) == 3 + 6
+    next(iter(loader))
+    assert len(loader) == 12
+    loader.load_state_dict(state)
+    loader.load_state_dict({})
+    assert len(loader) == 12
+
+
+class Skipping(torch.utils.data.BatchSampler):
+    """Batch sampler with the attribute of Accelerate's."""
+
+    def __init__(self, batch_sampler, skip_batches):
+        self.batch_sampler, self.skip_batches = batch_sampler, skip_batches
+
+    def __iter__(self):
+        return itertools.islice(iter(self.batch_sampler), self.skip_batches, None)
+
+    def __len__(self):
+        return len(self.batch_sampler) - self.skip_batches
+
+
+def test_batches_are_not_skipped_twice():
+    _, state = stages([(1, 3, {"batch_size": 2})])
+    (loader,) = loaders(1, batch_size=2)
+    skipping = DataLoader(NOISY, batch_sampler=Skipping(loader.batch_sampler, 3))
+    assert len(contents(skipping)) == 9
+    loader.load_state_dict(state)
+    with pytest.raises(ValueError, match="would leave out 3 batches that were never trained"):
+        iter(skipping)
+    assert len(contents(loader)) == 9
+    assert len(contents(skipping)) == 9
