@@ -10,7 +10,6 @@ from ftbench.document.convert import schema
 from ftbench.document.model import Results, Scenario, Stress, Trial
 from ftbench.plan.candidates import VARIANTS
 from ftbench.plan.metrics import METRICS
-from ftbench.stats.turns import of_trial
 
 # Values above this or below its reciprocal are no measurements; ratios of other values never overflow a float.
 MOST = 1e150
@@ -112,7 +111,7 @@ def _is_of_its_turns(trial: Trial) -> bool:
     """True if the throughput is the samples of the turns that count, divided by the seconds of these turns."""
     if "throughput" not in trial.metrics:
         return True
-    counted = of_trial(trial, "throughput")[0]
+    counted = trial.counted(trial.turn_seconds)
     samples = trial.samples * len(counted) / len(trial.turn_seconds)
     return bool(counted) and math.isclose(trial.metrics["throughput"], samples / math.fsum(counted), rel_tol=1e-6)
 

@@ -6,6 +6,7 @@ those in convert.OPTIONAL. `Annotated` adds a field's bounds (a dict) and meanin
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from statistics import geometric_mean
@@ -174,6 +175,10 @@ class Trial:
     turns_left_out: A[list[Count], "positions of the turns (0, 1, ...) that do not count: others took CPUs"] = field(
         default_factory=list
     )
+
+    def counted(self, seconds: Sequence[float]) -> list[float]:
+        """Return the turns that count, of the *seconds* of all turns."""
+        return [turn for n, turn in enumerate(seconds) if n not in self.turns_left_out]
 
 
 @dataclass

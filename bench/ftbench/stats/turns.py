@@ -31,8 +31,7 @@ class Predicted(NamedTuple):
 def of_trial(trial: Trial, metric: str) -> list[list[float]]:
     """Return the turns (s) that count for a trial's figure in this metric; no list if the figure is not made of any."""
     series = [trial.turn_seconds] if METRICS[metric].of_turns else trial.condition_seconds.get(metric, [])
-    left_out = set(trial.turns_left_out)
-    return [[seconds for n, seconds in enumerate(turns) if n not in left_out] for turns in series]
+    return [trial.counted(turns) for turns in series]
 
 
 def relative_distances(series: Series) -> list[float]:
