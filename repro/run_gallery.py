@@ -42,6 +42,7 @@ from ftrun.interruption import Interrupted, Interruption
 from ftrun.overlay import OverlayError, install
 from ftrun.project import normalise
 from ftrun.twin import TwinError
+from ftsafety.repro.arguments import scheduler
 from ftsafety.repro.campaign import Campaign, Runs
 from ftsafety.repro.cluster import Cluster
 from ftsafety.repro.link import Link, NoCluster, Where
@@ -152,7 +153,7 @@ def main() -> int:
     add("--threads", type=int, default=8)
     add("--repeat", type=int, default=20)
     add("--out", type=Path, help="write the page here, and add the rows to the file with the suffix .json")
-    add("--dask", metavar="ADDRESS", help="make the runs on the workers of this Dask cluster")
+    add("--dask", metavar="ADDRESS", type=scheduler, help="make the runs on the workers of this Dask cluster")
     add("--dask-python", default=_outer_python(), help="the Python that has Dask's client (default: %(default)s)")
     add("--dask-folder", default=str(ROOT), metavar="DIR", help="this project's folder on the workers (default: as here)")
     given = parser.parse_args()

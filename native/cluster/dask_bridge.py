@@ -20,6 +20,7 @@ from __future__ import annotations
 import asyncio
 import collections
 import contextlib
+import itertools
 import json
 import logging
 import os
@@ -28,14 +29,18 @@ import socket
 import subprocess
 import tempfile
 import threading
+import time
 import uuid
 
-from distributed import Client, Future, WorkerPlugin, get_worker
+from distributed import Client, Future, KilledWorker, WorkerPlugin, get_worker
 
 CONNECT_SECONDS = 15
 LONGEST_LINE = 16 * 1024 * 1024
 KEPT = 2000  # bytes at the end of what a batch wrote to stderr
 RETRIES = 2  # of a batch whose process was killed; for workers that die there is Dask's own "allowed-failures"
+ALONE_SECONDS = 60  # the longest time that a cluster, after it had workers, is waited for without any
+LOOK_SECONDS = 5  # between two looks at the number of workers
+NO_WORKERS = f"the cluster has had no worker for {ALONE_SECONDS} s: see the logs of its workers, and start some"
 
 
 class Batches(WorkerPlugin):
@@ -49,6 +54,7 @@ class Batches(WorkerPlugin):
         self.name, self._command, self._folder = name, command, folder
 
     def setup(self, worker) -> None:
+        self._worker = worker
         self._lock = threading.Lock()
         self._running: dict[str, subprocess.Popen] = {}
         self._unwanted: set[str] = set()
@@ -95,6 +101,7 @@ class Batches(WorkerPlugin):
                 except OSError as error:
                     return [], f"{self._command[0]} cannot be run in {self._folder}: {error.strerror}"
                 self._running[key] = process
+            self._worker.log_event(self.name, key)
             assert process.stdin and process.stdout
             try:
                 # Its standard input stays open until it has ended: if this worker dies, the batch sees the end of it.
@@ -138,11 +145,17 @@ class Bridge:
         self._plugin = Batches(self._name, hello["command"], hello["folder"])
         self._waiting: dict[int, asyncio.Task] = {}
         self._futures: dict[int, Future] = {}
+        self._keys = (f"{self._name}-{number}" for number in itertools.count())
+        self._started: collections.Counter[str] = collections.Counter()
+        """By a task's key, the number of workers that have started its process."""
+        self._looks: asyncio.Task | None = None
 
     async def open(self) -> None:
         """Register the plugin with all workers, present and future. Send the parent the cluster's number of threads."""
+        self._client.subscribe_topic(self._name, lambda event: self._started.update([event[1]]))
         await self._client.register_plugin(self._plugin, name=self._name)
         self.send({"threads": await self._threads()})
+        self._looks = asyncio.create_task(self._look())
 
     def send(self, message: dict) -> None:
         """Send a message to the parent as a line of JSON."""
@@ -152,26 +165,51 @@ class Bridge:
         """Return the sum of the threads of the cluster's present workers."""
         return sum((await self._client.nthreads()).values())
 
+    async def _look(self) -> None:
+        """Call off all batches if the cluster, after it had workers, has none for ALONE_SECONDS."""
+        latest = None
+        while True:
+            with contextlib.suppress(OSError):  # the scheduler has gone, which ends all batches
+                if await self._threads():
+                    latest = time.monotonic()
+                elif latest is not None and time.monotonic() - latest > ALONE_SECONDS:
+                    for number in self._waiting:
+                        self.send({"lost": number, "why": NO_WORKERS, "threads": 0})
+                    await self.cancel()
+            await asyncio.sleep(LOOK_SECONDS)
+
     def submit(self, number: int, request: dict) -> None:
         """Submit `request` to the cluster as batch `number`. Messages to the parent report on it later."""
-        text = json.dumps(request) + "\n"
-        key = f"{self._name}-{number}"
-        self._futures[number] = self._client.submit(work, self._name, text, key=key, retries=RETRIES, pure=False)
-        self._waiting[number] = asyncio.create_task(self._wait(number))
+        self._waiting[number] = asyncio.create_task(self._wait(number, json.dumps(request) + "\n"))
 
-    async def _wait(self, number: int) -> None:
-        future = self._futures[number]
+    async def _wait(self, number: int, text: str) -> None:
         try:
-            node, lines, error = await future
+            node, lines, error = await self._result(number, text)
+            threads = await self._threads()
         except Exception as failure:
             self.send({"lost": number, "why": _words(failure), "threads": 0})
         else:
-            threads = await self._threads()
             for line in lines:
                 self.send({"of": number, "line": line})
             self.send({"ended": number, "node": node, "error": error, "threads": threads})
             await self._writer.drain()
         del self._waiting[number], self._futures[number]
+
+    async def _result(self, number: int, text: str) -> tuple[str, list[str], str]:
+        """Run a batch on the cluster; return what `work` returns.
+
+        Dask gives up a task after four deaths of workers that it was assigned to, even if it only waited there while
+        the batch of another campaign took the worker down. Such a batch is submitted again, under a new key.
+        """
+        while True:
+            key = next(self._keys)
+            future = self._client.submit(work, self._name, text, key=key, retries=RETRIES, pure=False)
+            self._futures[number] = future
+            try:
+                return await future
+            except KilledWorker as failure:
+                if self._started[key] > failure.allowed_failures:
+                    raise
 
     async def cancel(self) -> None:
         """Cancel all batches on the cluster. The parent gets no results of them."""
@@ -185,6 +223,8 @@ class Bridge:
 
     async def close(self) -> None:
         """Cancel all batches and remove the plugin from the workers. Errors are ignored."""
+        if self._looks is not None:
+            self._looks.cancel()
         with contextlib.suppress(Exception):
             await self.cancel()
             await self._client.unregister_worker_plugin(self._name)
@@ -194,6 +234,12 @@ def _words(failure: Exception) -> str:
     kind = type(failure).__name__
     if "scheduler-connection-lost" in str(failure):
         return "the connection to the Dask scheduler was lost"
+    if isinstance(failure, KilledWorker):
+        return (
+            f"KilledWorker: {failure.allowed_failures + 1} workers died while they ran a batch of this script: see the "
+            f"log of {failure.last_worker.address}; the cause is this script, what its workers lack (memory), or "
+            "another program that ran on the same workers"
+        )
     return f"{kind}: {failure}"
 
 

@@ -3,12 +3,14 @@
 # ///
 """`./twins repro --dask` on a real scheduler and three workers, each a process of this machine."""
 
+import contextlib
 import json
 import re
 import signal
 import socket
 import subprocess
 import tempfile
+import time
 from pathlib import Path
 
 import psutil
@@ -92,7 +94,8 @@ class DaskCluster:
 
     def close(self):
         for process in (*self.workers, self.scheduler):
-            process.kill()
+            with contextlib.suppress(psutil.NoSuchProcess):  # a test has waited for its end
+                process.kill()
             process.wait()
 
 
@@ -292,6 +295,53 @@ def test_a_script_that_kills_its_workers_is_not_retried_forever(repro, cluster, 
     assert re.search(r"lost in run 1: KilledWorker: ", done.stdout)
 
 
+WAITS_AND_KILLS_ITS_WORKER = """
+import os, time
+open({running!r}, "w").close()
+while not os.path.exists({go!r}):
+    time.sleep(0.02)
+"""
+
+
+def test_two_campaigns_and_a_script_that_kills_the_workers_of_both(start, cluster, tmp_path):
+    cluster.start_workers(1)
+    running, go = tmp_path / "running", tmp_path / "go"
+    kills, harmless = tmp_path / "kills.py", tmp_path / "harmless.py"
+    kills.write_text(WAITS_AND_KILLS_ITS_WORKER.format(running=str(running), go=str(go)) + KILLS_ITS_WORKER)
+    harmless.write_text("print('fine')\n")
+    killing = start(kills, "--repeat", "1", "--configs", "ft")
+    wait_until(lambda: running.exists() or killing.poll() is not None)
+    other = start(harmless, "--repeat", "20", "--configs", "gil,ft")
+    assert "1 threads of the workers at" in other.stderr.readline()
+    # The first batch of the other campaign now waits on the only worker.
+    go.touch()
+    while None in (killing.poll(), other.poll()):
+        if cluster.workers[-1].poll() is not None:
+            cluster.start_workers(1)
+        time.sleep(0.1)
+    assert len(cluster.workers) == 5
+    assert killing.returncode == 14
+    assert "lost in run 1: KilledWorker: 4 workers died while they ran a batch of this script" in killing.stdout.read()
+    report, progress = other.communicate()
+    assert other.returncode == 0, progress
+    assert {config: row["ok"] for config, row in table(report).items()} == {"gil": 20, "ft": 20}
+
+
+def test_a_cluster_without_workers_ends_all_campaigns(start, blocks_once, cluster, fails):
+    cluster.start_workers(1)
+    script, processes = blocks_once
+    first = start(script, "--repeat", "40")
+    left = processes(first)
+    second = start(fails)
+    assert "1 threads of the workers at" in second.stderr.readline()
+    cluster.workers[0].kill()
+    why = "the cluster has had no worker for 60 s: see the logs of its workers, and start some"
+    report, _ = first.communicate()
+    assert first.returncode == 14 and why in report
+    assert second.wait() == 1 and why in second.stderr.read()
+    assert_gone(left)
+
+
 def test_the_gallery(environment, cluster, tmp_path):
     cluster.start_workers(2)
     scripts = [CHECKOUT / "repro" / name for name in ("class_never_freed.py", "counter_increment.py")]
@@ -304,3 +354,9 @@ def test_the_gallery(environment, cluster, tmp_path):
     assert all(row["as_expected"] for row in rows) and any(row["failures"] for row in rows)
     done = completed([*command, "--dask", "tcp://127.0.0.1:1"], status=2, env=environment)
     assert "run_gallery.py: --dask tcp://127.0.0.1:1: " in done.stderr and "Traceback" not in done.stderr
+
+
+def test_a_scheduler_file_that_does_not_exist_is_refused_at_once(twins, fails, tmp_path):
+    done = twins("repro", fails, "--dask", tmp_path / "scheduler.json", status=2)
+    assert f"argument --dask: '{tmp_path}/scheduler.json' is no address, such as tcp://HOST:8786" in done.stderr
+    assert "or the file that `dask scheduler --scheduler-file FILE` writes" in done.stderr

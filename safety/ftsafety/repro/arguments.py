@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 from pathlib import Path
 
 from ftrun import host
@@ -94,6 +95,20 @@ _LIMITS = (
 )
 
 
+def scheduler(place: str) -> str:
+    """Return *place*, the address of a Dask scheduler or the path of its scheduler file.
+
+    Raises ArgumentTypeError if *place* is no address and there is no such file.
+    """
+    # With a protocol, or HOST:PORT.
+    if place.isprintable() and (re.fullmatch(r"\w+://.+|[^/]+:\d+", place) or os.path.isfile(place)):
+        return place
+    raise argparse.ArgumentTypeError(
+        f"{place!r} is no address, such as tcp://HOST:8786, and there is no such file: name the address that the "
+        "scheduler prints when it starts, or the file that `dask scheduler --scheduler-file FILE` writes"
+    )
+
+
 def parser(prog: str = PROGRAM) -> argparse.ArgumentParser:
     """Return the parser of the command line. *prog*: the name of the command in help and messages."""
     result = argparse.ArgumentParser(
@@ -124,7 +139,7 @@ def parser(prog: str = PROGRAM) -> argparse.ArgumentParser:
     find.add_argument("--shrink-threads", action="store_true", help="find the smallest number of threads that fails")
     add_all(result.add_argument_group("limits of a run"), _LIMITS)
     away = result.add_argument_group("thousands of runs, on the workers of a Dask cluster (docs/scale.md)")
-    away.add_argument("--dask", metavar="ADDRESS", help=DASK)
+    away.add_argument("--dask", metavar="ADDRESS", type=scheduler, help=DASK)
     away.add_argument("--walls", action="store_true", help="run the script in ft-repro's containers on the workers")
     away.add_argument("--dask-folder", metavar="DIR", help="this project's folder on the workers (default: as here)")
     # Set by ./twins and compose.yaml.
@@ -173,8 +188,6 @@ def _check_cluster(given: argparse.Namespace) -> None:
         raise UsageError(
             "--dask: a container has no network; use `./twins repro SCRIPT --dask ADDRESS --walls` outside"
         )
-    if not given.dask or not given.dask.isprintable():
-        raise UsageError(f"--dask {given.dask!r}: that is no address, such as tcp://HOST:8786")
     if given.interpreter:
         raise UsageError("--interpreter: the workers may not have it; leave out --dask")
 
