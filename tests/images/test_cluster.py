@@ -36,6 +36,8 @@ def test_the_pods_containers_measure_and_end(engine, images, start, tmp_path):
             environment=dict.fromkeys((one["name"] for one in each.get("env", [])), "node1"),
             user=f"{identity['runAsUser']}:{identity['runAsGroup']}",
             group_add=[identity["fsGroup"]],
+            cap_drop=each["securityContext"]["capabilities"]["drop"],
+            security_opt=["no-new-privileges:true"],
             volumes=[f"{volumes[one['name']]}:{one['mountPath']}" for one in each["volumeMounts"]],
         )
     ended = {name: container.wait(timeout=PATIENCE)["StatusCode"] for name, container in containers.items()}
