@@ -16,7 +16,7 @@ def check_lightning(length: int, before: int, whole: int) -> None:
     if trainer is None or length == whole:
         return
     # FitLoop.setup_data() limits the epoch to the length that it has read before, and keeps the new one for all later
-    # epochs unless it is told to set up the loader again (Lightning 2.6.6).
+    # epochs unless it has to set up the loader again (Lightning 2.6.6).
     if length != before or trainer.reload_dataloaders_every_n_epochs != 1:
         raise ValueError(
             f"the epoch of this checkpoint has {length} batches with this number of ranks, and later epochs have "

@@ -113,7 +113,7 @@ def test_a_python_without_the_packages(refused, twin, tmp_path):
         (["--rounds", "1.5"], "positive whole number"),
         (["--budget", "soon"], "number of seconds"),
         (["--precision", "0"], "is not a precision"),
-        (["--again", "0"], "'0' is not a whole number from 1 to 1000"),
+        (["--again", "0"], "'0' is not a whole number from 2 to 1000"),
         (["--again", "3", "--every", "soon"], "'soon' is not a time such as 30m, 1h or 2d"),
         (["--again", "3", "--every", "0m"], "'0m' is not a time"),
         (["--again", "3", "--every", "31d"], "at most 30d"),

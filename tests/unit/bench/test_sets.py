@@ -1,5 +1,6 @@
 """Sets of runs (--again): ordinary runs, a wait between them that a signal ends, and a sentence at the end."""
 
+import re
 import signal
 import time
 
@@ -20,7 +21,8 @@ def test_a_set_makes_runs_and_says_what_hours_do(few, environment, tmp_path):
     assert len(folders) == 3 and all(load(each / "results.json").status == "complete" for each in folders)
     assert "One hour only: " in output and "2 runs only: " in output
     assert output.rstrip().splitlines()[-2].startswith("Pillow: As factors, at other hours: this run ")
-    assert "3 runs in 1 minute: " in (tmp_path / "out/latest/summary.md").read_text().replace("\n", " ")
+    summary = (tmp_path / "out/latest/summary.md").read_text().replace("\n", " ")
+    assert re.search(r"3 runs in \d+ minutes?: ", summary)
 
 
 def test_ctrl_c_ends_the_wait_at_once_and_keeps_the_run(few, environment, tmp_path):
