@@ -15,6 +15,7 @@
 #
 # The hosts meet at port 29400 of the first one (PORT). It may not die; another host may: the others go on, and end five
 # minutes after their work, for which torchrun waits for it. SSH="ssh -i key" is the command that reaches a host.
+# Ctrl-C ends the work on all hosts. There, it has a terminal (ssh -tt), whose end is its end, also if this host dies.
 set -eu
 cd "$(dirname "$0")/../.."
 [ -n "${HOSTS:-}" ] || {
@@ -32,11 +33,16 @@ out=$(cd "$OUT/$job" && pwd)
 # Words for the shell of a remote host: each in quotes.
 quoted() { for word; do printf "'%s' " "$(printf %s "$word" | sed "s/'/'\\\\''/g")"; done; }
 nodes=$(echo "$HOSTS" | wc -w)
-run="cd $(quoted "$PWD")&& ./twins exec ft torchrun --nnodes $nodes --nproc-per-node 1 --no-python --rdzv-id $job \
-  --rdzv-backend c10d --rdzv-endpoint ${HOSTS%% *}:${PORT:-29400} $(quoted examples/cluster/on_node.sh "$out" "$@")"
+run="stty -opost; cd $(quoted "$PWD")&& ./twins exec ft torchrun --nnodes $nodes --nproc-per-node 1 --no-python \
+  --rdzv-id $job --rdzv-backend c10d --rdzv-endpoint ${HOSTS%% *}:${PORT:-29400} \
+  $(quoted examples/cluster/on_node.sh "$out" "$@")"
 started=
+# ssh's end closes the terminals of the hosts, whose processes get SIGHUP. By SIGTERM, since a shell lets processes in
+# the background ignore SIGINT.
+# shellcheck disable=SC2086 # several numbers
+trap 'trap "" INT TERM HUP; kill $started 2>/dev/null; wait; echo "interrupted on all hosts" >&2; exit 130' INT TERM HUP
 for host in $HOSTS; do
-  ${SSH:-ssh} "$host" "$run" </dev/null &
+  ${SSH:-ssh} -tt "$host" "$run" </dev/null &
   started="$started $!"
 done
 status=0
