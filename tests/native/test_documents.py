@@ -129,7 +129,7 @@ def test_blocks_within_lists_are_found():
 
 
 def test_the_runs_that_are_kept_can_be_read_and_say_the_same_again():
-    kept = list((CHECKOUT / "docs/results").glob("*/results.json"))
+    kept = list((CHECKOUT / "docs/results").rglob("results.json"))
     assert kept
     for path in kept:
         run = analyse(load(path))

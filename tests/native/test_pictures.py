@@ -14,7 +14,7 @@ def draw(program: str, **places: Path) -> None:
     main()
 
 
-def test_the_bars_are_those_of_the_kept_run(tmp_path):
+def test_the_bars_are_those_of_the_kept_runs(tmp_path):
     draw("throughput.py", PICTURE=tmp_path / "throughput.svg")
     assert (tmp_path / "throughput.svg").read_text() == (CHECKOUT / "docs/throughput.svg").read_text()
 
