@@ -61,6 +61,12 @@ class Measured:
     """The machine's speed: the mean logarithm of the throughput of all candidates of the waterfall."""
     setting: tuple[tuple[str, str], ...]
     """Pairs (title, words) of what has to be equal in all runs that are merged: software and work."""
+    named: dict[str, str]
+    """{title: words} of what may differ between runs that are merged, and is named then."""
+    disturbed: str
+    """The number of rounds that other load disturbed, in words; empty if there were none."""
+    warnings: tuple[str, ...]
+    """The warnings of the run."""
 
 
 def machine(results: Results) -> Machine:
@@ -111,6 +117,9 @@ def _measured(name: str, run: Analysis, scenario: AnalysedScenario, fall: Waterf
         cpu=_figure(logarithms(*cpu)),
         speed=_figure([fmean(map(math.log, one)) for one in zip(*values.values(), strict=True)]),
         setting=_setting(run, scenario, fall),
+        named=_named(run, scenario, fall),
+        disturbed=f"{disturbed} of {run_words.rounds(scenario)}" if (disturbed := _disturbed(scenario)) else "",
+        warnings=tuple(run.results.warnings),
     )
 
 
@@ -120,18 +129,49 @@ def _figure(logs: Sequence[float], predicted: turns.Predicted | None = None) -> 
 
 def _setting(run: Analysis, scenario: AnalysedScenario, fall: Waterfall) -> tuple[tuple[str, str], ...]:
     results, options = run.results, run.results.options
-    case: Load = next((case for case in scenario.cases if case.name == fall.case), scenario)
+    chain = [fall.start.candidate, *(step.candidate for step in fall.steps)]
     found = {
-        **compare.work(results, scenario, case),
+        **compare.work(results, scenario, _case(scenario, fall)),
         "sources of loader and bench": results.environment.source[:12],
         **_software(results, scenario.name == OWN),
         "--requirements": ", ".join(options.requirements) or "none",
+        "kind of run": "quick" if options.quick else "full",
+        "container": ", ".join(
+            dict.fromkeys(twin.os.container or "none" for twin in results.environment.twins.values())
+        ),
+        "configurations": ", ".join(dict.fromkeys(key.partition("/")[0] for key in chain)),
         "--workers": ", ".join(map(str, options.workers or ())) or "as many as CPUs",
+        "workers of the waterfall": _workers(run, scenario, fall),
         "first candidate": fall.start.name,
         "changes": "; then ".join(step.name for step in fall.steps),
         "first samples": _checksums(scenario, fall),
     }
     return tuple((title, "none" if value is None else str(value)) for title, value in found.items())
+
+
+def _case(scenario: AnalysedScenario, fall: Waterfall) -> Load:
+    return next((case for case in scenario.cases if case.name == fall.case), scenario)
+
+
+def _workers(run: Analysis, scenario: AnalysedScenario, fall: Waterfall) -> str:
+    """Return the number of workers of a waterfall in words; the same words for machines that differ in their CPUs."""
+    usual = run.results.options.workers or [max(1, run_words.usable(run.results) // (scenario.ranks or 1))]
+    return "the most" if fall.workers == max(usual) else str(fall.workers)
+
+
+def _named(run: Analysis, scenario: AnalysedScenario, fall: Waterfall) -> dict[str, str]:
+    options = run.results.options
+    return {
+        "the number of workers": str(fall.workers),
+        "the number of turns": str(_case(scenario, fall).turns),
+        "--budget": f"{options.budget:g} s",
+        "--rounds": str(options.rounds or "as many as fit"),
+        "--precision": f"{100 * options.precision:g}%",
+    }
+
+
+def _disturbed(scenario: AnalysedScenario) -> int:
+    return sum(bool(run_words.marked(one)) for one in scenario.rounds)
 
 
 def _software(results: Results, everything: bool) -> dict[str, str]:

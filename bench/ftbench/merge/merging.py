@@ -13,7 +13,7 @@ from statistics import fmean
 
 from ftbench.document.history import Entry
 from ftbench.document.model import Skipped, Verdict
-from ftbench.merge import collect, earlier
+from ftbench.merge import cautions, collect, earlier
 from ftbench.merge.kinds import kinds
 from ftbench.merge.measured import Figure, Machine, Measured, measured
 from ftbench.merge.model import (
@@ -52,7 +52,7 @@ def merge(named: Sequence[Path]) -> Merged:
     """Merge the runs in the paths *named*; raises WrongPath if a path does not exist or has no runs."""
     result, parts, machines = Merged(), list[Measured](), dict[str, Machine]()
     sets: dict[earlier.Place, list[list[Entry]]] = {}
-    for name, path, results, others in collect.runs(named):
+    for name, path, results, others in collect.runs(named, result.notes):
         if isinstance(results, collect.Unusable):
             result.left_out.append(Skipped(name, str(results)))
             continue
@@ -72,6 +72,7 @@ def merge(named: Sequence[Path]) -> Merged:
             result.notes.append(
                 f"{name}: its latest run is merged, and not its {number}: name each if they are others'"
             )
+    result.notes += cautions.cautions(parts)
     of = kinds(machines.values())
     for record in result.runs:
         record.kind = of[machines[record.name]]

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pytest
 
 from ftbench import cli
-from ftbench.document.convert import as_json
+from ftbench.document.convert import as_json, from_json
 from ftbench.document.model import Results
 from ftbench.document.store import load
 from ftbench.merge import merging, words
@@ -227,6 +227,14 @@ APART = {
     "batches": (lambda r: setattr(r.scenarios[0], "batch_size", 77), "batch size is 77, not 8"),
     "ranks": (other_ranks, "number of ranks is 2, not 1"),
     "workers": (lambda r: setattr(r.options, "workers", [1, 2]), "--workers is 1, 2, not 1"),
+    "quick": (
+        lambda r: setattr(r.options, "quick", not r.options.quick),
+        r"kind of run is (quick, not full|full, not quick)",
+    ),
+    "container": (
+        lambda r: [setattr(twin.os, "container", "lxc") for twin in r.environment.twins.values()],
+        "container is lxc, not ",
+    ),
     "files": (lambda r: setattr(r.scenarios[0].dataset, "mean_bytes", 5), "mean size of a file is 5, not 70000"),
     "samples": (other_samples, "first samples is 0000004d and 00000001, not 00000001 and 00000001"),
 }
@@ -240,11 +248,67 @@ def test_other_software_and_other_work_are_set_apart(cluster, capsys, change, wh
     merged = cluster.merged()
     main, apart = merged.groups
     assert (main.machines, apart.machines, main.differences) == (3, 1, [])
-    (difference,) = apart.differences
-    assert re.match(why, difference)
+    difference, *more = apart.differences
+    # Its waterfall has one worker still, and no longer the most.
+    assert re.match(why, difference) and more == (
+        ["workers of the waterfall is 1, not the most"] if "--workers" in why else []
+    )
     assert cli.main(["merge", str(cluster.shared)]) == 1
     said = " ".join(capsys.readouterr().out.split())
-    assert f"strange: {apart.workload} is set apart: {difference}." in said
+    assert f"strange: {apart.workload} is set apart: {'; '.join(apart.differences)}." in said
+
+
+def rename(results: Results, config: str, twin: str) -> None:
+    """Make a run of one twin that of the other twin, with the same versions and figures."""
+    before, text = results.options.configs[0], json.dumps(as_json(results))
+    text = text.replace(f'"{before}/', f'"{config}/').replace(f'"{before}"', f'"{config}"')
+    renamed = from_json(Results, json.loads(text))
+    vars(results).update(vars(renamed))
+    results.environment.twins = {twin: next(iter(results.environment.twins.values()))}
+
+
+def test_a_run_of_the_other_twin_alone_is_set_apart(cluster):
+    (config,) = cluster.record.options.configs
+    other = "gil" if config != "gil" else "ft"
+    cluster.node("a")
+    cluster.node("b")
+    cluster.node("c", edit=lambda results: rename(results, other, other))
+    _, apart = cluster.merged().groups
+    assert f"configurations is {other}, not {config}" in apart.differences
+
+
+def test_what_may_differ_is_named_with_the_runs(cluster, capsys):
+    def others(results: Results) -> None:
+        results.options.budget, results.options.precision = 77.0, 0.25
+        results.scenarios[0].turns += 3
+        results.warnings = ["the disc was \x1b[31mslow"]
+        results.scenarios[0].rounds[1].disturbance.other_cpus = 1.5
+
+    def usual(results: Results) -> None:
+        results.warnings = []
+        for one in results.scenarios[0].rounds:
+            one.disturbance.other_cpus = one.disturbance.stolen_cpus = one.disturbance.throttled_seconds = 0.0
+
+    def odd(results: Results) -> None:
+        usual(results)
+        others(results)
+
+    for number in range(3):
+        cluster.node(f"node{number}", edit=usual)
+    assert cluster.merged().notes == []
+    cluster.node("odd", edit=odd)
+    merged = cluster.merged()
+    assert only(merged).machines == 4
+    turns = cluster.record.scenarios[0].turns
+    budget, precision = cluster.record.options.budget, cluster.record.options.precision
+    assert merged.notes == [
+        f"pillow: the number of turns differs: {turns} in node0, node1, node2; {turns + 3} in odd",
+        f"pillow: --budget differs: {budget:g} s in node0, node1, node2; 77 s in odd",
+        f"pillow: --precision differs: {100 * precision:g}% in node0, node1, node2; 25% in odd",
+        "pillow: other load disturbed odd (1 of 5 rounds)",
+        "warning of odd: the disc was \x1b[31mslow",
+    ]
+    assert run(capsys, cluster.shared)[0] == 0
 
 
 def test_what_cannot_matter_sets_nothing_apart(cluster):

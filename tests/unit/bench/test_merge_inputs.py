@@ -14,7 +14,7 @@ from ftbench.arguments import merge_parser
 from ftbench.document.convert import as_json
 from ftbench.document.model import Results
 from ftbench.document.store import WrongPath
-from ftbench.merge import words
+from ftbench.merge import collect, words
 from ftbench.merge.merging import merge
 from tests.hostile_text import HOSTILE_TEXTS
 from tests.unit.bench.clusters import Cluster, only, run
@@ -166,13 +166,44 @@ def test_the_latest_run_of_a_machine_is_merged(cluster):
         merged = merge([named])
         assert [run.name for run in merged.runs] == ["node1"]
         assert only(merged).kinds[0].start_speed < 150
-        assert merged.notes == [
-            "node1: its latest run is merged, and not its 1 earlier run: name each if they are others'"
-        ]
+        earlier = "node1: its latest run is merged, and not its 1 earlier run: name each if they are others'"
+        assert earlier in merged.notes
     named = merge([node / "20260101", node / "20260102", node / "20260101"])
-    assert [run.name for run in named.runs] == ["20260101", "20260102"] and named.notes == []
+    assert [run.name for run in named.runs] == ["20260101", "20260102"]
+    assert not [note for note in named.notes if "earlier run" in note]
     with pytest.raises(WrongPath, match="there is no"):
         merge([node / "20260103"])
+
+
+def test_runs_two_folders_deep_are_merged_and_the_rest_is_named(cluster):
+    for number, folder in enumerate(("node1/results", "node2/results", "campaign/node3", "campaign/node4")):
+        machine = cluster.shared / folder
+        machine.mkdir(parents=True)
+        cluster.node(f"made{number}").rename(machine / "20261128-120000")
+    (cluster.shared / "node2/results/latest").symlink_to("20261128-120000")
+    (cluster.shared / "slurm-12.out").write_text("done")
+    (cluster.shared / ".cache").mkdir()
+    (cluster.shared / "campaign/page").mkdir()
+    (cluster.shared / "campaign/page/merged.json").write_text("{}")
+    (cluster.shared / "empty/deep/deeper").mkdir(parents=True)
+    merged = cluster.merged()
+    assert [run.name for run in merged.runs] == ["node3", "node4", "node1/results", "node2/results"]
+    assert [(each.what, "no results.json" in each.why) for each in merged.left_out] == [("deep", True)]
+    assert merged.notes[:3] == [
+        f"passed over: {cluster.shared}/.cache: the name is that of a hidden file or folder",
+        f"passed over: {cluster.shared}/campaign/page: a merge, which is no run",
+        f"passed over: {cluster.shared}/slurm-12.out: no folder of a run",
+    ]
+
+
+def test_many_runs_show_that_they_are_read(cluster, capsys):
+    cluster.node("node")
+    for number in range(collect.MANY - 2):
+        (cluster.shared / f"empty{number}").mkdir()
+    assert run(capsys, cluster.shared)[1].err == ""
+    (cluster.shared / "one-more").mkdir()
+    status, said = run(capsys, cluster.shared)
+    assert (status, said.err) == (1, f"reading {collect.MANY} runs\n")
 
 
 def test_names_are_as_long_as_they_have_to_be(cluster):
@@ -193,7 +224,10 @@ def test_the_files(cluster, capsys):
         f"merged: 5 machines of 2 kinds\npage: {out}/index.html\n"
     )
     document = json.loads((out / "merged.json").read_text())
-    assert document == as_json(cluster.merged())
+    (page_is_no_run,) = cluster.merged().notes
+    assert (
+        document == {**as_json(cluster.merged()), "notes": []} and "/page: a merge, which is no run" in page_is_no_run
+    )
     page = Page((out / "index.html").read_text())
     (link,) = page.having("download", "merged.json")
     assert json.loads(held(link["href"])) == document
