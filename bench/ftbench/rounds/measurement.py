@@ -29,7 +29,7 @@ from ftrun.interruption import Interruption
 
 # More workers than this for each CPU make sense only in scenarios that wait.
 WORKERS_PER_CPU = 4
-# Less than any trial takes to start: it imports torch.
+# Less than any process of a trial takes to start: it imports torch.
 START_SECONDS = 1.0
 # Fields of a scenario that are copied into its record.
 COPIED = ("name", "group", "question", "description", "case_axis", "case_unit")
@@ -126,14 +126,18 @@ class Measurement:
     def _limit(self, processes: int) -> float:
         """Return the time (time.monotonic()) at which --budget is over; infinity if the budget may be exceeded.
 
-        Raises BudgetTooShort if fewer than `processes` processes could be started by then.
+        Raises BudgetTooShort if fewer than `processes` processes, each with its ranks, could be started by then.
         """
         if not self.left:
             return math.inf
-        if (left := self.left()) < processes * START_SECONDS:
+        # The ranks start after torchrun has imported torch, and share the CPUs.
+        waves = 1 + math.ceil(self._ranks / self.twins.usable_cpus()) if self._ranks > 1 else 1
+        if (left := self.left()) < (least := processes * waves * START_SECONDS):
+            ranks = f", each with {self._ranks} ranks" if self._ranks > 1 else ""
             raise sizing.BudgetTooShort(
-                f"--budget {self.options.budget:g} is too short for the {processes} processes that a verdict needs: "
-                f"give more ({self.scenario.share(self.options.quick):.0f} is usual), or a number of --rounds"
+                f"--budget {self.options.budget:g} is too short for the {processes} processes that a verdict needs"
+                f"{ranks}: they need {math.ceil(self.options.budget - left + least)} s at the very least. Give more "
+                f"({self.scenario.share(self.options.quick):.0f} is usual), or a number of --rounds"
             )
         return time.monotonic() + left
 
@@ -223,14 +227,16 @@ class Measurement:
         """Return the results of own.look in the twins that can load the dataset; raises TrialFailed if no twin can."""
         found, failed = [], {twin: TrialFailed(why) for twin, why in self.twins.lacking.items()}
         for twin in sorted(self.twins.endpoints.keys() - failed.keys()):
+            # A process that hangs or ends at once cannot say where: its steps are counted here.
+            steps = 0
             try:
                 request = replace(task, config=twin).request()
                 with contextlib.closing(self.twins.endpoints[twin].start(request)) as trial:
                     while (result := trial.go_on()) is None:
-                        pass
+                        steps += 1
                 found.append(result["look"])
             except TrialFailed as error:
-                failed[twin] = error
+                failed[twin] = TrialFailed(own.located(task.parameters["target"], steps, str(error)), error.hung)
         # The same failure in two twins differs in the paths of its traceback: show one.
         once = {failure.why: str(failure) for failure in failed.values()}.values()
         if not found:

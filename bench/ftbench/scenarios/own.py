@@ -84,20 +84,28 @@ def _unsendable(batch: Any) -> str:
     return ""
 
 
-def look(task: Task) -> dict:
-    """Load a few samples twice; return their time and size, whether both loads were equal, and any pickling error."""
+def look(task: Task) -> Turns:
+    """Load a few samples twice; return their time and size, whether both loads were equal, and any pickling error.
+
+    Each sample is a turn of its own, and so is each batch, so that the caller knows which one hangs (`located`).
+    """
     from torch.utils.data import default_collate
 
     begin = time.perf_counter()
     found = dataset(task)
     opening = time.perf_counter() - begin
     collate = _options(task).get("collate_fn", default_collate)
-    indices = range(min(LOOKED_AT, len(found)))
+    indices = [number % len(found) for number in range(LOOKED_AT)]
     seconds, sums, size = 0.0, [], 0
     for _ in range(2):
-        begin = time.perf_counter()
-        samples = [found[index] for index in indices]
-        seconds = (time.perf_counter() - begin) / len(indices)  # of the second time: files are in the page cache
+        samples, spent = [], 0.0
+        for index in indices:
+            yield
+            begin = time.perf_counter()
+            samples.append(found[index])
+            spent += time.perf_counter() - begin
+        seconds = spent / len(indices)  # of the second time: files are in the page cache
+        yield
         try:
             batch = collate(samples)
         except (RuntimeError, TypeError) as error:
@@ -119,6 +127,20 @@ def look(task: Task) -> dict:
             "unsendable": _unsendable(batch),
         },
     }
+
+
+def located(target: str, steps: int, message: str) -> str:
+    """Return the *message* of a failed look with the step of `look` that failed, if the message lacks the dataset.
+
+    *steps* is the number of steps that the look's trial had ended: its imports, the opening of the dataset, and then
+    samples and batches.
+    """
+    if not steps or target in message.partition("\n")[0]:
+        return message
+    if steps == 1:
+        return f"opening {target}: {message}"
+    index = (steps - 2) % (LOOKED_AT + 1)
+    return f"sample {index} of {target}: {message}" if index < LOOKED_AT else f"a batch of {target}: {message}"
 
 
 def amount(seconds: float, batch_size: int | None) -> Amount:

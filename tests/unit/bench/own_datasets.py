@@ -107,6 +107,18 @@ BAD = """
         def __getitem__(self, index):
             raise SystemExit("enough")
 
+    class Dies(Numbers):
+        def __getitem__(self, index):
+            if index == 5:
+                os._exit(3)
+            return super().__getitem__(index)
+
+    class Hangs(Numbers):
+        def __getitem__(self, index):
+            time.sleep(1000 * (index == 6))
+            return super().__getitem__(index)
+
+    dies, hangs = Dies(), Hangs()
     fine, empty, raises, drawn, stream, endless = Numbers(), Numbers(0), Raises(), Drawn(), Stream(), Endless()
     unsafe, negative, varying, ends = Unsafe(), Numbers(-3), Varying(), Ends()
 
@@ -115,6 +127,9 @@ BAD = """
 
     def fails():
         raise RuntimeError("no licence for this data")
+
+    def leaves():
+        os._exit(4)
 
     def slow():
         time.sleep(0.5)

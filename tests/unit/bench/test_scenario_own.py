@@ -137,7 +137,7 @@ def test_who_is_killed_once_keeps_its_place_and_it_is_told(difficult, twin):
 def test_what_the_users_code_raises_is_shown_as_they_know_it(run_own, files):
     done, directory = run_own(f"{files['bad_data']}:raises")
     assert done.returncode == 1 and not directory.exists()
-    assert "bench: OSError: picture 0 cannot be read\n" in done.stderr
+    assert f"bench: sample 0 of {files['bad_data']}:raises: OSError: picture 0 cannot be read\n" in done.stderr
     # Once, whatever twins said it.
     assert done.stderr.count(f'{files["bad_data"]}", line') == 1
 
@@ -164,6 +164,24 @@ def test_sys_exit_of_a_dataset_is_told(files, twin):
         to_its_end(TrialProcess(sys.executable, task.request(), {}))
 
 
+@pytest.mark.parametrize(
+    "name, message",
+    [
+        ("dies", r"^sample 5 of \S+bad_data\.py:dies: exit status 3"),
+        ("leaves", r"^opening \S+bad_data\.py:leaves: exit status 4"),
+        ("hangs", r"^sample 6 of \S+bad_data\.py:hangs: it hangs, or did not end within 15 s"),
+    ],
+)
+def test_the_sample_that_ends_or_stops_the_process_is_named(files, twin, name, message):
+    class Local:
+        def start(self, request: dict) -> TrialProcess:
+            return TrialProcess(sys.executable, {**request, "patience": 15.0}, {})
+
+    scenario = own.scenario(f"{files['bad_data']}:{name}")
+    with pytest.raises(TrialFailed, match=message):
+        Measurement(scenario, options("dataset"), Twins({twin: Local()}), Noted()).look()
+
+
 class Here:
     """An endpoint that has the trial's process in this one."""
 
@@ -176,7 +194,7 @@ class Here:
 
         def go_on(self) -> dict:
             try:
-                return own.LOOK.measure(Task.of(own.LOOK, self.request))
+                return without_pause(own.LOOK.measure(Task.of(own.LOOK, self.request)))
             except TrialError as error:
                 raise TrialFailed(str(error)) from error
 
