@@ -151,8 +151,13 @@ def test_a_budget_that_is_too_short_is_refused(run_bench, twin, tmp_path):
     given = ["text", "--quick", "--configs", twin, "--workers", 1, "--budget", 1, "--out", tmp_path / "out"]
     done = run_bench(*given)
     assert done.returncode == 2 and done.stdout == "" and not (tmp_path / "out").exists()
-    why = "--budget 1 is too short for the 9 processes that a verdict needs: give more (150 is usual)"
-    assert why in done.stderr and "warming up" not in done.stderr
+    why = "--budget 1 is too short for the 9 processes that a verdict needs: they need "
+    assert why in done.stderr and "s at the very least. Give more (150 is usual)" in done.stderr
+    assert "warming up" not in done.stderr
+    # Ranks take longer to start.
+    done = run_bench(*given[:-3], 15, *given[-2:], "--ranks", 2)
+    why = "the 9 processes that a verdict needs, each with 2 ranks: they need "
+    assert done.returncode == 2 and why in done.stderr and "warming up" not in done.stderr
 
 
 def test_list(capsys):
