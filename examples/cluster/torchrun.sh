@@ -15,7 +15,7 @@
 #
 # The hosts meet at port 29400 of the first one (PORT). It may not die; another host may: the others go on, and end five
 # minutes after their work, for which torchrun waits for it. SSH="ssh -i key" is the command that reaches a host.
-# Ctrl-C ends the work on all hosts. There, it has a terminal (ssh -tt), whose end is its end, also if this host dies.
+# Ctrl-C ends the work on all hosts. There, it has a terminal (ssh -tt), whose end is its end.
 set -eu
 cd "$(dirname "$0")/../.."
 [ -n "${HOSTS:-}" ] || {
