@@ -148,9 +148,7 @@ def outcome(pattern: str, size: tuple[int, int, int], share: float, runs: int) -
     slower = [run(rng, pattern, SLOWER, size, share) for _ in range(runs)]
     held = sum(r.low <= truth <= r.high for rs, truth in ((same, 1), (slower, 1 / SLOWER)) for r in rs)  # type: ignore[operator]
     return Outcome(
-        sum(r.shown for r in same) / runs,
-        held / (2 * runs),
-        sum(r.verdict == Verdict.BELOW for r in slower) / runs,
+        sum(r.shown for r in same) / runs, held / (2 * runs), sum(r.verdict == Verdict.BELOW for r in slower) / runs
     )
 
 

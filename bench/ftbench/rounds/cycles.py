@@ -16,7 +16,7 @@ from ftbench.machine.disturbance import Disturbance, taken, together
 from ftbench.plan.metrics import METRICS
 
 MOST = 0.5
-"""The largest part of a round's cycles that may leave. Above it, the load is not an exception: it belongs to the run."""
+"""The largest part of a round's cycles that may leave. Above it, the load is no exception: it belongs to the run."""
 
 
 def disturbed(trials: Sequence[Trial], usable: float) -> list[int]:

@@ -107,11 +107,7 @@ def waterfall(scenario: Scenario, comparisons: Iterable[Comparison], case: str) 
         case=case,
         workers=start.workers,
         cpu_per_1000=steps(CPU),
-        ends={
-            name: [scenario.typical(c.key, name) for c in (start, end)]
-            for name in ENDS
-            if name in scenario.metrics
-        },
+        ends={name: [scenario.typical(c.key, name) for c in (start, end)] for name in ENDS if name in scenario.metrics},
         missing=missing,
         others=[c.key for c in scenario.candidates if (start.key, c.key) in different],
     )

@@ -58,7 +58,9 @@ def test_figures_are_those_of_the_comparisons(run):
             geometric_mean(scenario.in_each_process(key, metric)) for key in (first, last)
         ]
     ends = "time_to_first_batch", "memory_mib"
-    assert fall.ends == {name: [geometric_mean(scenario.in_each_process(key, name)) for key in (first, last)] for name in ends}
+    assert fall.ends == {
+        name: [geometric_mean(scenario.in_each_process(key, name)) for key in (first, last)] for name in ends
+    }
     # As planted: the build costs a fifth, removing the GIL makes 2.5 times as much.
     assert [step.ratio for step in fall.steps] == pytest.approx([1.0, 1.0, 0.8, 2.5], rel=0.03)
     assert fall.total.ratio == pytest.approx(2.0, rel=0.03) and fall.total.verdict == "above"
