@@ -31,12 +31,13 @@ _FUTEX = {"x86_64": b"202", "aarch64": b"98"}.get(platform.machine())  # number 
 
 @dataclass(eq=False)
 class WorkerTimes:
-    """Times of one worker, or of one batch, in seconds, and the number of samples loaded."""
+    """Times of one worker, or of one batch, in seconds, and the numbers of page faults and of samples loaded."""
 
     loading: float = 0.0
     collating: float = 0.0
     cpu: float = 0.0  # on a CPU
     queued: float = 0.0  # ready to run, but waiting for a CPU
+    faults: int = 0  # page faults of a worker thread
     samples: int = 0
     busy = False  # True while a worker thread executes a task; no field, since the statistics have the fields
 
@@ -46,6 +47,7 @@ class WorkerTimes:
         self.collating += sign * other.collating
         self.cpu += sign * other.cpu
         self.queued += sign * other.queued
+        self.faults += sign * other.faults
         self.samples += sign * other.samples
         return self
 

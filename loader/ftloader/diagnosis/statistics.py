@@ -6,6 +6,7 @@ import sys
 from typing import Any
 
 from ftloader.diagnosis.cpus import usable_cpus
+from ftloader.diagnosis.page_faults import faults_note
 from ftloader.diagnosis.recording import EpochRecord
 
 _KEEPS_UP = 0.05  # share of the time; a loop that waits less has its data in time
@@ -18,7 +19,7 @@ _RECORDED = (
     *("worker_method", "max_workers", "worker_seconds", "seconds", "batches", "samples", "skipped", "nbytes"),
     *("starting", "waited", "first_batch", "sampling", "wait_max", "shares", "shm_full"),
 )
-_SUMMED = ("loading", "collating", "cpu", "queued")
+_SUMMED = ("loading", "collating", "cpu", "queued", "faults")
 MORE_SHM = 'worker_method="thread" needs none; else smaller batches, fewer workers, or more (docker run --shm-size=8g)'
 
 
@@ -31,13 +32,15 @@ class WorkerStatistics:
     collating: float
     cpu: float
     queued: float
+    faults: int
 
 
 @dataclasses.dataclass(frozen=True)
 class Statistics:
     """Statistics of an epoch, or of all epochs since the loader was made. Times are in seconds.
 
-    ``str()`` says in three lines what happened, what limits the training loop, and what to change.
+    ``str()`` says in three lines what happened, what limits the training loop, and what to change. A fourth line has
+    the ``note``, if there is one.
     """
 
     worker_method: str  # "thread", "process", or "none" without workers
@@ -63,6 +66,7 @@ class Statistics:
     collating: float  # in collate_fn, summed over the workers
     cpu: float  # CPU time, summed over the workers; this and the next up to 20 ms a worker too short
     queued: float  # ready to run, but waiting for a CPU, summed over the workers; 0 where the system does not tell
+    faults: int  # page faults without input or output, summed over worker threads; up to 20 ms a worker too few
     workers: tuple[WorkerStatistics, ...]
     shares: bool  # True if each worker loads its own share of the samples, so that the loop waits for the slowest
     shm_full: int  # batches lost because worker processes had no shared memory left
@@ -72,6 +76,7 @@ class Statistics:
     running: float | None  # share of these looks that found one computing, or waiting for a CPU
     gil: bool  # True if the GIL is on
     cpus: int  # that this process may use
+    note: str | None  # a cost that another setting of the interpreter avoids
 
     @property
     def waited_share(self) -> float:
@@ -101,6 +106,7 @@ class Statistics:
                 f"the loop waited for data {self.waited_share:.0%} of the time",
                 f"limit: {limit}",
                 f"change: {remedy}",
+                *([f"note: {self.note}"] if self.note else []),
             )
         )
 
@@ -109,9 +115,10 @@ def statistics(record: EpochRecord, memory: tuple[int, int]) -> Statistics:
     """Return the statistics of *record*. *memory*: bytes of batch memory held now, and the most held so far."""
     workers = record.worker_times()
     calls = sum(record.waits)
+    summed = {name: sum(getattr(times, name) for times in workers) for name in _SUMMED}
     return Statistics(
         **{name: getattr(record, name) for name in _RECORDED},
-        **{name: sum(getattr(times, name) for times in workers) for name in _SUMMED},
+        **summed,
         num_workers=0 if record.worker_method == "none" else record.numbers[-1][1],
         numbers=() if record.worker_method == "none" else tuple(record.numbers),
         wait_median=record.wait_at(0.5),
@@ -125,6 +132,7 @@ def statistics(record: EpochRecord, memory: tuple[int, int]) -> Statistics:
         running=record.running / record.looks if record.looks else None,
         gil=sys._is_gil_enabled(),
         cpus=usable_cpus(),
+        note=faults_note(summed["faults"], record.samples, summed["cpu"], memory[1]),
     )
 
 

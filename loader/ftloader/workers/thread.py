@@ -27,6 +27,7 @@ from ftloader.compat import ranges
 from ftloader.compat.torch_private import LIBRARY, DatasetKind, pinned
 from ftloader.current import this_thread
 from ftloader.diagnosis.exceptions import annotate, drop_first_frame
+from ftloader.diagnosis.page_faults import faults_of_this_thread
 from ftloader.diagnosis.recording import READ_EVERY, WorkerTimes, seconds_queued
 from ftloader.state.format import WorkerState, fresh_share
 from ftloader.workers.copies import UserObjects
@@ -207,19 +208,21 @@ def _serve(
     """Execute tasks until a ``Command.END`` comes. Few calls lie between here and ``dataset[i]``: each costs time."""
     # Of earlier workers with this number.
     cpu, queued = times.cpu - time.thread_time(), times.queued - seconds_queued()
+    faults = times.faults - faults_of_this_thread()
 
-    def note_cpu() -> float:
+    def note_usage() -> float:
         times.cpu, times.queued = cpu + time.thread_time(), queued + seconds_queued()
+        times.faults = faults + faults_of_this_thread()
         return time.perf_counter()
 
-    noted = note_cpu()
+    noted = note_usage()
     while True:
         span = ranges.waiting()
         task = tasks.get()
         if span is not None:
             span.end()
         if isinstance(task, Command):
-            noted = note_cpu()
+            noted = note_usage()
             if task is Command.PARK:
                 while (task := parking.get()) is Command.WAKE:
                     pass
@@ -244,7 +247,7 @@ def _serve(
             times.busy = False
         _end_if_forked(process)
         if time.perf_counter() - noted > READ_EVERY:
-            noted = note_cpu()
+            noted = note_usage()
         if isinstance(outcome, Failure):
             building = f"building batch {task.number} {describe_index(task.batch.index)}"
             annotate(outcome.exception, f"in loader worker thread {worker_id}, {building}")
