@@ -159,15 +159,22 @@ def marked(one: Round) -> list[str]:
 
 
 def disturbed(scenario: Scenario) -> list[str]:
-    """Return a list of one text on the rounds that other load disturbed, or an empty list if there are none."""
-    found = [one for one in scenario.rounds if marked(one)]
-    if not found:
-        return []
-    number = len(scenario.rounds)
-    which = "; ".join(f"round {one.number}: {', '.join(marked(one))}" for one in found[:MOST_ROUNDS])
-    more = f"; and {len(found) - MOST_ROUNDS} more" if len(found) > MOST_ROUNDS else ""
-    disturbed = f"{len(found)} of {number} rounds {'was' if len(found) == 1 else 'were'} disturbed ({which}{more})."
-    return [f"{disturbed} What comes and goes widens the intervals; what stays favours those that need less CPU time."]
+    """Return texts on the rounds that other load disturbed, and on the cycles that left for it; [] without any."""
+    rounds = [one for one in scenario.rounds if marked(one)]
+    sentences = []
+    if rounds:
+        which = "; ".join(f"round {one.number}: {', '.join(marked(one))}" for one in rounds[:MOST_ROUNDS])
+        more = f"; and {len(rounds) - MOST_ROUNDS} more" if len(rounds) > MOST_ROUNDS else ""
+        were = "was" if len(rounds) == 1 else "were"
+        sentences.append(
+            f"{len(rounds)} of {len(scenario.rounds)} rounds {were} disturbed ({which}{more}). What comes and goes "
+            "widens the intervals; what stays favours those that need less CPU time."
+        )
+    left_out = sum(max(len(trial.turns_left_out) for trial in one.trials) for one in scenario.rounds)
+    if left_out:
+        turns = sum(max(len(trial.turn_loads) for trial in one.trials) for one in scenario.rounds)
+        sentences.append(f"{left_out} of {count(turns, 'cycle')} of turns do not count: others took CPUs in them.")
+    return sentences
 
 
 def failed(scenario: Scenario, failure: Failure) -> str:

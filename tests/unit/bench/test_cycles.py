@@ -5,6 +5,7 @@ import pytest
 from ftbench.document.model import Trial
 from ftbench.machine.disturbance import Disturbance
 from ftbench.plan.candidates import Candidate
+from ftbench.report import run_words
 from ftbench.rounds.cycles import disturbed, without
 from tests.unit.bench import simulated
 
@@ -68,3 +69,14 @@ def test_the_figures_without_some_turns():
     # All turns stay on record.
     assert left.turn_seconds == a.turn_seconds and left.turns_left_out == [1, 2]
     assert (left.disturbance.other_cpus, left.disturbance.stolen_cpus) == (0.01, 0.0)
+
+
+def test_reports_count_the_cycles_that_left():
+    (scenario,) = simulated.document(simulated.blank(), 1, rounds=3).scenarios
+    assert run_words.disturbed(scenario) == []
+    for one in scenario.rounds:
+        for each in one.trials:
+            each.turn_loads = [load()] * 4
+    for each in scenario.rounds[1].trials:
+        each.turns_left_out = [0, 2]
+    assert run_words.disturbed(scenario) == ["2 of 12 cycles of turns do not count: others took CPUs in them."]
