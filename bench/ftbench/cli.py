@@ -191,7 +191,7 @@ def run_main(arguments: list[str]) -> int:
         started = time.monotonic()
         status, latest = _measure(given, interruption, twins)
         # A run that cannot start is not tried again. A later one may fail without ending a set of days.
-        later = range(2, given.again + 1) if latest else ()
+        later = range(2, given.again + 1) if latest and status != 2 else ()
         for number in later:
             started, worse = started + given.every, 0
             try:
@@ -213,6 +213,7 @@ def run_main(arguments: list[str]) -> int:
 
 def _wait(what: str, seconds: float, interruption: Interruption) -> None:
     """Say when the next run of a set starts, and wait until then; raises Interrupted as soon as a signal arrives."""
+    interruption.check()
     if seconds > 0:
         moment = datetime.now() + timedelta(seconds=seconds)
         ends = "Ctrl-C ends the set, and keeps the runs before"

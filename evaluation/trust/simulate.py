@@ -29,13 +29,14 @@ from ftbench.stats.statistics import Ratio
 CPUS = 2
 TURN_SECONDS = 0.35
 """A turn of A on a quiet machine. The candidates of a round, of which A and B are two, have one each in a cycle."""
-CANDIDATES = 5
+NAMES = "ABCDE"
+CANDIDATES = len(NAMES)
 # Standard deviations of the logarithms of a turn and of a process, as steady candidates have them (docs/method.md).
 TURNS_VARY, PROCESSES_VARY = 0.04, 0.014
 RATE_BESIDE = 0.7
 """Speed of two workers on two CPUs while another program uses a CPU."""
 SLOWER = 1.1
-SIZES = ((3, 3, 6), (5, 7, 10), (5, 12, 10))
+SIZES = ((3, 3, 4), (3, 3, 6), (5, 7, 10), (5, 12, 10))
 """(fewest rounds, most rounds, turns)"""
 
 
@@ -92,24 +93,24 @@ def trial(name: str, seconds: Sequence[float], beside: Sequence[float]) -> Trial
 def round_of(rng: random.Random, pattern: str, difference: float, number: int, share: float) -> list[Trial]:
     """Return the trials of A and B in a round of *number* turns; B has *difference* times A's work."""
     load = Load(rng, share, 3 * CANDIDATES * number * TURN_SECONDS)
-    works = [PATTERNS["steady"](rng, number), [difference * work for work in PATTERNS[pattern](rng, number)]]
+    works = [PATTERNS["steady"](rng, number) for _ in range(CANDIDATES)]
+    works[1] = [difference * work for work in PATTERNS[pattern](rng, number)]
     levels = [math.exp(rng.gauss(0, PROCESSES_VARY)) for _ in works]
-    seconds: list[list[float]] = [[], []]
-    beside: list[list[float]] = [[], []]
+    seconds: list[list[float]] = [[] for _ in works]
+    beside: list[list[float]] = [[] for _ in works]
     now = 0.0
     for turn in range(number):
         order = list(range(CANDIDATES))
         rng.shuffle(order)
         for candidate in order:
-            own = works[candidate][turn] * levels[candidate] if candidate < len(works) else 1.0
+            own = works[candidate][turn] * levels[candidate]
             took, busy = load.run(now, TURN_SECONDS * own * math.exp(rng.gauss(0, TURNS_VARY)))
             now += took
-            if candidate < len(works):
-                seconds[candidate].append(took)
-                beside[candidate].append(busy)
-    trials = [trial(name, *of_one) for name, *of_one in zip("AB", seconds, beside, strict=True)]
+            seconds[candidate].append(took)
+            beside[candidate].append(busy)
+    trials = [trial(name, *of_one) for name, *of_one in zip(NAMES, seconds, beside, strict=True)]
     left_out = cycles.disturbed(trials, CPUS)
-    return [cycles.without(each, left_out) for each in trials] if left_out else trials
+    return [cycles.without(each, left_out) for each in trials[:2]] if left_out else trials[:2]
 
 
 def run(rng: random.Random, pattern: str, difference: float, size: tuple[int, int, int], share: float) -> Ratio:

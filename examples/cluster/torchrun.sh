@@ -40,7 +40,7 @@ started=
 # ssh's end closes the terminals of the hosts, whose processes get SIGHUP. By SIGTERM, since a shell lets processes in
 # the background ignore SIGINT.
 # shellcheck disable=SC2086 # several numbers
-trap 'trap "" INT TERM HUP; kill $started 2>/dev/null; wait; echo "interrupted on all hosts" >&2; exit 130' INT TERM HUP
+trap 'trap "" INT TERM HUP; kill $started 2>/dev/null || :; wait || :; echo "interrupted on all hosts" >&2; exit 130' INT TERM HUP
 for host in $HOSTS; do
   ${SSH:-ssh} -tt "$host" "$run" </dev/null &
   started="$started $!"

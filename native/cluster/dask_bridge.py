@@ -38,6 +38,7 @@ CONNECT_SECONDS = 15
 LONGEST_LINE = 16 * 1024 * 1024
 KEPT = 2000  # bytes at the end of what a batch wrote to stderr
 RETRIES = 2  # of a batch whose process was killed; for workers that die there is Dask's own "allowed-failures"
+MOST_ATTEMPTS = 3  # to run a batch whose workers died before it began
 ALONE_SECONDS = 60  # the longest time that a cluster, after it had workers, is waited for without any
 LOOK_SECONDS = 5  # between two looks at the number of workers
 NO_WORKERS = f"the cluster has had no worker for {ALONE_SECONDS} s: see the logs of its workers, and start some"
@@ -201,15 +202,16 @@ class Bridge:
         Dask gives up a task after four deaths of workers that it was assigned to, even if it only waited there while
         the batch of another campaign took the worker down. Such a batch is submitted again, under a new key.
         """
-        while True:
+        for attempt in range(1, MOST_ATTEMPTS + 1):
             key = next(self._keys)
             future = self._client.submit(work, self._name, text, key=key, retries=RETRIES, pure=False)
             self._futures[number] = future
             try:
                 return await future
             except KilledWorker as failure:
-                if self._started[key] > failure.allowed_failures:
+                if self._started[key] > failure.allowed_failures or attempt == MOST_ATTEMPTS:
                     raise
+        raise AssertionError("the last attempt returns or raises")
 
     async def cancel(self) -> None:
         """Cancel all batches on the cluster. The parent gets no results of them."""

@@ -84,7 +84,7 @@ class Shown:
         self._line("Python", f"{python['version']} {kind}, GIL {gil} at start, {python['build']}")
         self._line("", python["executable"])
         if self._free_threaded:
-            delay = python["mimalloc_purge_delay"]
+            delay = python.get("mimalloc_purge_delay")
             set_ = "is not set: freed memory goes back after 10 ms" if delay is None else f"is {delay}"
             self._line("allocator", f"mimalloc, MIMALLOC_PURGE_DELAY {set_}")
         self._line("configured with", python["config_args"] or "unknown")

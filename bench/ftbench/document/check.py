@@ -100,6 +100,9 @@ def _of_trials(trials: Sequence[Trial], metrics: Sequence[str]) -> Iterator[str]
                 yield f"{metric} of {trial.candidate} is missing"
             elif not 1 / MOST < trial.metrics[metric] < MOST:
                 yield f"{metric} of {trial.candidate} is no measurement"
+        for name, conditions in trial.condition_seconds.items():
+            if len(conditions) != 2 or len(conditions[0]) != len(conditions[1]):
+                yield f"{name} of {trial.candidate} does not have equally many turns of two conditions"
         if trial.turn_seconds and not _is_of_its_turns(trial):
             yield f"throughput of {trial.candidate} is not that of its turns"
         for name, of in trial.distributions.items():

@@ -21,6 +21,8 @@ RECORD = "hours.jsonl"
 MOST_RUNS = 100
 # The part of the record that is read, from its end: some thousand runs.
 MOST_BYTES = 2**22
+# No ratio of two measurements is as large as exp(700), which a float just holds.
+MOST_LOG = 700.0
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,7 @@ def recorded(cache: Path, key: str) -> list[Entry]:
             lines = file.read().splitlines()
     except OSError:
         return []
-    return [entry for line in lines if key.encode() in line and (entry := _entry(line))]
+    return [entry for line in lines if key.encode() in line and (entry := _entry(line)) and entry.key == key]
 
 
 def _entry(line: bytes) -> Entry | None:
@@ -81,9 +83,15 @@ def _entry(line: bytes) -> Entry | None:
         found = json.loads(line)
         figures = {str(name): (float(log), float(error)) for name, (log, error) in found["figures"].items()}
         entry = Entry(found["key"], found["started"], float(found["seconds"]), figures)
-        if math.isfinite(entry.time) and all(math.isfinite(part) for figure in figures.values() for part in figure):
+        if math.isfinite(entry.time + entry.seconds) and all(map(_is_measured, figures.values())):
             return entry
     return None
+
+
+def _is_measured(figure: tuple[float, float]) -> bool:
+    """True if the logarithm of a ratio and its standard error are such as a run may measure."""
+    log, error = figure
+    return abs(log) < MOST_LOG and 0 <= error < MOST_LOG
 
 
 def record(cache: Path, entries: Iterable[Entry]) -> None:

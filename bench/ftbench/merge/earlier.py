@@ -99,7 +99,8 @@ def at_all_hours(results: Results, file: Path) -> dict[Place, list[Entry]]:
             if place in own and entry.key == own[place].key:
                 alike[place].append(entry)
     for place, entry in own.items():
-        alike[place] += history.recorded(Path(results.options.cache), entry.key) if results.options.cache else []
+        recorded = history.recorded(Path(results.options.cache), entry.key) if results.options.cache else []
+        alike[place] += [each for each in recorded if each.figures.keys() == entry.figures.keys()]
         # A run is in its folder, in the record, perhaps in a copy of the folder.
         alike[place] = list({each.started: each for each in reversed(alike[place])}.values())
         if _several_machines(identity(results), [(each.time, each.seconds) for each in alike[place]]):

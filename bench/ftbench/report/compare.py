@@ -21,7 +21,7 @@ from ftbench.report import run_words, verdict_words
 from ftbench.report.render import render
 from ftbench.stats.comparisons import judge
 from ftbench.stats.hours import FEWEST as FEWEST_RUNS
-from ftbench.stats.hours import USUAL, Deviation, RunFigure, degrees_of_sum, deviation
+from ftbench.stats.hours import USUAL, USUAL_OF_VALUES, Deviation, RunFigure, degrees_of_sum, deviation
 from ftbench.stats.statistics import CONFIDENCE, FEWEST_ROUNDS, Ratio, exponential, logarithms
 from ftrun.escape import one_line
 
@@ -158,7 +158,9 @@ def _scenario(
         for what, compared in figures:
             logs = [_logs(s, metric, *compared) for s in both]
             x, y = (math.exp(fmean(values)) for values in logs)
-            hours = deviation([_figures(scenarios, metric, *compared) for scenarios in sets])
+            steady = len(compared) == 2 or METRICS[metric].unit == "MiB"
+            usual = USUAL if steady else USUAL_OF_VALUES
+            hours = deviation([_figures(scenarios, metric, *compared) for scenarios in sets], usual)
             change, is_ratio = welch(logs[0], logs[1], hours), len(compared) == 2
             figure = {"a": x, "b": y, "hours": hours, **vars(change)}
             result.changes.append(FigureChange(scenario=name, what=what, metric=metric, is_ratio=is_ratio, **figure))
@@ -327,11 +329,12 @@ def text(comparison: RunComparison, a: tuple[str, Results], b: tuple[str, Result
 
 def hours(comparison: RunComparison) -> str:
     """Return a sentence on the deviation between two runs at different hours that the intervals include."""
-    known = f"{100 * USUAL:.0f}%, assumed, since fewer than {FEWEST_RUNS} runs like A or B were found"
+    usual = f"{100 * USUAL:.0f}% of ratios and memory, {100 * USUAL_OF_VALUES:.0f}% of other values"
+    known = f"{usual}, assumed, since fewer than {FEWEST_RUNS} runs like A or B were found"
     if comparison.runs:
         sigmas = [100 * change.hours.sigma for change in comparison.changes]
         ends = f"{min(sigmas):.1f}% to {max(sigmas):.1f}%"
-        known = f"{ends}, from {comparison.runs} runs like A or B and the usual {100 * USUAL:.0f}%"
+        known = f"{ends}, from {comparison.runs} runs like A or B and the usual {usual}"
     return f"Each interval allows for what hours do on one machine (standard deviation {known})."
 
 

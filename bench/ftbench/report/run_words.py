@@ -170,10 +170,10 @@ def disturbed(scenario: Scenario) -> list[str]:
             f"{len(rounds)} of {len(scenario.rounds)} rounds {were} disturbed ({which}{more}). What comes and goes "
             "widens the intervals; what stays favours those that need less CPU time."
         )
-    left_out = sum(max(len(trial.turns_left_out) for trial in one.trials) for one in scenario.rounds)
-    if left_out:
-        turns = sum(max(len(trial.turn_loads) for trial in one.trials) for one in scenario.rounds)
-        sentences.append(f"{left_out} of {count(turns, 'cycle')} of turns do not count: others took CPUs in them.")
+    trials = [trial for one in scenario.rounds for trial in one.trials]
+    if left_out := sum(len(trial.turns_left_out) for trial in trials):
+        turns = count(sum(len(trial.turn_loads) for trial in trials), "turn")
+        sentences.append(f"{left_out} of {turns} do not count: others took CPUs in their cycles.")
     return sentences
 
 

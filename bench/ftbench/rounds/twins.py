@@ -37,6 +37,7 @@ class Twins:
 
         The connection of an earlier run is used again: a server in another container ends when its client goes.
         """
+        self.lacking.pop(twin, None)  # of an earlier run
         endpoint, given = self.endpoints.get(twin), f"--twin {twin}={where}"
         if endpoint is None or endpoint.closed:
             endpoint = self.endpoints[twin] = connect(where, interruption)

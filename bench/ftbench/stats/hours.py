@@ -16,8 +16,9 @@ from typing import NamedTuple
 from ftbench.stats.random_effects import random_effects
 from ftbench.stats.statistics import exponential
 
-# Standard deviation of a ratio's logarithm between two runs of one machine, if no runs tell it.
-USUAL = 0.03
+# Standard deviations of a logarithm between two runs of one machine, if no runs tell it: of a ratio, and of a value.
+# The second is that of six kept runs beside other load (docs/results).
+USUAL, USUAL_OF_VALUES = 0.03, 0.15
 USUAL_RUNS = 4
 # With fewer runs, nothing is said of other hours.
 FEWEST = 3
@@ -66,12 +67,12 @@ def hours(figures: Sequence[RunFigure], seconds: float) -> Hours:
     return Hours(len(logs), seconds, exponential(min(logs)), exponential(max(logs)), expected)
 
 
-def deviation(sets: Iterable[Sequence[RunFigure]]) -> Deviation:
+def deviation(sets: Iterable[Sequence[RunFigure]], usual: float = USUAL) -> Deviation:
     """Return the variance between runs, from *sets* of runs, each of one machine with the same settings and software.
 
-    Sets of fewer than FEWEST runs say nothing. If no set says anything, return the usual variance.
+    Sets of fewer than FEWEST runs say nothing. If no set says anything, return the variance *usual* ** 2.
     """
-    squares, degrees, runs = USUAL**2 * USUAL_RUNS, USUAL_RUNS, 0
+    squares, degrees, runs = usual**2 * USUAL_RUNS, USUAL_RUNS, 0
     for figures in sets:
         if len(figures) >= FEWEST:
             found = random_effects([log for log, _ in figures], [max(LEAST_ERROR, error) for _, error in figures])

@@ -50,12 +50,13 @@ def relative_distances(series: Series) -> list[float]:
 def predict(*candidates: Sequence[Series]) -> Predicted | None:
     """Return the prediction for a candidate's figure in a round, or for the ratio of two candidates.
 
-    Each candidate is given by its trials, one a round. Returns None if a trial has fewer than FEWEST_TURNS turns.
+    Each candidate is given by its trials, one a round. Rounds in which a trial has fewer than FEWEST_TURNS turns say
+    nothing. Returns None if no round says anything.
     """
     variances, degrees = [], 0
     for trials in zip(*candidates, strict=True):
         if any(not series or min(map(len, series)) < FEWEST_TURNS for series in trials):
-            return None
+            continue
         distances = [relative_distances(series) for series in trials]
         lengths = {len(one) for one in distances}
         if len(lengths) == 1:  # the same cycles

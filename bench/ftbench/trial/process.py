@@ -123,4 +123,4 @@ class TrialProcess(Process):
         # The trial has been waited for, so all CPU time that it ever used counts as this process's children's.
         loads = [*self._disturbed, between(before, counters(), -self._own_seconds)]
         # The first load is that of the warm-up. A measurement without turns has no other.
-        return {**answer, "disturbance": together(loads), "turn_loads": loads[1:]}
+        return {**answer, "disturbance": together(loads[1:] or loads), "turn_loads": loads[1:]}

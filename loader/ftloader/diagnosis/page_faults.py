@@ -10,9 +10,11 @@ import mmap
 import sysconfig
 
 try:
-    from resource import RUSAGE_THREAD, getrusage
-except ImportError:  # neither Windows nor macOS counts the faults of a thread
-    getrusage = None  # type: ignore[assignment]
+    import resource
+
+    _THREAD: int | None = resource.RUSAGE_THREAD
+except (ImportError, AttributeError):  # neither Windows nor macOS counts the faults of a thread
+    _THREAD = None
 
 _FAULT_SECONDS = 3.5e-6  # system time of a fault, measured with JPEGs of 640x408 (``docs/profile.md``)
 _COSTLY = 0.05  # share of the CPU time; faults that take less make no note
@@ -20,7 +22,7 @@ _COSTLY = 0.05  # share of the CPU time; faults that take less make no note
 
 def faults_of_this_thread() -> int:
     """Return the calling thread's number of page faults without input or output; 0 where the system does not tell."""
-    return getrusage(RUSAGE_THREAD).ru_minflt if getrusage else 0
+    return 0 if _THREAD is None else resource.getrusage(_THREAD).ru_minflt
 
 
 def faults_note(faults: int, samples: int, cpu: float, own_memory: int) -> str | None:
@@ -33,7 +35,8 @@ def faults_note(faults: int, samples: int, cpu: float, own_memory: int) -> str |
     """
     avoidable = faults - own_memory // mmap.PAGESIZE
     seconds = avoidable * _FAULT_SECONDS
-    if not samples or seconds < _COSTLY * cpu or not _gives_memory_back():
+    # Short epochs may end before a worker has read its CPU time.
+    if not samples or not cpu or seconds < _COSTLY * cpu or not _gives_memory_back():
         return None
     return (
         f"{avoidable / samples:.0f} page faults a sample take about {seconds / cpu:.0%} of the workers' CPU time. If "

@@ -71,7 +71,7 @@ def test_the_figures_without_some_turns():
     assert (left.disturbance.other_cpus, left.disturbance.stolen_cpus) == (0.01, 0.0)
 
 
-def test_reports_count_the_cycles_that_left():
+def test_reports_count_the_turns_that_do_not_count():
     (scenario,) = simulated.document(simulated.blank(), 1, rounds=3).scenarios
     assert run_words.disturbed(scenario) == []
     for one in scenario.rounds:
@@ -79,4 +79,6 @@ def test_reports_count_the_cycles_that_left():
             each.turn_loads = [load()] * 4
     for each in scenario.rounds[1].trials:
         each.turns_left_out = [0, 2]
-    assert run_words.disturbed(scenario) == ["2 of 12 cycles of turns do not count: others took CPUs in them."]
+    number = len(scenario.candidates)
+    said = f"{2 * number} of {12 * number} turns do not count: others took CPUs in their cycles."
+    assert run_words.disturbed(scenario) == [said]

@@ -117,11 +117,16 @@ def test_the_comparison_says_which_deviation_it_allows_for(days):
     runs = [loaded(file) for file in days]
     a, b = runs[:2]
     assumed = text(compare(a, b), ("a", a), ("b", b))
-    assert "(standard deviation 3%, assumed, since fewer than 3 runs like A or B were found)" in assumed
+    assert (
+        "(standard deviation 3% of ratios and memory, 15% of other values, assumed, since fewer than 3 runs like A or B were found)"
+        in assumed
+    )
     sets = earlier.sets((a, days[0]), (b, days[1]))
     assert [len(each) for each in sets] == [6]
     comparison = compare(a, b, sets)
-    assert "%, from 6 runs like A or B and the usual 3%)" in text(comparison, ("a", a), ("b", b))
+    assert "%, from 6 runs like A or B and the usual 3% of ratios and memory, 15% of other values)" in text(
+        comparison, ("a", a), ("b", b)
+    )
     assert comparison.changes and all(change.hours.runs == 6 for change in comparison.changes)
 
 

@@ -7,7 +7,7 @@ import sysconfig
 
 import pytest
 
-from ftloader.diagnosis.page_faults import faults_of_this_thread
+from ftloader.diagnosis.page_faults import faults_note, faults_of_this_thread
 from tests.checkout import importable
 
 FREE_THREADED = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
@@ -57,6 +57,10 @@ def test_with_the_setting_there_are_few_faults_and_no_note(name):
     assert len(lines) == 3
     if FREE_THREADED:
         assert faults < 60 * 100
+
+
+def test_an_epoch_shorter_than_the_readings_of_cpu_time_has_no_note():
+    assert faults_note(0, 8, 0.0, 0) is None
 
 
 def test_faults_are_those_of_the_calling_thread():
