@@ -117,10 +117,8 @@ def test_the_comparison_says_which_deviation_it_allows_for(days):
     runs = [loaded(file) for file in days]
     a, b = runs[:2]
     assumed = text(compare(a, b), ("a", a), ("b", b))
-    assert (
-        "(standard deviation 3% of ratios and memory, 15% of other values, assumed, since fewer than 3 runs like A or B were found)"
-        in assumed
-    )
+    usual = "3% of ratios and memory, 15% of other values"
+    assert f"(standard deviation {usual}, assumed, since fewer than 3 runs like A or B were found)" in assumed
     sets = earlier.sets((a, days[0]), (b, days[1]))
     assert [len(each) for each in sets] == [6]
     comparison = compare(a, b, sets)
