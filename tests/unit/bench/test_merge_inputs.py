@@ -95,6 +95,7 @@ def test_rounds_that_agree_to_the_last_digit(cluster):
             one.disturbance.before.load = None  # this machine's, which may change between two nodes
             for trial in one.trials:
                 trial.metrics.update(dict.fromkeys(trial.metrics, 1e149))
+                trial.turn_seconds = [trial.samples / 1e149]
 
     for number in range(4):
         cluster.node(f"node{number}", f"Processor {number % 2}", edit=constant)
@@ -114,6 +115,7 @@ def test_values_at_the_ends_of_what_is_allowed(cluster, capsys):
     def far(results: Results) -> None:
         for trial in (trial for one in results.scenarios[0].rounds for trial in one.trials):
             trial.metrics.update({name: 10 ** rng.uniform(-149, 149) for name in trial.metrics})
+            trial.turn_seconds = [trial.samples / trial.metrics["throughput"]]
 
     for number in range(6):
         cluster.node(f"node{number}", f"Processor {number % 2}", edit=far)

@@ -34,7 +34,8 @@ def test_ctrl_c_ends_the_wait_at_once_and_keeps_the_run(few, environment, tmp_pa
         before = time.monotonic()
         process.send_signal(signal.SIGINT)
         process.communicate()
-    assert process.returncode == 130 and time.monotonic() - before < 1
+    # The wait is two days long. A busy machine takes a while to end an interpreter.
+    assert process.returncode == 130 and time.monotonic() - before < 10
     assert "interrupted; run 2 was not begun" in log.read_text()
     (folder,) = [each for each in (tmp_path / "out").iterdir() if not each.is_symlink()]
     assert load(folder / "results.json").status == "complete"

@@ -1,5 +1,6 @@
 """The note of the statistics on memory that Python gives back and faults in again."""
 
+import mmap
 import os
 import subprocess
 import sys
@@ -65,6 +66,6 @@ def test_an_epoch_shorter_than_the_readings_of_cpu_time_has_no_note():
 
 def test_faults_are_those_of_the_calling_thread():
     before = faults_of_this_thread()
-    memory = bytearray(64 << 20)  # too large for memory that is kept
-    memory[::4096] = bytes(len(memory) // 4096)
+    with mmap.mmap(-1, 64 << 20) as memory:  # new pages: an allocator may have kept others
+        memory[:: mmap.PAGESIZE] = bytes(len(memory) // mmap.PAGESIZE)
     assert faults_of_this_thread() > before
