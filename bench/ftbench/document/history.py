@@ -80,9 +80,9 @@ def recorded(cache: Path, key: str) -> list[Entry]:
 def _entry(line: bytes) -> Entry | None:
     """Return the entry that a line holds; None for a line that was cut short, or that something else wrote."""
     with contextlib.suppress(LookupError, ValueError, TypeError, AttributeError, OverflowError, RecursionError):
-        found = json.loads(line)
-        figures = {str(name): (float(log), float(error)) for name, (log, error) in found["figures"].items()}
-        entry = Entry(found["key"], found["started"], float(found["seconds"]), figures)
+        content = json.loads(line)
+        figures = {str(name): (float(log), float(error)) for name, (log, error) in content["figures"].items()}
+        entry = Entry(content["key"], content["started"], float(content["seconds"]), figures)
         if math.isfinite(entry.time + entry.seconds) and all(map(_is_measured, figures.values())):
             return entry
     return None

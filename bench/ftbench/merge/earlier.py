@@ -72,8 +72,8 @@ def _root(file: Path) -> Path:
 
 def identity(results: Results) -> dict[str, str]:
     """Return the machine, settings and software of a run. Sources are compared by their content, not their commit."""
-    found = compare.described(results, results.environment.twins.keys())
-    return {title: words for title, words in found.items() if title != compare.COMMIT}
+    description = compare.described(results, results.environment.twins.keys())
+    return {title: words for title, words in description.items() if title != compare.COMMIT}
 
 
 def entries(results: Results) -> Iterator[tuple[Place, Entry]]:

@@ -30,7 +30,7 @@ from ftbench.merge.model import (
 )
 from ftbench.plan.waterfall import IN_ALL, PRECISION
 from ftbench.report import run_words
-from ftbench.stats.hours import Deviation, degrees_of_sum, deviation
+from ftbench.stats.hours import LEAST_ERROR, Deviation, degrees_of_sum, deviation
 from ftbench.stats.outliers import FEWEST, outliers
 from ftbench.stats.random_effects import Mean, differ, random_effects
 from ftbench.stats.statistics import CONFIDENCE, NEGLIGIBLE, exponential, negligible
@@ -38,8 +38,6 @@ from ftrun import host
 
 # Kinds agree if no two of them are further apart than this factor, which is shown as 10%.
 CLOSE = 1.105
-# Rounds that agree to the last digit would have no error, and a machine of infinite weight.
-LEAST_ERROR = 1e-6
 # Logarithms beyond this are no measurements, and products of their exponentials overflow.
 MOST = 300.0
 # The most differences between settings that are listed.

@@ -21,22 +21,22 @@ def sentences(run: Analysis, fall: Waterfall) -> list[str]:
     if total.runs < FEWEST:
         few = "One hour only" if total.runs == 1 else f"{total.runs} runs only"
         return [f"{few}: run it again at other hours ({SET}); another hour may lie outside of this interval."]
-    said = [f"As factors, at other hours: {_steps(fall.total, total)}"]
+    clauses = [f"As factors, at other hours: {_steps(fall.total, total)}"]
     last = fall.steps[-1]
     if last.name == REMOVED and last.name in known:
-        said.append(f"removing the GIL by itself: {_steps(last, known[last.name])}")
-    return [f"{'. '.join(map(run_words.capital, said))}."]
+        clauses.append(f"removing the GIL by itself: {_steps(last, known[last.name])}")
+    return [f"{'. '.join(map(run_words.capital, clauses))}."]
 
 
 def _steps(change: Change, known: Hours) -> str:
     """Return a ratio in this run, in all runs, and as it is expected in another run."""
-    own = figure(change.ratio)
+    this_run = figure(change.ratio)
     if change.low and change.high:
-        own += f" ({figure(change.low)} to {figure(change.high)})"
+        this_run += f" ({figure(change.low)} to {figure(change.high)})"
     low, high = known.expected or (known.lowest, known.highest)
     another = "another hour" if known.seconds >= HOUR else "another run soon after"
     return (
-        f"this run {own}; {known.runs} runs in {span(known.seconds)}: {figure(known.lowest)} to "
+        f"this run {this_run}; {known.runs} runs in {span(known.seconds)}: {figure(known.lowest)} to "
         f"{figure(known.highest)}; {another}: {figure(low)} to {figure(high)}"
     )
 

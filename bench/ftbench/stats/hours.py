@@ -22,7 +22,7 @@ USUAL, USUAL_OF_VALUES = 0.03, 0.15
 USUAL_RUNS = 4
 # With fewer runs, nothing is said of other hours.
 FEWEST = 3
-# Rounds that agree to the last digit would have no error, and a run of infinite weight.
+# Rounds that agree to the last digit would have no error, and a run or machine of infinite weight.
 LEAST_ERROR = 1e-6
 
 RunFigure = tuple[float, float]
@@ -75,8 +75,8 @@ def deviation(sets: Iterable[Sequence[RunFigure]], usual: float = USUAL) -> Devi
     squares, degrees, runs = usual**2 * USUAL_RUNS, USUAL_RUNS, 0
     for figures in sets:
         if len(figures) >= FEWEST:
-            found = random_effects([log for log, _ in figures], [max(LEAST_ERROR, error) for _, error in figures])
-            squares += found.tau2 * (len(figures) - 1)
+            mean = random_effects([log for log, _ in figures], [max(LEAST_ERROR, error) for _, error in figures])
+            squares += mean.tau2 * (len(figures) - 1)
             degrees += len(figures) - 1
             runs += len(figures)
     return Deviation(squares / degrees, degrees if runs else math.inf, runs)
