@@ -60,8 +60,6 @@ METRICS = {
         Metric("gpu_mib_per_worker", "GPU memory per worker", "MiB", ".0f", "more GPU memory", "less GPU memory"),
         # ftbench.machine.usage.Usage.total.
         Metric("memory_mib", "Peak memory", "MiB", ".0f", "more memory", "less memory"),
-        # What runs had until after version 0.1.0. No process has mapped the batches that wait in a worker's queue.
-        Metric("pss_mib", "Peak memory (PSS; too low for worker processes)", "MiB", ".0f", "more PSS", "less PSS"),
         Metric("uss_mib", "Peak memory of their own (USS)", "MiB", ".0f", "more own memory", "less own memory"),
         Metric("slowdown_python", "Step in Python while loading", ALONE, ".2f", "longer", "shorter", ideal="1"),
         Metric("slowdown_torch", "Step in torch while loading", ALONE, ".2f", "longer", "shorter", ideal="1"),

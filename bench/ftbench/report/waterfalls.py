@@ -67,8 +67,6 @@ def notes(run: Analysis, fall: Waterfall) -> list[str]:
     parts = [f"CPU time for 1,000 samples {about.write(cpu.start.value)} s to {about.write(cpu.end)} s{said}"]
     for name, (start, end) in fall.ends.items():
         metric = METRICS[name]
-        if name == "pss_mib":  # too low for worker processes (ftbench.plan.metrics)
-            continue
         parts.append(f"{metric.noun} {metric.write(start)} {metric.unit} to {metric.write(end)} {metric.unit}")
     found = [f"From first to last: {'; '.join(parts)}."]
     changes = [*((step.name, step) for step in fall.steps), ("in all", fall.total)]

@@ -11,7 +11,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from statistics import fmean, geometric_mean
+from statistics import fmean
 from typing import Any
 
 from ftbench.measure.loaders import EpochSampler
@@ -132,13 +132,9 @@ def best(before: Sequence[float], after: Sequence[float]) -> tuple[float, int]:
     judged = [
         values[max(range(len(others)), key=others.__getitem__)] for values, others in ((before, after), (after, before))
     ]
-    rate, means = geometric_mean(judged), list(map(_mean, before, after))
+    rate, means = fmean(judged), [fmean(pair) for pair in zip(before, after, strict=True)]
     enough = min(ENOUGH * rate, max(means))
     return rate, next(place for place, mean in enumerate(means) if mean >= enough)
-
-
-def _mean(one: float, other: float) -> float:
-    return geometric_mean((one, other))
 
 
 def measure(task: Task) -> Turns:
@@ -184,7 +180,7 @@ def measure(task: Task) -> Turns:
         "distributions": {
             "fixed": {
                 "unit": "samples/s",
-                "values": list(map(_mean, before, after)),
+                "values": [fmean(pair) for pair in zip(before, after, strict=True)],
                 "over": {"title": "threads", "values": list(NUMBERS)},
             },
             "threads": {

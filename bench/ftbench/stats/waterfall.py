@@ -19,7 +19,7 @@ from ftrun.configurations import CONFIGURATIONS
 FEWEST_TO_STOP = 5
 WIDEST = 1.3
 # Metrics that are given for both ends of the chain.
-ENDS = ("slowest_rank", "time_to_first_batch", "memory_mib", "pss_mib")
+ENDS = ("slowest_rank", "time_to_first_batch", "memory_mib")
 
 Chain = list[tuple[str, Candidate]]
 """List of (name, candidate): first the start, then each change with the candidate that the change leads to."""

@@ -16,7 +16,6 @@ from ftbench.document.convert import as_json, schema
 from ftbench.document.model import Distribution, Over, Results
 from ftbench.document.store import ResultsError, RunDirectory, find, load
 from ftbench.plan.candidates import Candidate
-from ftbench.report import charts, waterfalls
 from ftbench.stats.analysis import analyse
 from tests.checkout import CHECKOUT
 from tests.unit.bench import documents
@@ -57,17 +56,6 @@ def test_every_kept_run_is_read(path):
 def test_the_kept_run_gives_its_waterfalls_again():
     run = analyse(load(KEPT))
     assert run.waterfalls and run.results.waterfalls == run.waterfalls
-
-
-@pytest.mark.skipif(not KEPT.exists(), reason="docs/results is not in the images")
-def test_memory_of_version_0_1_0_is_called_too_low(tmp_path):
-    """No sentence has it, and the chart says so."""
-    old = (KEPT / "results.json").read_text().replace('"memory_mib"', '"pss_mib"')
-    (tmp_path / "results.json").write_text(old)
-    run = analyse(load(tmp_path))
-    assert not [note for fall in run.waterfalls for note in waterfalls.notes(run, fall) if "memory" in note]
-    titles = [chart.title for scenario in run.scenarios for chart in charts.charts(scenario)]
-    assert [title for title in titles if "too low for worker processes" in title]
 
 
 def first(results: Results):
