@@ -53,6 +53,8 @@ class Measurement:
     def __post_init__(self) -> None:
         self._configs = self.options.configs
         self._ranks = self.options.ranks or 1
+        self._reached = 0
+        """Number of samples of the user's dataset that a trial loads, from the first one on."""
 
     @property
     def _cpus(self) -> int:
@@ -86,6 +88,18 @@ class Measurement:
         fewest = max(statistics.FEWEST_ROUNDS, 0 if options.quick else scenario.repeats)
         limit = self._limit(fewest * sum(rank == 0 for rank, _ in ranked))
         controller = Controller(work, self.twins.endpoints, self.display, interruption, seed, fewest, limit)
+        try:
+            yield from self._rounds(controller, ranked, cases, share)
+        except TrialFailed as error:
+            if scenario.name != OWN:
+                raise
+            raise TrialFailed(f"{error}; {self._searched(controller.failed)}") from error
+
+    def _rounds(
+        self, controller: Controller, ranked: list[tuple[int, Candidate]], cases: set[str], share: Callable[[], float]
+    ) -> Iterator[model.Scenario]:
+        """Warm up, and measure rounds of the ranked candidates. The rest: see `rounds`."""
+        scenario, options, work, fewest = self.scenario, self.options, controller.work, controller.fewest
         costs = controller.warm_up([c for _, c in ranked])
         seconds = share()
         deadline, everybody = time.monotonic() + seconds, options.rounds is not None
@@ -96,7 +110,7 @@ class Measurement:
             why = f"enough rounds with them would not {fit} (--budget gives more)"
             self._skip(listed(work.measured(dropped), cases), why)
         candidates = work.measured(c for _, c in ranked)
-        entry = self._record(controller, candidates, seed)
+        entry = self._record(controller, candidates)
         enough, told = functools.partial(precise, entry, options.precision), set[Candidate]()
         for finished in controller.rounds(ranked, deadline, trial_seconds, options.rounds, enough):
             self._tell_of_differences(controller)
@@ -162,7 +176,7 @@ class Measurement:
             few = f"{finished} of the {fewest} rounds that a verdict needs"
             self.display.warn(f"{self.scenario.name}: --budget {self.options.budget:g} is over after {few}: give more")
 
-    def _record(self, controller: Controller, candidates: list[Candidate], seed: int) -> model.Scenario:
+    def _record(self, controller: Controller, candidates: list[Candidate]) -> model.Scenario:
         """Return the scenario's record for results.json, still without rounds."""
         load, cases = controller.work.loads({c.case for c in candidates})
         main, *others = self.scenario.metrics
@@ -172,7 +186,7 @@ class Measurement:
             note="",
             prefetch_factor=PREFETCH_FACTOR,
             ranks=self.options.ranks,
-            seed=seed,
+            seed=controller.seed,
             metrics=[main, *(["slowest_rank"] if self.options.ranks else []), *others],
             cases=cases,
             candidates=candidates,
@@ -194,7 +208,7 @@ class Measurement:
         """Time some user-supplied samples in every twin, to set the amount of work in a turn. Raises TrialFailed."""
         parameters = self.scenario.case("").parameters
         target = parameters["target"]
-        found = self._looks(Task(own.LOOK, [], "serial", 0, 1, 2, 1, PREFETCH_FACTOR, "", parameters))
+        found = self._looks(Task(own.LOOK, [], "serial", 0, own.LOOKED_AT, 2, 1, PREFETCH_FACTOR, "", parameters))
         self.repeats = all(each["repeats"] for each in found)
         if not self.repeats:
             self.display.warn(
@@ -218,6 +232,7 @@ class Measurement:
             )
         samples = amount.batch_size * (2 * warmup_batches(workers) + (amount.batches_per_worker + 1) * workers)
         patience = own.PATIENCE + own.PATIENCE_TIMES * (opening + samples * seconds) * self._ranks
+        self._reached = min(length, samples * self._ranks)
         description = f"{self.scenario.description}, which has {length}"
         self.scenario = replace(
             self.scenario, description=description, sample_bytes=size, full=amount, quick=amount, patience=patience
@@ -227,16 +242,10 @@ class Measurement:
         """Return the results of own.look in the twins that can load the dataset; raises TrialFailed if no twin can."""
         found, failed = [], {twin: TrialFailed(why) for twin, why in self.twins.lacking.items()}
         for twin in sorted(self.twins.endpoints.keys() - failed.keys()):
-            # A process that hangs or ends at once cannot say where: its steps are counted here.
-            steps = 0
             try:
-                request = replace(task, config=twin).request()
-                with contextlib.closing(self.twins.endpoints[twin].start(request)) as trial:
-                    while (result := trial.go_on()) is None:
-                        steps += 1
-                found.append(result["look"])
+                found.append(self._step_by_step(task, twin)["look"])
             except TrialFailed as error:
-                failed[twin] = TrialFailed(own.located(task.parameters["target"], steps, str(error)), error.hung)
+                failed[twin] = error
         # The same failure in two twins differs in the paths of its traceback: show one.
         once = {failure.why: str(failure) for failure in failed.values()}.values()
         if not found:
@@ -248,6 +257,31 @@ class Measurement:
             self._skip(f"the {twin} twin", failure.why)
         self._configs = [config for config in self._configs if TWIN[config] not in failed]
         return found
+
+    def _step_by_step(self, task: Task, twin: str) -> dict:
+        """Return the result of a trial of the user's dataset; raises TrialFailed, which names the sample."""
+        steps = 0  # a process that hangs or ends at once cannot say where
+        try:
+            with contextlib.closing(self.twins.endpoints[twin].start(replace(task, config=twin).request())) as trial:
+                while (result := trial.go_on()) is None:
+                    steps += 1
+        except TrialFailed as error:
+            raise TrialFailed(own.located(task, steps, str(error)), error.hung) from error
+        return result
+
+    def _searched(self, failed: Iterable[Candidate]) -> str:
+        """Return which sample of the user's dataset fails without workers, after trials with workers have failed.
+
+        A trial cannot tell: its process has ended at once or hangs, or a worker process has.
+        """
+        parameters = self.scenario.case("").parameters
+        task = Task(own.SEARCH, [], "serial", 0, self._reached, 2, 1, PREFETCH_FACTOR, "", parameters)
+        self.display.note(f"looking for a sample that fails among the {self._reached} that trials load")
+        try:
+            self._step_by_step(task, TWIN[next(iter(failed)).config])
+        except TrialFailed as error:
+            return f"without workers, {error.why}"
+        return f"without workers, all {self._reached} samples load"
 
     def ranked(self) -> list[tuple[int, Candidate]]:
         """Return (drop rank, candidate) for the candidates that the twins can measure; record the others as skipped."""

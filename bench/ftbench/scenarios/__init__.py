@@ -55,7 +55,7 @@ def find(name: str) -> Scenario:
     module, elsewhere, attribute = name.partition(":")
     if elsewhere:
         return getattr(importlib.import_module(module), attribute)
-    return {**SCENARIOS, own.SCENARIO.name: own.SCENARIO, own.LOOK.name: own.LOOK}[name]
+    return {**SCENARIOS, own.SCENARIO.name: own.SCENARIO, own.LOOK.name: own.LOOK, own.SEARCH.name: own.SEARCH}[name]
 
 
 def members(name: str) -> list[Scenario]:

@@ -85,7 +85,7 @@ def _unsendable(batch: Any) -> str:
 
 
 def look(task: Task) -> Turns:
-    """Load a few samples twice; return their time and size, whether both loads were equal, and any pickling error.
+    """Load `batch_size` samples twice; return their time and size, whether both were equal, and any pickling error.
 
     Each sample is a turn of its own, and so is each batch, so that the caller knows which one hangs (`located`).
     """
@@ -95,7 +95,7 @@ def look(task: Task) -> Turns:
     found = dataset(task)
     opening = time.perf_counter() - begin
     collate = _options(task).get("collate_fn", default_collate)
-    indices = [number % len(found) for number in range(LOOKED_AT)]
+    indices = [number % len(found) for number in range(task.batch_size)]
     seconds, sums, size = 0.0, [], 0
     for _ in range(2):
         samples, spent = [], 0.0
@@ -129,18 +129,28 @@ def look(task: Task) -> Turns:
     }
 
 
-def located(target: str, steps: int, message: str) -> str:
-    """Return the *message* of a failed look with the step of `look` that failed, if the message lacks the dataset.
+def search(task: Task) -> Turns:
+    """Load the first `batch_size` samples, in this process and thread. Each is a turn of its own, as in `look`."""
+    found = dataset(task)
+    for number in range(task.batch_size):
+        yield
+        found[number % len(found)]
+    return {"metrics": {}, "samples": task.batch_size}
 
-    *steps* is the number of steps that the look's trial had ended: its imports, the opening of the dataset, and then
-    samples and batches.
+
+def located(task: Task, steps: int, message: str) -> str:
+    """Return the *message* of a failed `look` or `search` with the step that failed, if the message lacks the dataset.
+
+    *steps* is the number of steps that its trial had ended: its imports, the opening of the dataset, and then samples
+    and batches.
     """
+    target = task.parameters["target"]
     if not steps or target in message.partition("\n")[0]:
         return message
     if steps == 1:
         return f"opening {target}: {message}"
-    index = (steps - 2) % (LOOKED_AT + 1)
-    return f"sample {index} of {target}: {message}" if index < LOOKED_AT else f"a batch of {target}: {message}"
+    index = (steps - 2) % (task.batch_size + 1)
+    return f"sample {index} of {target}: {message}" if index < task.batch_size else f"a batch of {target}: {message}"
 
 
 def amount(seconds: float, batch_size: int | None) -> Amount:
@@ -173,4 +183,5 @@ def scenario(target: str, collate_fn: str | None = None) -> Scenario:
 
 # Trials find these by name. The dataset is in the parameters of the case.
 SCENARIO = scenario("")
+SEARCH = replace(SCENARIO, name="dataset-search", measure=search, metrics=(), patience=PATIENCE)
 LOOK = replace(SCENARIO, name="dataset-look", measure=look, metrics=("overhead_us",), patience=LOOK_PATIENCE)

@@ -118,7 +118,13 @@ BAD = """
             time.sleep(1000 * (index == 6))
             return super().__getitem__(index)
 
-    dies, hangs = Dies(), Hangs()
+    class DiesLater(Numbers):
+        def __getitem__(self, index):
+            if index == 12:
+                os._exit(3)
+            return super().__getitem__(index)
+
+    dies, hangs, dies_later = Dies(), Hangs(), DiesLater(40)
     fine, empty, raises, drawn, stream, endless = Numbers(), Numbers(0), Raises(), Drawn(), Stream(), Endless()
     unsafe, negative, varying, ends = Unsafe(), Numbers(-3), Varying(), Ends()
 

@@ -3,6 +3,7 @@
 import contextlib
 import itertools
 import os
+import re
 import shlex
 import sys
 import textwrap
@@ -149,7 +150,8 @@ def test_a_dataset_that_raises_in_threads_is_told_once_and_the_rest_stands(run_o
     (scenario,) = document.scenarios
     (failure,) = scenario.failures
     assert (failure.kind, failure.reason) == ("failed", "RuntimeError: not thread-safe")
-    assert document.reason.endswith(" loader threads x2 failed: RuntimeError: not thread-safe")
+    assert " loader threads x2 failed: RuntimeError: not thread-safe; without workers, all " in document.reason
+    assert document.reason.endswith(" samples load")
     assert done.stderr.count(f'{files["bad_data"]}", line') == 1 and "Traceback" not in done.stdout
     said = " ".join(done.stdout.split())
     assert "loader threads. The steps that need them" in said and "failed: RuntimeError: not thread-safe." in said
@@ -180,6 +182,13 @@ def test_the_sample_that_ends_or_stops_the_process_is_named(files, twin, name, m
     scenario = own.scenario(f"{files['bad_data']}:{name}")
     with pytest.raises(TrialFailed, match=message):
         Measurement(scenario, options("dataset"), Twins({twin: Local()}), Noted()).look()
+
+
+@pytest.mark.slow
+def test_a_sample_that_ends_the_process_later_is_named(files, run_own):
+    done, results = run_own(f"{files['bad_data']}:dies_later", variants=("loader-thread",))
+    assert done.returncode == 1 and not results.exists()
+    assert re.search(r"without workers, sample 12 of \S+bad_data\.py:dies_later: exit status 3", done.stderr)
 
 
 class Here:
