@@ -6,6 +6,12 @@
 #   examples/cluster/on_node.sh DIR gallery [SCRIPT ...]     the gallery of published bugs
 #
 # Everything the node writes is in its own folder, DIR/NODE, so no node depends on another.
+#
+# With FT_SIF=FILE and GIL_SIF=FILE it runs in Apptainer's containers, made of the images, instead of the clone's twins:
+#
+#   apptainer build ft-env.sif docker-daemon:ft-env:latest
+#
+# Apptainer's own variables work: APPTAINER_BIND=/data makes a folder visible, APPTAINER_NV=1 the GPUs.
 set -eu
 cd "$(dirname "$0")/../.."
 node=${SLURMD_NODENAME:-$(uname -n)}
@@ -21,12 +27,38 @@ if ! { [ -d "$out" ] && mkdir -p "$folder"; }; then
   echo "$node: cannot write to $folder: with OUT=DIR, name a folder that all nodes share and may write to" >&2
   exit 2
 fi
-case $verb in
+# Run a command in a container: `contained FILE.sif COMMAND ...`. It sees this folder, DIR, /tmp and a cache; its
+# processes end with its first one.
+contained() {
+  apptainer exec --cleanenv --no-home --pid --env HOME=/tmp --bind "$out,$run:/run/twins,$cache:/cache" "$@"
+}
+
+if [ -n "${FT_SIF:-}" ]; then
+  command -v apptainer >/dev/null || {
+    echo "$node: FT_SIF is set, but there is no apptainer here" >&2
+    exit 2
+  }
+  # Sockets have to be on the node itself.
+  run=$(mktemp -d) cache=${XDG_CACHE_HOME:-$HOME/.cache}/ft-env
+  mkdir -p "$cache"
+  trap 'kill ${server:-} 2>/dev/null || true; rm -r "$run"' EXIT
+  trap 'exit 143' TERM INT
+fi
+case ${FT_SIF:+contained }$verb in
+  "contained bench")
+    # Runs the trials of the twin with the GIL. It ends with the benchmark.
+    contained "${GIL_SIF:?name the image with the GIL too}" \
+      python -m ftbench.trial.server --idle 300 --socket /run/twins/gil.sock >"$folder/gil.txt" 2>&1 &
+    server=$!
+    set -- contained "$FT_SIF" /opt/ft-env/docker/entrypoint bench --out "$folder" \
+      --twin ft=/usr/local/bin/python3 --twin gil=unix:/run/twins/gil.sock "$@"
+    ;;
+  "contained audit") set -- contained "$FT_SIF" /opt/ft-env/docker/entrypoint audit "$@" ;;
   bench) set -- ./twins bench --out "$folder" "$@" ;;
   audit) set -- ./twins audit "$@" ;;
   gallery) set -- ./twins exec ft python repro/run_gallery.py --out "$folder/gallery.md" "$@" ;;
   *)
-    echo "$node: there is no $verb: bench, audit or gallery" >&2
+    echo "$node: there is no $verb: bench, audit or gallery (with FT_SIF: bench or audit)" >&2
     exit 2
     ;;
 esac
