@@ -145,7 +145,7 @@ def test_prometheus_metrics(run):
 def test_lightning_callback(run):
     printed = run("lightning_callback.py")
     assert re.findall(r"^epoch (\d): 16 batches, 128 samples in", printed, re.M) == ["0", "1"]
-    assert printed.count("limit: the dataset, which waits") == 2
+    assert len(re.findall("^limit: ", printed, re.M)) == 2  # on a busy machine, the CPUs
     logged = int(re.search(r"^logged: data_wait=(\d+)%$", printed, re.M)[1])
     last = int(re.findall(r"the loop waited for data (\d+)% of the time", printed)[-1])
     assert 0 < logged <= 100 and abs(logged - last) <= 5
