@@ -27,10 +27,13 @@ if ! { [ -d "$out" ] && mkdir -p "$folder"; }; then
   echo "$node: cannot write to $folder: with OUT=DIR, name a folder that all nodes share and may write to" >&2
   exit 2
 fi
-# Run a command in a container: `contained FILE.sif COMMAND ...`. It sees this folder, DIR, /tmp and a cache; its
-# processes end with its first one.
+# Run a command of the images in a container: `contained FILE.sif COMMAND ...`. It sees this folder, DIR, /tmp and a
+# cache, and has an empty home. Its processes end with its first one.
 contained() {
-  apptainer exec --cleanenv --no-home --pid --env HOME=/tmp --bind "$out,$run:/run/twins,$cache:/cache" "$@"
+  image=$1
+  shift
+  apptainer exec --cleanenv --pid --home "$run:/home/ft" --bind "$out,$run:/run/twins,$cache:/cache" \
+    "$image" /opt/ft-env/docker/entrypoint "$@"
 }
 
 if [ -n "${FT_SIF:-}" ]; then
@@ -38,6 +41,7 @@ if [ -n "${FT_SIF:-}" ]; then
     echo "$node: FT_SIF is set, but there is no apptainer here" >&2
     exit 2
   }
+  : "${GIL_SIF:?name the image of the twin with the GIL, too}"
   # Sockets have to be on the node itself.
   run=$(mktemp -d) cache=${XDG_CACHE_HOME:-$HOME/.cache}/ft-env
   mkdir -p "$cache"
@@ -47,13 +51,13 @@ fi
 case ${FT_SIF:+contained }$verb in
   "contained bench")
     # Runs the trials of the twin with the GIL. It ends with the benchmark.
-    contained "${GIL_SIF:?name the image with the GIL too}" \
-      python -m ftbench.trial.server --idle 300 --socket /run/twins/gil.sock >"$folder/gil.txt" 2>&1 &
+    contained "$GIL_SIF" python -m ftbench.trial.server --idle 300 --socket /run/twins/gil.sock \
+      >"$folder/gil.txt" 2>&1 &
     server=$!
-    set -- contained "$FT_SIF" /opt/ft-env/docker/entrypoint bench --out "$folder" \
+    set -- contained "$FT_SIF" bench --out "$folder" \
       --twin ft=/usr/local/bin/python3 --twin gil=unix:/run/twins/gil.sock "$@"
     ;;
-  "contained audit") set -- contained "$FT_SIF" /opt/ft-env/docker/entrypoint audit "$@" ;;
+  "contained audit") set -- contained "$FT_SIF" audit "$@" ;;
   bench) set -- ./twins bench --out "$folder" "$@" ;;
   audit) set -- ./twins audit "$@" ;;
   gallery) set -- ./twins exec ft python repro/run_gallery.py --out "$folder/gallery.md" "$@" ;;
