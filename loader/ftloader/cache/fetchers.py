@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from ftloader.cache import sharing
 from ftloader.cache.errors import CacheError, PartlyListedError
 from ftloader.cache.store import Store
 from ftloader.workers.exit import ThreadGroup, WorkerThread
@@ -119,6 +120,10 @@ class Fetchers(ThreadGroup):
                         return
                     if not isinstance(key, str):
                         raise TypeError(f"keys() gave {key!r}; a key must be a string")
+                    if sharing.is_own(self._store.directory, key):
+                        raise CacheError(
+                            f"keys() gave {key!r}, a file of the cache: take a directory outside the source"
+                        )
                     if self._store.claim(key):
                         with self._guard:
                             self._busy += 1
