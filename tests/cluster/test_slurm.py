@@ -105,7 +105,7 @@ def test_what_went_wrong_is_said(two_nodes, tmp_path, submit):
         assert f"{node}: exit status 2; the end of " in log
         assert f"there is no file {tmp_path}/missing.py" in log
     assert status == 2
-    assert "a: there is no bnech: bench, audit or gallery (with FT_SIF: bench or audit)" in submit(two_nodes, SBATCH, "bnech").wait()[1]
+    assert "a: there is no bnech: bench, audit or gallery (" in submit(two_nodes, SBATCH, "bnech").wait()[1]
     assert "Submit from the folder of the clone" in submit(two_nodes, f"--chdir={tmp_path}", SBATCH).wait()[1]
     assert shared in submit(two_nodes, SBATCH, out="/proc/results").wait()[1]
     # The folder of one node is its own.

@@ -25,7 +25,6 @@ DOCUMENTS = [
     CHECKOUT / "loader" / "README.md",
     CHECKOUT / "repro" / "README.md",
 ]
-pytestmark = pytest.mark.timeout(3600)  # the first test that needs the images builds them
 
 
 def lines(block):
@@ -65,6 +64,7 @@ ADDED = {
     "CODE=~/project DATA=~/photos docker compose run --rm ft-bench --dataset train.py:train_set --quick": ONE_ROUND
     + " --configs gil",
     "DATA=~/photos docker compose run --rm ft-bench --quick --data /data": " pillow" + ONE_ROUND + " --configs gil",
+    "./twins bench --quick --again 5 --every 1h": " pillow --again 2 --every 1s" + ONE_ROUND + " --configs ft",
     # Options that tests/unit/bench measures with, are only parsed.
     "./twins bench --quick --data ~/photos": " --list",
     "./twins bench pillow --quick --ranks 2": " --list",

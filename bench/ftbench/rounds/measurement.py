@@ -54,7 +54,7 @@ class Measurement:
         self._configs = self.options.configs
         self._ranks = self.options.ranks or 1
         self._reached = 0
-        """Number of samples of the user's dataset that a trial loads, from the first one on."""
+        """Number of samples that a trial of --dataset loads, from the first one on."""
 
     @property
     def _cpus(self) -> int:
@@ -259,7 +259,7 @@ class Measurement:
         return found
 
     def _step_by_step(self, task: Task, twin: str) -> dict:
-        """Return the result of a trial of the user's dataset; raises TrialFailed, which names the sample."""
+        """Return the result of a trial of --dataset; raises TrialFailed, which names the sample."""
         steps = 0  # a process that hangs or ends at once cannot say where
         try:
             with contextlib.closing(self.twins.endpoints[twin].start(replace(task, config=twin).request())) as trial:
@@ -270,7 +270,7 @@ class Measurement:
         return result
 
     def _searched(self, failed: Iterable[Candidate]) -> str:
-        """Return which sample of the user's dataset fails without workers, after trials with workers have failed.
+        """Return which sample of --dataset fails without workers, after trials with workers have failed.
 
         A trial cannot tell: its process has ended at once or hangs, or a worker process has.
         """

@@ -15,7 +15,7 @@ SCENARIO = SCENARIOS["autotune"]
 def test_the_best_of_equal_numbers_is_no_better_than_they_are():
     """The largest of noisy values of 100 would be 110."""
     rate, place = autotune.best([100, 110, 90, 95], [98, 100, 110, 100])
-    assert rate == pytest.approx((100 * 90) ** 0.5)
+    assert rate == pytest.approx((100 + 90) / 2)
     assert place == 0
 
 
