@@ -109,7 +109,7 @@ class GrowingCache(Dataset):
         try:
             self._fetchers = Fetchers(self._source, self._store, fetchers, retries)
             # The threads of a dropped cache would never end.
-            weakref.finalize(self, self._fetchers.stop).atexit = False
+            weakref.finalize(self, self._fetchers.dropped).atexit = False
             self._fetchers.start()
         except BaseException:
             self.close()

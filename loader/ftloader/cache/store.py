@@ -78,7 +78,7 @@ class Store:
     """Writer of the samples in *directory*, which it locks until ``close()``.
 
     The lock ``guard`` guards all attributes that change; the condition ``changed`` is notified of every change.
-    ``guard`` is reentrant, since a finalizer may call ``stop`` in the middle of any other call.
+    ``guard`` is reentrant, since a signal handler may call ``stop`` in the middle of any other call.
 
     Raises ``CacheError`` if another process writes to *directory*, ``OSError`` if the directory cannot be written.
     """
