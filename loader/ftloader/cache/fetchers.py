@@ -56,7 +56,7 @@ class Fetchers(ThreadGroup):
         self.trouble: BaseException | None = None  # latest error of a listing, sample or file; None after a success
         self.failures_in_a_row = 0
         self.used_by_this_thread()
-        self._process = os.getpid()
+        self._process, self._count = os.getpid(), count
         self._notes: SimpleQueue[None] = SimpleQueue()  # None once the cache is dropped or closed; put() takes no lock
         fetchers = (WorkerThread(target=self._run, name=f"cache-fetcher-{number}") for number in range(count))
         self.threads = (*fetchers, WorkerThread(target=self._stop_when_noted, name="cache-fetcher-stopper"))
@@ -76,9 +76,7 @@ class Fetchers(ThreadGroup):
     @property
     def failing(self) -> bool:
         """True after many failures in a row, which show that the source as a whole fails, not single samples."""
-        return self._listings_failed > self._retries or self.failures_in_a_row >= max(
-            _MANY, 2 * (len(self.threads) - 1)
-        )
+        return self._listings_failed > self._retries or self.failures_in_a_row >= max(_MANY, 2 * self._count)
 
     @property
     def idle(self) -> bool:
