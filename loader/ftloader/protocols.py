@@ -7,6 +7,7 @@ from typing import Any, Final
 from torch.utils.data import StackDataset, Subset
 
 from ftloader.compat.torch_private import DatasetKind
+from ftloader.diagnosis.lookups import optional
 
 
 def is_iterable(loader: Any) -> bool:
@@ -17,21 +18,21 @@ def is_iterable(loader: Any) -> bool:
 def is_stateful(value: Any) -> bool:
     """Return True if *value* has ``load_state_dict`` and a ``state_dict`` that needs no arguments."""
     # MosaicML streaming and litdata have methods of these names that need other arguments.
-    save = getattr(value, "state_dict", None)
-    if not callable(save) or not callable(getattr(value, "load_state_dict", None)):
+    save = optional(value, "state_dict")
+    if not callable(save) or not callable(optional(value, "load_state_dict")):
         return False
     try:
         inspect.signature(save).bind()
     except TypeError:
         return False
-    except ValueError:  # written in C, and without a signature
+    except Exception:  # ValueError: written in C, and without a signature
         pass
     return True
 
 
 def is_elastic(sampler: Any) -> bool:
     """Return True if another number of ranks may load *sampler*'s state: see ``ftloader.distributed``."""
-    return is_stateful(sampler) and callable(getattr(sampler, "next_pass_state", None))
+    return is_stateful(sampler) and callable(optional(sampler, "next_pass_state"))
 
 
 def has_getitems(dataset: Any) -> bool:

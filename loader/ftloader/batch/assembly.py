@@ -21,6 +21,7 @@ from ftloader.batch.errors import Skipped, annotate_sample, split_skipped, witho
 from ftloader.batch.fetch import EMPTY, BatchSettings, Cancelled, Epoch, Failure, Fetched, Outcome, load_one
 from ftloader.batch.layout import Layout, is_torchs_collation
 from ftloader.batch.memory import BufferPool
+from ftloader.batch.size import nbytes_of
 from ftloader.batch.slots import Slots
 from ftloader.compat import ranges
 from ftloader.compat.torch_private import pinned
@@ -247,7 +248,7 @@ class SharedBatch:
             with contextlib.suppress(Exception):  # collated as a whole below, the samples raise torch's own error
                 self._slots.collate_columns(settings.collate_fn)
                 hints.expect(self._slots.layout)
-                return Fetched(self._slots, times=WorkerTimes(samples=len(self._samples)))
+                return Fetched(self._slots, times=WorkerTimes(samples=len(self._samples)), nbytes=self._slots.nbytes)
         samples = self._samples
         if self._slots is not None:
             samples = [self._slots.sample(n) if s is _IN_SLOTS else s for n, s in enumerate(samples)]
@@ -259,7 +260,7 @@ class SharedBatch:
             return Fetched(EMPTY, skipped)
         hints.expect(self._expected_next(samples))
         data = pinned(settings.collate_fn(samples), hints.pin_device)
-        return Fetched(data, skipped, times=WorkerTimes(samples=len(samples)))
+        return Fetched(data, skipped, times=WorkerTimes(samples=len(samples)), nbytes=nbytes_of(data))
 
     def _expected_next(self, samples: list) -> Layout | Mode:
         """Return the ``Layout`` or ``Mode`` to expect of the next batch if it is like this one, made of *samples*."""

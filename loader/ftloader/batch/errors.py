@@ -163,7 +163,7 @@ def annotate_sample(error: BaseException, index: Any) -> None:
 
 def describe_index(index: Any) -> str:
     """Return a phrase that describes *index*, the indices of a batch, in a note on an exception."""
-    if index is None or (isinstance(index, list) and index and all(i is None for i in index)):
+    if index is None or (type(index) is list and index and all(i is None for i in index)):
         return "of the worker's share"  # iterable-style: there are no indices
-    size = f" ({len(index)} samples)" if isinstance(index, (list, tuple)) else ""
+    size = f" ({len(index)} samples)" if type(index) in (list, tuple) else ""
     return f"from samples {describe_sample(index)}{size}"

@@ -11,7 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import numpy as np
+import torch
+
 from ftloader.batch.errors import SKIP, ErrorPolicy, Skipped, annotate_sample, split_skipped
+from ftloader.batch.size import nbytes_of
 from ftloader.compat import ranges
 from ftloader.compat.torch_private import pin_memory
 from ftloader.current import CurrentSample, this_thread
@@ -22,6 +26,9 @@ _Empty = enum.Enum("_Empty", ["EMPTY"])  # an enum's member stays the same objec
 EMPTY: Final = _Empty.EMPTY
 """``Fetched.data`` if all samples were left out, or the worker has no batch left. Iterators do not hand it over."""
 # Not ``SKIP``: a dataset may return that by mistake.
+
+
+_BATCHES = (list, tuple, np.ndarray, torch.Tensor)  # what __getitems__ returns, whose length is asked without user code
 
 
 class Cancelled(Exception):
@@ -56,6 +63,7 @@ class Fetched:
     ended: bool = False  # iterable-style: True if this is no batch, but the end of the worker's share
     # The number of samples; and, unless several threads built the batch, the times that it took.
     times: WorkerTimes = field(default_factory=WorkerTimes)
+    nbytes: int = 0  # of the batch: see ``batch.size``
     began: float = 0.0  # from worker processes: ``perf_counter`` when the worker began the batch
 
     def pin_memory(self) -> "Fetched":
@@ -165,7 +173,7 @@ def collated(settings: BatchSettings, samples: Any, skipped: tuple[Skipped, ...]
     if samples is EMPTY:
         return Fetched(EMPTY, skipped)
     loaded = time.perf_counter()
-    number = len(samples) if settings.auto_collation and hasattr(samples, "__len__") else 1
+    number = len(samples) if settings.auto_collation and type(samples) in _BATCHES else 1
     span = ranges.collating(settings.collate_fn)
     try:
         data = settings.collate_fn(samples)
@@ -173,4 +181,4 @@ def collated(settings: BatchSettings, samples: Any, skipped: tuple[Skipped, ...]
         if span is not None:
             span.end()
     times = WorkerTimes(loading=loaded - started, collating=time.perf_counter() - loaded, samples=number)
-    return Fetched(data, skipped, times=times)
+    return Fetched(data, skipped, times=times, nbytes=nbytes_of(data))

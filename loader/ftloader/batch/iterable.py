@@ -151,7 +151,7 @@ class IterableFetcher:
             ) from error
         sample = self._settings.policy.resolve(error, key)
         # A generator has ended with its exception, so no policy can keep the samples after it.
-        ended = isinstance(self._iterator, GeneratorType) and self._iterator.gi_frame is None
+        ended = type(self._iterator) is GeneratorType and self._iterator.gi_frame is None
         if sample is SKIP or ended:
             self._skipped.append(Skipped.because_of(error, key, with_the_rest=ended))
         return EMPTY if sample is SKIP else sample

@@ -134,7 +134,7 @@ class Layout:
         """Return the layout of *sample*; None if it has no array or tensor that is large enough for a slot."""
         try:
             layout = cls(sample)
-        except RecursionError:  # a container in itself: collation raises torch's own error
+        except Exception:  # RecursionError: a container in itself. Collation raises torch's own error
             return None
         return layout if layout.slots else None
 

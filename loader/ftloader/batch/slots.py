@@ -10,6 +10,7 @@ import torch
 
 from ftloader.batch.layout import Column, Layout, Slot
 from ftloader.batch.memory import BufferPool
+from ftloader.batch.size import nbytes_of
 from ftloader.compat.torch_private import pinned
 from ftloader.current import this_thread
 
@@ -126,10 +127,11 @@ class Slots:
     freed without delay only in the thread that created it.
     """
 
-    __slots__ = ("_collated", "_parts", "_pin_device", "layout")
+    __slots__ = ("_collated", "_parts", "_pin_device", "_size", "layout")
 
     def __init__(self, layout: Layout, size: int, pool: BufferPool, pin_device: str | None) -> None:
         self.layout = layout
+        self._size = size
         self._pin_device = pin_device
         self._parts: list[_Array | list] = [  # for each leaf an array of slots, or a column of values
             _Array(leaf, size, pool, layout.slots, pin_device is not None) if isinstance(leaf, Slot) else [None] * size
@@ -163,6 +165,11 @@ class Slots:
             if isinstance(leaf, Column):
                 data = pinned(collate_fn(leaf.container(column)), self._pin_device)
             self._collated.append(data)
+
+    @property
+    def nbytes(self) -> int:
+        """The size of the batch in bytes, once its columns are collated."""
+        return self._size * self.layout.nbytes + nbytes_of(self._collated)
 
     def batch(self) -> Any:
         """Return the batch: new tensors on the slots, and the collated columns. Call once."""

@@ -1,13 +1,16 @@
 """Threads that fetch samples from a source and add them to the store."""
 
 import contextlib
+import os
 import random
 import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator
+from queue import SimpleQueue
 from typing import Any
 
+from ftloader.cache import sharing
 from ftloader.cache.errors import CacheError, PartlyListedError
 from ftloader.cache.store import Store
 from ftloader.workers.exit import ThreadGroup, WorkerThread
@@ -21,7 +24,9 @@ class Fetchers(ThreadGroup):
     """Group of *count* threads that list ``source.keys()`` repeatedly and fetch the samples missing from the store.
 
     If no sample is missing, the threads wait for an eviction or ``look_again``. Each thread holds at most one sample.
-    The last thread to end closes the store, since a program may drop a cache without calling ``close()``.
+    The last thread to end closes the store, since a program may drop a cache without calling ``close()``. One thread
+    more only waits for that: the finalizer of a dropped cache may run at any moment, in the middle of a step that holds
+    ``guard`` or a lock that a holder of ``guard`` waits for. So it takes no lock, and leaves a note for this thread.
 
     The store's lock ``guard`` guards the counts and the state of the listing. ``_listing`` guards the iterator of
     keys. A thread acquires ``_listing`` before ``guard``, and holds ``_listing`` while the source finds the next key.
@@ -51,7 +56,10 @@ class Fetchers(ThreadGroup):
         self.trouble: BaseException | None = None  # latest error of a listing, sample or file; None after a success
         self.failures_in_a_row = 0
         self.used_by_this_thread()
-        self.threads = tuple(WorkerThread(target=self._run, name=f"cache-fetcher-{number}") for number in range(count))
+        self._process, self._count = os.getpid(), count
+        self._notes: SimpleQueue[None] = SimpleQueue()  # None once the cache is dropped or closed; put() takes no lock
+        fetchers = (WorkerThread(target=self._run, name=f"cache-fetcher-{number}") for number in range(count))
+        self.threads = (*fetchers, WorkerThread(target=self._stop_when_noted, name="cache-fetcher-stopper"))
 
     def look_again(self) -> None:
         """Make the threads list the source again: it may have new keys by now, or work again after an error."""
@@ -68,7 +76,7 @@ class Fetchers(ThreadGroup):
     @property
     def failing(self) -> bool:
         """True after many failures in a row, which show that the source as a whole fails, not single samples."""
-        return self._listings_failed > self._retries or self.failures_in_a_row >= max(_MANY, 2 * len(self.threads))
+        return self._listings_failed > self._retries or self.failures_in_a_row >= max(_MANY, 2 * self._count)
 
     @property
     def idle(self) -> bool:
@@ -81,9 +89,19 @@ class Fetchers(ThreadGroup):
 
     def stop(self) -> None:
         self._store.stop()
+        self.dropped()
+
+    def dropped(self) -> None:
+        """Make the threads end soon. For finalizers: takes no lock."""
         super().stop()
+        if os.getpid() == self._process:  # a forked child has no threads, and must not use their queue
+            self._notes.put(None)
 
     # In the threads
+
+    def _stop_when_noted(self) -> None:
+        self._notes.get()
+        self._store.stop()
 
     def _run(self) -> None:
         try:
@@ -119,6 +137,10 @@ class Fetchers(ThreadGroup):
                         return
                     if not isinstance(key, str):
                         raise TypeError(f"keys() gave {key!r}; a key must be a string")
+                    if sharing.is_own(self._store.directory, key):
+                        raise CacheError(
+                            f"keys() gave {key!r}, a file of the cache: take a directory outside the source"
+                        )
                     if self._store.claim(key):
                         with self._guard:
                             self._busy += 1

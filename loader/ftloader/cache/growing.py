@@ -57,6 +57,7 @@ class GrowingCache(Dataset):
     processes may call these four. Only one thread at a time may call the others, in the process that made the object.
 
     Raises:
+        ValueError: an argument does not fit; *directory* lies in the source's folder, or that in it.
         CacheError: another process writes to *directory*; the files there have another version; crc32c is missing.
         OSError: *directory* cannot be written.
     """
@@ -89,6 +90,7 @@ class GrowingCache(Dataset):
                 f"source must be an address or have keys() and read(key), which {type(source).__name__} has not"
             )
         self._directory = os.path.abspath(directory)
+        sharing.check_apart(self._directory, getattr(self._source, "folder", None))
         self._decode = RawArray() if decode is None else decode
         self._min_samples, self._most_bytes = min_samples, int(pin * (max_bytes or 0))
         self._current = Snapshot(-1, [])
@@ -107,7 +109,7 @@ class GrowingCache(Dataset):
         try:
             self._fetchers = Fetchers(self._source, self._store, fetchers, retries)
             # The threads of a dropped cache would never end.
-            weakref.finalize(self, self._fetchers.stop).atexit = False
+            weakref.finalize(self, self._fetchers.dropped).atexit = False
             self._fetchers.start()
         except BaseException:
             self.close()

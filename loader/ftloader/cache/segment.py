@@ -22,7 +22,7 @@ from ftloader.cache.files import BLOCK, disk_usage, opened, read_all, read_bytes
 from ftloader.cache.record import FRAME, HEAD, TFRECORD, TRAILER
 
 SUFFIX, _DATA_SUFFIX, DAMAGED_SUFFIX = ".segment", ".tfrecord", ".damaged"
-_OWN = re.compile(r"\d{10,}-[0-9a-f]{8}\.(segment|tfrecord|damaged)")
+OWN = re.compile(r"\d{10,}-[0-9a-f]{8}\.(segment|tfrecord|damaged)")
 """Names of the cache's files. Other files in the directory belong to other programs."""
 _OF_THE_PROCESS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 """Errors of the process, which say nothing about a file: too many open files, no memory."""
@@ -205,7 +205,7 @@ def names_in(directory: str, suffix: str = SUFFIX) -> list[str]:
 
     A segment's name ends in ``SUFFIX``, whatever *suffix* is.
     """
-    names = [name for name in os.listdir(directory) if _OWN.fullmatch(name) and name.endswith(suffix)]
+    names = [name for name in os.listdir(directory) if OWN.fullmatch(name) and name.endswith(suffix)]
     return sorted((name.removesuffix(suffix) + SUFFIX for name in names), key=lambda name: (number_of(name), name))
 
 

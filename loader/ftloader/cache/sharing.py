@@ -9,6 +9,7 @@ import contextlib
 import fcntl
 import json
 import os
+import pathlib
 import re
 import secrets
 import stat
@@ -18,12 +19,41 @@ from typing import Any
 from ftloader import fork
 from ftloader.cache.errors import CacheError
 from ftloader.cache.files import opened, write_all
+from ftloader.cache.segment import OWN
 
 PINS = ".pins"
 _OWN_PINS = re.compile(r"[0-9a-f]{16}\.pins")
 _WRITER, _TURN = "ftcache.writer", "ftcache.turn"
 _SNAPSHOT_BYTES = 1 << 16
 _MOST_BYTES = 1 << 26  # read of a small file
+
+
+def check_apart(directory: str, folder: str | None) -> None:
+    """Raise ``ValueError`` if *directory* lies in the source's *folder*, or the folder in it, under whatever name."""
+    if folder is not None and (_lies_in(directory, folder) or _lies_in(folder, directory)):
+        raise ValueError(
+            f"the cache's directory {directory} and its source's folder {folder} lie one in the other: the cache would "
+            f"take its own files for samples. Take a directory beside the folder: {folder.rstrip('/')}-cache"
+        )
+
+
+def _lies_in(path: str, folder: str) -> bool:
+    """Return True if *path* is *folder* or lies below it. Links and mounts may give either another name."""
+    with contextlib.suppress(OSError):
+        wanted = os.stat(folder)
+        place = os.path.realpath(path)
+        for above in (place, *map(str, pathlib.PurePath(place).parents)):
+            with contextlib.suppress(OSError):  # it is yet to be made
+                if os.path.samestat(os.stat(above), wanted):
+                    return True
+    return False
+
+
+def is_own(directory: str, key: str) -> bool:
+    """Return True if the source's *key* ends in the name of a file of this cache."""
+    name = os.path.basename(key)
+    is_name = name in (_WRITER, _TURN) or _OWN_PINS.fullmatch(name) or OWN.fullmatch(name)
+    return bool(is_name) and os.path.exists(os.path.join(directory, name))
 
 
 class LockedFile:

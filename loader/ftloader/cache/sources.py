@@ -74,6 +74,11 @@ class UrlSource:
         self._bucket: Any = None  # obstore's, which all readers share
         self._opening = threading.Lock()  # guards _bucket
 
+    @property
+    def folder(self) -> str | None:
+        """The folder of this machine whose files are the samples; None if they lie elsewhere or in an archive."""
+        return self._root if self._is_local and self._root.startswith("/") else None
+
     def keys(self) -> Iterable[str]:
         """Return the constructor's *keys* or, if None, a new listing, sorted. Raise an error if *url* cannot be listed.
 
@@ -130,6 +135,11 @@ class Share:
         if not 0 <= index < count:
             raise ValueError(f"index must be from 0 to {count - 1}, not {index}")
         self._source, self._index, self._count = source, index, count
+
+    @property
+    def folder(self) -> str | None:
+        """The folder of this machine whose files are the samples of the whole source; None if that is not known."""
+        return getattr(self._source, "folder", None)
 
     def keys(self) -> Iterator[str]:
         return itertools.islice(self._source.keys(), self._index, None, self._count)

@@ -78,7 +78,7 @@ class Store:
     """Writer of the samples in *directory*, which it locks until ``close()``.
 
     The lock ``guard`` guards all attributes that change; the condition ``changed`` is notified of every change.
-    ``guard`` is reentrant, since a finalizer may call ``stop`` in the middle of any other call.
+    ``guard`` is reentrant, since a signal handler may call ``stop`` in the middle of any other call.
 
     Raises ``CacheError`` if another process writes to *directory*, ``OSError`` if the directory cannot be written.
     """
@@ -143,8 +143,9 @@ class Store:
         crc, name, length = record.checksum(self._version, data), record.encoded(key), len(data)
         size = -(-max(self._part, SegmentWriter.size_for(name, length, self._version)) // BLOCK) * BLOCK
         if size > self.max_bytes // _LARGEST_SAMPLE:
+            long = f" with a key of {len(name)} bytes" if len(name) > length else ""
             raise CacheError(
-                f"sample {key!r:.200} of {length} bytes is larger than a quarter of the budget, "
+                f"sample {key!r:.200} of {length} bytes{long} is larger than a quarter of the budget, "
                 f"max_bytes={self.max_bytes}"
             )
         with self.guard:

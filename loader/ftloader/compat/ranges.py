@@ -70,7 +70,7 @@ def collating(collate_fn: Any) -> Range | None:
     """Begin and return a range for making a batch with *collate_fn*. Return None if nothing captures ranges."""
     if not (_NVTX or profiler._is_profiler_enabled):
         return None
-    named = collate_fn if isinstance(collate_fn, types.FunctionType) else type(collate_fn)
+    named = collate_fn if type(collate_fn) is types.FunctionType else type(collate_fn)
     return Range(f"ftloader.collate#{named.__name__}")
 
 

@@ -67,7 +67,7 @@ def _read_stream(stream: Any) -> Encoded:
     name = f"image {path!r}" if path else "an image from an open file"
     try:
         data = stream.read()
-    except OSError as error:
+    except Exception as error:  # of a file, an archive or a library: zipfile, zlib, tarfile and others have their own
         raise DecodeError.of(name, path, error) from error
     if not isinstance(data, bytes):
         raise TypeError(f"{name} must be opened in binary mode ('rb'): it gave {type(data)}")

@@ -13,9 +13,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-import torch
-
 _BINS_PER_DOUBLING = 4
 _SHORTEST = -20  # power of two of the seconds below which all waits are in the first bin: a microsecond
 _BINS = 32 * _BINS_PER_DOUBLING  # up to 70 minutes
@@ -59,21 +56,6 @@ def seconds_queued() -> float:
             return int(file.read(64).split()[1]) / 1e9  # nanoseconds on a CPU, nanoseconds queued, turns
     except (OSError, IndexError):
         return 0.0
-
-
-def nbytes_of(data: Any, depth: int = 8) -> int:
-    """Return the bytes in a batch's tensors and arrays. Search dictionaries, lists and tuples, nested up to *depth*."""
-    if isinstance(data, torch.Tensor):
-        return data.numel() * data.element_size()  # sparse tensors have no nbytes
-    if isinstance(data, np.ndarray):
-        return data.nbytes
-    if not depth:  # a list may hold itself
-        return 0
-    if isinstance(data, dict):
-        return sum(nbytes_of(value, depth - 1) for value in data.values())
-    if isinstance(data, list | tuple) and data and not isinstance(data[0], str | int | float):
-        return sum(nbytes_of(value, depth - 1) for value in data)
-    return 0
 
 
 class EpochRecord:
@@ -136,8 +118,8 @@ class EpochRecord:
         self._latest = time.perf_counter()
         self.waited += self._latest - self._started
 
-    def returned(self, data: Any, since: float, ready: int, sampling: float) -> None:
-        """Record that ``next()``, called at the time *since* (``perf_counter``), now returns *data*.
+    def returned(self, since: float, ready: int, sampling: float) -> None:
+        """Record that ``next()``, called at the time *since* (``perf_counter``), now returns a batch.
 
         *ready*: number of built batches at the time of the call. *sampling*: seconds of the call spent in the sampler.
         """
@@ -149,7 +131,6 @@ class EpochRecord:
             self.first_batch = self.waited
         self.wait_max = max(self.wait_max, wait)
         self.ready += ready
-        self.nbytes += nbytes_of(data)
         fraction, power = math.frexp(wait)  # wait = fraction * 2**power, with a fraction from 0.5 to 1
         place = (power - _SHORTEST) * _BINS_PER_DOUBLING + int(fraction * 8) - 4 if power >= _SHORTEST else 0
         self.waits[place if place < _BINS else -1] += 1
@@ -160,6 +141,7 @@ class EpochRecord:
             self.starting = max(0.0, fetched.began - self._started)  # processes have the same clock
         self.batches += fetched.times.samples > 0
         self.samples += fetched.times.samples
+        self.nbytes += fetched.nbytes
         self.skipped += len(fetched.skipped)
         if self.worker_method != "thread":
             self.workers[worker_id].add(fetched.times)
@@ -211,10 +193,10 @@ class EpochRecord:
         self.workers = [times.add(more) for times, more in zip(mine, theirs)] + mine[len(theirs) :]
         self._before = [WorkerTimes() for _ in self.workers]
         self.numbers, self._most_used = other.numbers, len(self.workers)
+        for name in _ADDED:  # before the seconds, of which some are a part: see _RECORDED of the statistics
+            setattr(self, name, getattr(self, name) + getattr(other, name))
         self._earlier_worker_seconds += other.worker_seconds
         self._earlier_seconds += other.seconds
-        for name in _ADDED:
-            setattr(self, name, getattr(self, name) + getattr(other, name))
         self.wait_max = max(self.wait_max, other.wait_max)
         self.waits = [one + more for one, more in zip(self.waits, other.waits)]
 

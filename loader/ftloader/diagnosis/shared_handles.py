@@ -22,6 +22,7 @@ import torch
 from torch.utils.data import Dataset
 
 from ftloader.diagnosis.call_site import is_user_code
+from ftloader.diagnosis.lookups import attributes_of, is_a
 
 _OBJECTS: Final = 300  # most objects that are looked at
 _ELEMENTS: Final = 8  # of a container
@@ -83,7 +84,7 @@ def handles_of(dataset: Any) -> Iterator[tuple[str, str, str]]:
         path, value = queue.popleft()
         try:
             trouble = _trouble(value)
-        except Exception:  # raised by a property of the object: a detached stream, say
+        except Exception:  # a detached stream, say
             continue
         if trouble is not None:
             kind = f"{type(value).__module__}.{type(value).__qualname__}".removeprefix("builtins.")
@@ -97,13 +98,15 @@ def handles_of(dataset: Any) -> Iterator[tuple[str, str, str]]:
 
 def _trouble(value: Any) -> str | None:
     """Return the problem that sharing *value* among threads causes, or None."""
-    if isinstance(value, FILES):
+    if is_a(value, FILES):
         # A log is only written. A file in memory mostly belongs to one sample.
-        mostly_fine = isinstance(value, (io.BytesIO, io.StringIO)) or value is sys.stdin or value is sys.__stdin__
-        if mostly_fine or _is_closed(value) or not value.readable() or "a" in str(getattr(value, "mode", "")):
+        mostly_fine = is_a(value, (io.BytesIO, io.StringIO)) or value is sys.stdin or value is sys.__stdin__
+        if mostly_fine or _is_closed(value):
+            return None
+        if not _is_of_users_class(value) and (not value.readable() or "a" in str(getattr(value, "mode", ""))):
             return None
         return _POSITION
-    if isinstance(value, types.GeneratorType):
+    if type(value) is types.GeneratorType:
         ended = value.gi_frame is None
         return None if ended else "a second thread that asks it for a value at the same time gets an error"
     for cls in type(value).__mro__:
@@ -114,6 +117,9 @@ def _trouble(value: Any) -> str | None:
 
 
 def _is_closed(value: Any) -> bool:
+    """Return True if *value*, an object of a library, is closed. A user's class is not asked: it counts as open."""
+    if _is_of_users_class(value):
+        return False
     # Files, archives and h5py's objects each have their own way to show it.
     return getattr(value, "closed", None) is True or getattr(value, "fp", value) is None or not value
 
@@ -127,18 +133,18 @@ def _children(value: Any) -> list[tuple[str, Any]]:
             items = list(itertools.islice(value.items(), _ELEMENTS))
             # A dict with numbers as keys mostly has one handle for each worker or thread.
             return [(f"[{key[:40]!r}]", child) for key, child in items if isinstance(key, str)]
-        if not isinstance(value, Dataset) and not _is_of_users_class(value):
+        if not is_a(value, Dataset) and not _is_of_users_class(value):
             return []
-        attributes = list(itertools.islice(object.__getattribute__(value, "__dict__").items(), _ATTRIBUTES))
-    except (AttributeError, RuntimeError):  # it has no attributes, or a worker is changing them
+        attributes = list(itertools.islice(attributes_of(value).items(), _ATTRIBUTES))
+    except Exception:  # a worker is changing it, or its class is an odd one
         return []
-    if any(isinstance(child, (*_LOCKS, mmap.mmap)) for _, child in attributes):
+    if any(is_a(child, (*_LOCKS, mmap.mmap)) for _, child in attributes):
         return []  # the lock guards the handle, or the map is read instead of the file
     return [(f".{name}", child) for name, child in attributes]
 
 
 def _is_of_users_class(value: Any) -> bool:
-    if isinstance(value, (type, threading.local)) or type(value).__module__ == "builtins":
+    if is_a(value, (type, threading.local)) or type(value).__module__ in sys.builtin_module_names:
         return False
     if type(value).__module__.startswith(_LOOKED_INTO):
         return True

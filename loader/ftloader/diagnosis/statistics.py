@@ -14,10 +14,11 @@ _BUSY = 0.7  # share of the time; workers that load more are what limits
 _COMPUTES = 0.6  # share of the busy time on a CPU or waiting for one; below it, loading mostly waits for other things
 _STRAGGLES = 3.0  # times as long a sample as the median worker
 _LOCKED = 0.1  # share of looks that found a busy worker waiting for a lock; without a lock it is 0
-# Fields that an ``EpochRecord`` has under the same name; fields that are sums over the workers.
+# Fields that an ``EpochRecord`` has under the same name, in the order in which they are read: "seconds" after its
+# parts, since the epoch may go on. Then the fields that are sums over the workers.
 _RECORDED = (
-    *("worker_method", "max_workers", "worker_seconds", "seconds", "batches", "samples", "skipped", "nbytes"),
-    *("starting", "waited", "first_batch", "sampling", "wait_max", "shares", "shm_full"),
+    *("worker_method", "max_workers", "starting", "first_batch", "sampling", "waited", "worker_seconds", "seconds"),
+    *("batches", "samples", "skipped", "nbytes", "wait_max", "shares", "shm_full"),
 )
 _SUMMED = ("loading", "collating", "cpu", "queued", "faults")
 MORE_SHM = 'worker_method="thread" needs none; else smaller batches, fewer workers, or more (docker run --shm-size=8g)'

@@ -157,7 +157,7 @@ class ResumableDataLoaderIter(BaseDataLoaderIter):
             finally:
                 end_range(profiled)
             self._num_yielded += 1
-        self._record.returned(data, began, ready, self._sampling)
+        self._record.returned(began, ready, self._sampling)
         return data
 
     def _first_shares(self, resume: states.SavedState) -> Sequence[states.Share]:

@@ -26,6 +26,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, NoReturn
 
 from ftloader.diagnosis.exceptions import drop_frames, notes_of, text_of
+from ftloader.diagnosis.lookups import optional
 from ftloader.protocols import is_iterable, is_stateful
 
 FORMAT = "ftloader.DataLoader"
@@ -164,8 +165,8 @@ def describe_loader(loader: Any) -> dict[str, Any]:
     batch_size, drop_last = loader.batch_size, loader.drop_last
     if batch_size is None and loader.batch_sampler is not None:
         # As if torch had made the batch sampler: wrappers of loaders turn one into the other.
-        batch_size = getattr(loader.batch_sampler, "batch_size", None)
-        drop_last = getattr(loader.batch_sampler, "drop_last", False)
+        batch_size = optional(loader.batch_sampler, "batch_size")
+        drop_last = optional(loader.batch_sampler, "drop_last") is True
         if type(batch_size) is not int:
             batch_size = "batch_sampler"
     style = "iterable" if is_iterable(loader) else "map"

@@ -29,6 +29,7 @@ from typing import Any
 import torch
 from torch.utils.data import BatchSampler, DistributedSampler, RandomSampler, SubsetRandomSampler, WeightedRandomSampler
 
+from ftloader.diagnosis.lookups import attributes_of, is_a, optional
 from ftloader.protocols import is_elastic, is_stateful
 from ftloader.rng import generators
 from ftloader.rng.generators import State
@@ -47,7 +48,7 @@ def chain(index_sampler: Any) -> list[Any]:
     found = [index_sampler]
     for sampler in found:
         for name in _INNER:
-            inner = getattr(sampler, "__dict__", {}).get(name)
+            inner = attributes_of(sampler).get(name)
             if inner is not None and all(inner is not other for other in found):
                 found.append(inner)
     return found
@@ -83,13 +84,12 @@ class OwnGenerators:
     def _found(self) -> dict[str, Any]:
         found = {LOADER: self._loaders}  # torch has checked its type
         for position, sampler in enumerate(chain(self._index_sampler)):
-            # A copy, made in one step, since another thread may be changing the attributes.
-            for name, value in dict(getattr(sampler, "__dict__", {})).items():
+            for name, value in attributes_of(sampler).items():
                 found[f"{position}.{name}"] = value
         return {
             path: value
             for path, value in found.items()
-            if isinstance(value, generators.KINDS) and value is not torch.default_generator
+            if is_a(value, generators.KINDS) and value is not torch.default_generator
         }
 
 
@@ -103,7 +103,7 @@ def epochs(index_sampler: Any) -> dict[str, int]:
     return {
         str(position): sampler.epoch
         for position, sampler in enumerate(chain(index_sampler))
-        if callable(getattr(sampler, "set_epoch", None)) and type(getattr(sampler, "epoch", None)) is int
+        if callable(optional(sampler, "set_epoch")) and type(optional(sampler, "epoch")) is int
     }
 
 
@@ -111,8 +111,8 @@ def ranks(index_sampler: Any) -> int:
     """Return the number of ranks among which a sampler in ``chain()`` divides the samples; 1 if none does that."""
     # The names of torch's DistributedSampler, and of the batch sampler that Accelerate makes.
     names = ("num_replicas", "num_processes")
-    numbers = (getattr(sampler, name, None) for sampler in chain(index_sampler) for name in names)
-    return next((int(number) for number in numbers if isinstance(number, int)), 1)
+    numbers = (optional(sampler, name) for sampler in chain(index_sampler) for name in names)
+    return next((int(number) for number in numbers if is_a(number, int)), 1)
 
 
 def set_epochs(index_sampler: Any, saved: Mapping[str, int], *, distributed: bool) -> None:
@@ -123,8 +123,8 @@ def set_epochs(index_sampler: Any, saved: Mapping[str, int], *, distributed: boo
     samplers = chain(index_sampler)
     for position, epoch in saved.items():
         sampler = samplers[int(position)] if int(position) < len(samplers) else None
-        set_epoch = getattr(sampler, "set_epoch", None)
-        if callable(set_epoch) and (distributed or not isinstance(sampler, DistributedSampler)):
+        set_epoch = optional(sampler, "set_epoch")
+        if callable(set_epoch) and (distributed or not is_a(sampler, DistributedSampler)):
             set_epoch(epoch)
 
 
@@ -198,7 +198,7 @@ def check_ranks(state: Any, sampler: Any) -> None:
 
 def check_skipping(index_sampler: Any) -> None:
     """Raise ``ValueError`` if *index_sampler* leaves out batches at the start of an epoch's rest that was loaded."""
-    skipped = getattr(index_sampler, "skip_batches", 0)  # of Accelerate's SkipBatchSampler
+    skipped = optional(index_sampler, "skip_batches", 0)  # of Accelerate's SkipBatchSampler
     if skipped and any(is_elastic(part) and part.next_pass_state()["given"] for part in chain(index_sampler)):
         raise ValueError(
             f"skip_first_batches() would leave out {skipped} batches that were never trained: the loaded state "

@@ -26,6 +26,7 @@ import torch
 
 from ftloader.compat.torch_private import DatasetKind
 from ftloader.diagnosis.exceptions import text_of
+from ftloader.diagnosis.lookups import is_a
 from ftloader.rng.generators import PROGRAMS
 
 _PLAIN = frozenset({str, int, float, bool, type(None), list, dict, tuple, bytes})
@@ -93,17 +94,17 @@ class _Pickler(pickle.Pickler):
             return None
         shared = kind is _Shared or _is_shared(value)
         is_array = kind is np.ndarray and not value.dtype.hasobject
-        if not (shared or is_array or isinstance(value, torch.Tensor)):
+        if not (shared or is_array or is_a(value, torch.Tensor)):
             return None
         self.apart.append((value.value if kind is _Shared else value, shared))
         return len(self.apart) - 1
 
     def reducer_override(self, value: Any) -> Any:
-        if isinstance(value, _LOCKS):
+        if is_a(value, _LOCKS):
             return type(value), ()
-        if isinstance(value, types.FunctionType):
+        if type(value) is types.FunctionType:
             return _function, (_Shared(value), value.__closure__)
-        if isinstance(value, types.CellType):
+        if type(value) is types.CellType:
             try:
                 return types.CellType, (), (value.cell_contents,), None, None, _fill
             except ValueError:  # nothing is in it yet
@@ -128,16 +129,16 @@ class _Unpickler(pickle.Unpickler):
 
 def _is_shared(value: Any) -> bool:
     """Return True if copies share *value* with the original, as listed in this module's docstring."""
-    if isinstance(value, types.FunctionType):
+    if type(value) is types.FunctionType:
         return value.__closure__ is None
-    if isinstance(value, (type, types.ModuleType)) or type(value) is object:
+    if is_a(value, (type, types.ModuleType)) or type(value) is object:
         return True
-    if isinstance(value, np.ndarray):
+    if is_a(value, np.ndarray):
         return _lies_on_shared_memory(value)
-    if isinstance(value, torch.Tensor):
+    if is_a(value, torch.Tensor):
         is_parameter = isinstance(value, torch.nn.Parameter)
         return value.layout is torch.strided and not value.is_nested and (is_parameter or value.is_shared())
-    if isinstance(value, _CTYPES):
+    if is_a(value, _CTYPES):
         return hasattr(value, "_wrapper")  # multiprocessing.sharedctypes made it
     return str(type(value).__module__).startswith(_SHARED_BY_PROCESSES) or any(
         value is generator for generator in PROGRAMS.values()

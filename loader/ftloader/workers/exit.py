@@ -134,6 +134,10 @@ class ThreadGroup:
         """Tell the threads to end, without waiting for them. The program's exit then need not stop this group."""
         _live.discard(self)
 
+    def dropped(self) -> None:
+        """Do as ``stop`` without taking a lock, for finalizers, which may run in the middle of any other call."""
+        self.stop()
+
     def join(self) -> bool:
         """Wait for the threads to end, after ``stop``. Warn and return False if some still run after ``JOIN_LIMIT``."""
         limit = JOIN_LIMIT
@@ -205,7 +209,7 @@ class _EndOfThread:
     def __del__(self) -> None:
         for pool in list(_live or ()):  # None when modules have been torn down
             if not pool.outlives_main_thread():
-                pool.stop()
+                pool.dropped()
 
 
 _local = threading.local()

@@ -8,8 +8,9 @@ import os
 import stat
 from typing import Any, NamedTuple
 
+from ftloader.diagnosis.lookups import is_a
 from ftloader.diagnosis.shared_handles import FILES
-from ftsafety.audit.reachable import attributes_of, is_a
+from ftsafety.audit.reachable import attributes_of
 
 
 class OpenFile(NamedTuple):

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from ftsafety.audit.reachable import ATOMS, is_a, walk
+from ftloader.diagnosis.lookups import is_a
+from ftsafety.audit.reachable import ATOMS, walk
 
 POOL = frozenset({"pop", "popleft", "append", "appendleft", "get", "get_nowait", "put", "put_nowait"})
 """Methods that take an object out of a container, or put it back, in one atomic step."""

@@ -19,6 +19,7 @@ import numpy as np
 import torch
 
 from ftloader.diagnosis.call_site import is_user_code
+from ftloader.diagnosis.lookups import is_a
 from ftrun.target import native_attribute
 from ftsafety.audit.libraries import LIMITS
 
@@ -36,11 +37,6 @@ _LEAVES = (*ATOMS, torch.Tensor, torch.Generator, np.ndarray, np.generic, thread
 _CONTAINERS = (dict, list, set, collections.deque)
 _SHOWS_HELD = ("locked", "is_locked", "_is_owned")
 """Names of the methods or attributes by which locks of different libraries tell if they are held."""
-
-
-def is_a(value: Any, kinds: Any) -> bool:
-    """True if *value* is an instance of *kinds*. Runs no user code, whereas isinstance reads ``__class__``."""
-    return issubclass(type(value), kinds)
 
 
 def is_lock(value: Any) -> bool:

@@ -28,12 +28,13 @@ from typing import Any
 import numpy as np
 import torch
 
+from ftloader.diagnosis.lookups import is_a
 from ftsafety.audit.comparison import Frozen, freeze
 from ftsafety.audit.file_positions import has_position
 from ftsafety.audit.monitoring import events_in, monitoring
 from ftsafety.audit.observer import Observed, Write
 from ftsafety.audit.pools import POOL
-from ftsafety.audit.reachable import attributes_of, is_a, is_lock, walk, with_several_names
+from ftsafety.audit.reachable import attributes_of, is_lock, walk, with_several_names
 from ftsafety.audit.report import Line
 from ftsafety.audit.serial import Serial
 from ftsafety.audit.writes import UNKNOWN, Store, stores_in, tree_of

@@ -15,11 +15,11 @@ from torch.utils.data.datapipes.datapipe import IterDataPipe
 from ftloader.compat.torch_private import DatasetKind
 from ftloader.current import enter_sample, sample_scope
 from ftloader.diagnosis.call_site import is_user_code, treat_as_engine
+from ftloader.diagnosis.lookups import is_a
 from ftloader.workers.copies import UserObjects, copies_for_workers
 from ftloader.workers.info import acting_as, describe_worker
 from ftloader.workers.thread import consumer_modes, own_context
 from ftsafety.audit.comparison import Frozen, Raised, freeze
-from ftsafety.audit.reachable import is_a
 
 HERE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "")
 """The folder of the audit's own files. Their frames are left out of stacks."""

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ftloader.cache import CacheError
+from ftloader.cache import CacheError, GrowingCache, Share, UrlSource
 from ftloader.workers import exit as program_exit
 from tests.unit.loader.cache.sources import Failing, Numbered, check, check_whole, keys_of, until
 from tests.unit.loader.cache.test_store import on_disk
@@ -181,6 +181,39 @@ def test_a_full_disk_at_the_start_is_an_error(opened, disk):
     os.truncate(ballast, (1 << 20) - 32 * 4096)
     with pytest.raises(CacheError, match="No space left"):
         opened(Numbered(60, size=20_000), directory / "cache", max_bytes=4 << 20, min_samples=9).set_epoch(0)
+
+
+@pytest.mark.parametrize("format", ["segment", "tfrecord"])
+@pytest.mark.parametrize(
+    ("source", "directory"),
+    [("data", "data"), ("data", "data/.cache"), ("data", "data/a/b"), ("cache/data", "cache"), ("data", "link/cache")],
+)
+@pytest.mark.parametrize("address", ["{}", "file://{}", "simplecache::file://{}"])
+def test_a_directory_inside_its_source_is_refused(tmp_path, source, directory, address, format):
+    """Report: mosaicml/streaming#988, Lightning-AI/litData#489. The cache's own files became samples."""
+    (tmp_path / source).mkdir(parents=True)
+    (tmp_path / "link").symlink_to("data")
+    (tmp_path / source / "sample").write_bytes(b"1")
+    whole = UrlSource(address.format(tmp_path / source))
+    for each in (whole, Share(whole, 0, 1)):
+        with pytest.raises(ValueError, match="lie one in the other: .*Take a directory beside the folder: "):
+            GrowingCache(each, tmp_path / directory, max_bytes=1 << 20, format=format)
+    assert not (tmp_path / directory / "ftcache.writer").exists()
+
+
+def test_a_source_that_lists_its_caches_files_is_told(tmp_path, opened):
+    class Folder:
+        def keys(self):
+            return sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file())
+
+        def read(self, key):
+            return (tmp_path / key).read_bytes()
+
+    (tmp_path / "a sample").write_bytes(b"1")
+    cache = opened(Folder(), "cache", min_samples=2, retries=0)
+    with pytest.raises(CacheError, match="a file of the cache: take a directory outside the source"):
+        cache.set_epoch(0)
+    assert cache.statistics().samples <= 1
 
 
 def test_a_directory_that_cannot_be_written(tmp_path, opened):

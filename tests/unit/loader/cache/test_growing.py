@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch.utils.data import WeightedRandomSampler
 
-from ftloader import DataLoader
+from ftloader import DataLoader, fork
 from ftloader.cache import CacheError, CorruptSampleError, GrowingCache, RawArray, fetchers
 from tests.checkout import CHECKOUT
 from tests.unit.loader.cache.sources import Failing, Numbered, check, check_whole, content, keys_of, until
@@ -252,6 +252,33 @@ def test_a_dropped_cache_ends_its_threads(tmp_path):
         thread.join(60)
     assert gone() is None
     GrowingCache(Numbered(1), tmp_path, max_bytes=1 << 20).close()  # the directory is free
+
+
+def test_dropping_a_cache_waits_for_no_lock(tmp_path):
+    """A collection may run anywhere, and found its caller inside a step for which a fetcher with ``guard`` waited.
+
+    Reports: mosaicml/llm-foundry#436, huggingface/accelerate#3391.
+    """
+    cache = GrowingCache(Numbered(None), tmp_path, max_bytes=1 << 20, fetchers=3)
+    cache.set_epoch(0)
+    threads, guard = cache._fetchers.threads, cache._store.guard
+    cache.itself = cache  # only a collection finds it
+    held, dropped = threading.Event(), threading.Event()
+
+    def hold():
+        with guard:
+            held.set()
+            dropped.wait()
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    held.wait()
+    del cache
+    with fork.registering:
+        gc.collect()
+    dropped.set()
+    for thread in (holder, *threads):
+        thread.join()
 
 
 def test_close_does_not_wait_for_retries(opened, monkeypatch):

@@ -2,9 +2,11 @@
 
 import copy
 import errno
+import gzip
 import io
 import os
 import pickle
+import zipfile
 
 import numpy as np
 import pytest
@@ -54,6 +56,36 @@ def test_the_error_names_the_file_and_the_reason(folder, read, name, cause, word
     assert isinstance(error, OSError)
     assert isinstance(error, ValueError)
     str(error).encode()  # can be printed, whatever the name
+
+
+def damaged_members(folder):
+    """Return {name: function that opens an image in a damaged archive or a closed file}."""
+    data = np.random.default_rng(3).bytes(3000)
+    with zipfile.ZipFile(folder / "x.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("x.jpg", data)
+    packed = bytearray((folder / "x.zip").read_bytes())
+    packed[200] ^= 255
+    (folder / "x.zip").write_bytes(packed)
+    squeezed = bytearray(gzip.compress(bytes(3000)))
+    (folder / "cut.gz").write_bytes(squeezed[:-10])
+    squeezed[15] ^= 255
+    (folder / "x.gz").write_bytes(squeezed)
+    closed = io.BytesIO(data)
+    closed.close()
+    return {
+        "a member of a zip": lambda: zipfile.ZipFile(folder / "x.zip").open("x.jpg"),
+        "a cut gzip": lambda: gzip.open(folder / "cut.gz"),
+        "a damaged gzip": lambda: gzip.open(folder / "x.gz"),
+        "a closed file": lambda: closed,
+    }
+
+
+@pytest.mark.parametrize("name", ["a member of a zip", "a cut gzip", "a damaged gzip", "a closed file"])
+def test_files_that_fail_while_they_are_read(folder, name):
+    """Archives raise errors of their own: BadZipFile, EOFError, zlib.error, ValueError."""
+    with pytest.raises(decode.DecodeError) as caught:
+        decode.read_image(damaged_members(folder)[name]())
+    assert caught.value.__cause__ is not None
 
 
 def test_of_several_bad_images_the_first_is_named(folder):
