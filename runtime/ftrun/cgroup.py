@@ -118,8 +118,8 @@ def kills(proc: Path = Path("/proc")) -> int:
 def usable_cpus() -> int:
     """Return the number of CPUs this process can keep busy, at least 1.
 
-    This is the number of CPUs in its affinity mask or, if that is less, its CPU quota, rounded down.
+    This is the number of CPUs in its affinity mask or, if that is less, its CPU quota, rounded up as ftloader does.
     """
     allowed = len(os.sched_getaffinity(0))
     quota = cpu_quota()
-    return allowed if quota is None else max(1, min(allowed, math.floor(quota + 1e-6)))
+    return allowed if quota is None else max(1, min(allowed, math.ceil(quota - 1e-6)))

@@ -6,6 +6,7 @@ A run does not count if it was blocked (it ended before any threads could race) 
 from __future__ import annotations
 
 import math
+import os
 import shlex
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -146,8 +147,12 @@ def remedy(
     """
     cause, about = blocker[:2]
     other = next(each for each in reversed(SERIES) if each != series)
-    if cause == "module" and about.isidentifier() and not walled:
-        return f"{command} --package {shlex.quote(DISTRIBUTIONS.get(about, about))}"
+    if cause == "module" and about.isidentifier():
+        if beside := _module_beside(about, script):
+            return f"{command} --with {shell_path(beside)}"
+        if not walled:
+            package = shlex.quote(DISTRIBUTIONS.get(about, about))
+            return f"{command} --package {package}   # if it is a package, not a file of yours"
     if cause == "file":
         return _with_file(about, script, command)
     if cause == "version" or (cause == "syntax" and series == SERIES[0]):
@@ -161,6 +166,13 @@ def remedy(
     if cause == "gil" and (configs := [config for config in running if config in CONFIGURATIONS]):
         return f"{command} --configs {','.join(configs)}"
     return ""
+
+
+def _module_beside(name: str, script: Script) -> str | None:
+    """Return the path of the module *name* beside the script, a file or a folder; None if it is not there."""
+    folder = os.path.dirname(script.path)
+    paths = (os.path.join(folder, each) for each in (f"{name}.py", name))
+    return next((path for path in paths if os.path.exists(path)), None) if script.path else None
 
 
 def _with_file(name: str, script: Script, command: str) -> str:

@@ -42,6 +42,7 @@ FRAME = re.compile(r'^  File "([^"\n]*)", line (\d+) in (.+)$', re.MULTILINE)
 MOST_FRAMES = 3
 # Written by a child process, whose own exception the script does not see.
 CHILD_LACKS = re.compile(r"^ModuleNotFoundError: No module named '(\w+)'", re.MULTILINE)
+USAGE = re.compile(r"\s*(usage: .+)", re.IGNORECASE)
 # Causes for which an exit with status 0 is a blocked run, and not a success.
 GUARDS = ("gil", "version", "arguments", "tests")
 
@@ -73,6 +74,7 @@ def classify(ended: Ended, hidden: Sequence[str] = ()) -> Outcome:
     stdout, stderr, stacks = (printable(each.text(), hidden) for each in (ended.stdout, ended.stderr, ended.stacks))
     stacks = RUNNER.sub("", stacks)
     kind, detail = _kind(ended, begin, failures, stderr)
+    raced = end is None or end["raced"]
     signatures = tuple(_signatures(kind, detail, raised, stacks, ended))
     warned = gil.MESSAGE.search(stderr)
     if begin and not begin["gil"] and (warned or (end and end["gil"])):
@@ -89,7 +91,7 @@ def classify(ended: Ended, hidden: Sequence[str] = ()) -> Outcome:
         tuple(name[:LONGEST_NAME] for name in end["modules"][:MOST_MODULES]) if end else (),
         tuple(_notes(ended)),
         signatures,
-        _blocker(kind, raised, stderr),
+        _blocker(kind, raised, stderr, not raced and bool(end and end["asked"]), raced),
         max(ended.memory, end["memory"] if end else 0),
         tuple(_noticed(kind, messages, stderr)),
     )
@@ -100,7 +102,7 @@ def _messages(ended: Ended, hidden: Sequence[str]) -> list[dict]:
     texts = dict.fromkeys(("exception", "kind", "place", "cause", "what"), str)
     forms: tuple[dict[str, object], ...] = (
         {"begin": bool, "gil": bool},
-        {"end": bool, "gil": bool, "modules": [str], "memory": int},
+        {"end": bool, "gil": bool, "modules": [str], "memory": int, "raced": bool, "asked": bool},
         {**texts, "thread": (str, type(None))},
         {"future": str},
     )
@@ -176,12 +178,18 @@ def _frames(stacks: str, which: str = "") -> list[str]:
     ]
 
 
-def _blocker(kind: Kind, raised: list[dict], stderr: str) -> Blocker | None:
+def _blocker(kind: Kind, raised: list[dict], stderr: str, asked: bool, raced: bool) -> Blocker | None:
+    """Return why a run may have been blocked. *asked*: it wanted input, and there was none; *raced*: it had threads."""
+    if kind is Kind.OK and asked:
+        return Blocker("stdin", "", "script")
     if kind is Kind.EXCEPTION and raised[:1] and raised[0]["kind"] == "CalledProcessError":
         lacks = [name for name in CHILD_LACKS.findall(stderr) if name not in sys.stdlib_module_names]
         return Blocker("module", lacks[0], "script") if lacks else None
-    if not raised or not raised[0]["cause"] or kind not in (Kind.OK, Kind.WRONG, Kind.EXCEPTION):
+    if kind not in (Kind.OK, Kind.WRONG, Kind.EXCEPTION):
         return None
+    if not raised or not raised[0]["cause"]:
+        usage = None if raced or kind is not Kind.WRONG else USAGE.match(stderr)  # sys.exit(main()) has printed it
+        return Blocker("arguments", usage[1][:300], "script") if usage else None
     cause = raised[0]["cause"]
     ended = "part" if raised[0]["thread"] else "script"
     what = raised[0]["what"]

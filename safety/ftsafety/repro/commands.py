@@ -81,7 +81,7 @@ def one_run(
     forces_gil = config.python_gil is not None and (config.name != "ft" or runs.forced_off)
     variables = f"REPRO_THREADS={given.threads}" + (f" PYTHON_GIL={config.python_gil}" if forces_gil else "")
     after = f" <{shell_path(given.stdin)}" if given.stdin else ""
-    what = _what(script, script.argument)
+    what = _what(script, shell_path(script.name) if given.module else script.argument)
     plain = what is not None and script.how == FILE and not added and not given.beside
     if plain:
         here = f"{variables} {program()} exec {config.twin} {what}{after}"
@@ -124,6 +124,6 @@ def _packed(script: Script) -> bool:
 
 def _folder(given: argparse.Namespace, script: Script) -> str:
     """Return the folder in which to start the script without `repro`; "" for the current folder."""
-    if script.how == MODULE:
+    if given.module:
         return given.script or ""
     return os.path.dirname(script.path) if given.beside else ""

@@ -26,6 +26,7 @@ LEFT_OUT = ("__pycache__", "node_modules")
 """Folders that no script needs; those with a leading dot are left out too."""
 ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 TEST_FILE = re.compile(r"test_.*\.py|.*_test\.py")
+CONFTEST = "conftest.py"
 HAS_TESTS = re.compile(rb"^(?:async )?(?:def test|class Test)", re.MULTILINE)
 
 
@@ -221,10 +222,13 @@ def load(
             source, left_out = python_of_percent_script(source)
     except NotebookError as error:
         raise UsageError(f"{path}: {error}") from error
-    if module:
-        how = MODULE
-    elif TEST_FILE.fullmatch(PurePosixPath(name).name) and HAS_TESTS.search(source) and b"__main__" not in source:
+    if PurePosixPath(name).name == CONFTEST:
+        raise UsageError(f"{path or module} is no script: pytest reads it for tests beside it; name a file of tests")
+    # However the command line names it: as a script or a module, a file of tests would define them and run none.
+    if TEST_FILE.fullmatch(PurePosixPath(name).name) and HAS_TESTS.search(source) and b"__main__" not in source:
         how = TESTS
+    elif module:
+        how = MODULE
     for each in beside or ():
         files.add_path(each)
     files.add(name, source)  # refuses another file or folder of its name
@@ -257,9 +261,11 @@ def module_file(module: str, files: dict[str, bytes]) -> str:
 def script_of_archive(path: str, files: dict[str, bytes]) -> str:
     """Return the path of the script to run in an archive: the topmost __main__.py, else the only topmost script.
 
+    A conftest.py is no script.
     Raises UsageError if there is no such script, or more than one.
     """
-    scripts = [name for name in files if name.endswith((".py", ".ipynb"))]
+    every = [name for name in files if name.endswith((".py", ".ipynb"))]
+    scripts = [name for name in every if PurePosixPath(name).name != CONFTEST] or every
     level = min((name.count("/") for name in scripts), default=0)
     highest = [name for name in scripts if name.count("/") == level]
     main = [name for name in highest if PurePosixPath(name).name == "__main__.py"]

@@ -7,7 +7,8 @@ faulthandler writes stacks into one pipe. A second pipe gets messages, one JSON 
 - at the start of the script;
 - for each exception that ended the script or one of its threads;
 - for each future's exception that the script never read;
-- at the end: the GIL's state, the imported modules and the peak memory.
+- at the end: the GIL's state, the imported modules, the peak memory, whether the script has started a thread or forked,
+  and whether it has asked for input when there was none.
 
 The script gets a fresh module ``__main__``, its own folder first on ``sys.path``, and its arguments.
 """
@@ -17,6 +18,7 @@ import atexit
 import contextlib
 import faulthandler
 import importlib.machinery
+import io
 import json
 import os
 import re
@@ -54,6 +56,7 @@ def main() -> None:
     sender = Sender(wanted["status"], wanted["folder"])
     watch_futures(sender)
     watch_threads(sender)
+    watch_stdin(sender)
     sender.begin()
     try:
         START[wanted["how"]](wanted["script"], wanted["module"], wanted["arguments"], sender)
@@ -150,6 +153,8 @@ class Sender:
         self.folder = folder
         self.raced = False
         """True once the script has started a thread or forked."""
+        self.asked = False
+        """True once the script has read from standard input although that is empty."""
         self.cause: tuple = ()  # (cause, detail) that is known before the exception that ends the script
         self._pipe, self._owner, self._left = pipe, os.getpid(), MOST_MESSAGES
         self._gil = getattr(sys, "_is_gil_enabled", lambda: True)
@@ -177,7 +182,7 @@ class Sender:
                 self.say(future=text)
         self._left += 1
         modules = sorted(top_level() - self._before)[:2000]
-        self.say(end=True, gil=self._gil(), modules=modules, memory=peak_memory())
+        self.say(end=True, gil=self._gil(), modules=modules, memory=peak_memory(), raced=self.raced, asked=self.asked)
 
     def in_thread(self, arguments, /) -> None:
         if arguments.exc_type is not SystemExit:
@@ -222,6 +227,26 @@ def watch_threads(sender: Sender) -> None:
                 originals.append((module, name, getattr(module, name)))
                 setattr(module, name, watched(getattr(module, name)))
     os.register_at_fork(before=lambda: setattr(sender, "raced", True))
+
+
+def watch_stdin(sender: Sender) -> None:
+    """Set `sender.asked` when the script reads from an empty standard input, whose end it may take for an answer."""
+    if sys.stdin is None or os.fstat(0).st_size:
+        return
+
+    class Empty(io.FileIO):
+        def readinto(self, buffer, /):
+            sender.asked = True
+            return super().readinto(buffer)
+
+        def readall(self):
+            sender.asked = True
+            return super().readall()
+
+    file = Empty(0, closefd=False)
+    file.name = "<stdin>"
+    sys.stdin = io.TextIOWrapper(io.BufferedReader(file), sys.stdin.encoding, sys.stdin.errors)
+    sys.__stdin__ = sys.stdin  # type: ignore[misc]  # for scripts that put it back
 
 
 def watch_futures(sender: Sender) -> None:

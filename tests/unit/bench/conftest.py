@@ -55,9 +55,9 @@ def document(finished_run) -> Results:
 
 
 @pytest.fixture(scope="session")
-def many(finished_run) -> Analysis:
-    """A run with a scenario of each kind."""
-    return analyse(documents.many(load(finished_run[1] / "results.json")))
+def many(twin: str) -> Analysis:
+    """A simulated run with a scenario of each kind."""
+    return analyse(documents.many(simulated.document(simulated.blank(twin), seed=1, rounds=2)))
 
 
 @pytest.fixture

@@ -89,7 +89,7 @@ def test_no_limits(tmp_path):
     assert cgroup.memory_left(tmp_path / "nowhere") == (None, None)
 
 
-@pytest.mark.parametrize("quota, expected", [(None, 4), (0.5, 1), (2.0, 2), (2.9, 2), (64.0, 4)])
+@pytest.mark.parametrize("quota, expected", [(None, 4), (0.5, 1), (1.5, 2), (2.0, 2), (2.9, 3), (64.0, 4)])
 def test_usable_cpus(monkeypatch, quota, expected):
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2, 3})
     monkeypatch.setattr(cgroup, "cpu_quota", lambda: quota)

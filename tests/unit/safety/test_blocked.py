@@ -21,6 +21,7 @@ from tests.programs import completed
 from tests.unit.safety.conftest import TWIN
 
 COMMENT = "   # once the script opens it without a folder"
+PACKAGE = "   # if it is a package, not a file of yours"
 REQUIRED = "bug.py: error: the following arguments are required: n"
 GIL = "import sys, sysconfig, os\n"
 CHILD = "import subprocess, sys\nsubprocess.run([sys.executable, '-c', "
@@ -35,6 +36,14 @@ THREAD = "import threading\nt = threading.Thread(target=int)\nt.start()\nt.join(
         (THREAD + "import no_such_package", "module", "no_such_package"),
         ("x = t'{1}'\nexcept = 3", "syntax", "bug.py, line 1: x = t'{1}'"),
         ("input('threads? ')", "stdin", ""),
+        ("try:\n    input('threads? ')\nexcept EOFError:\n    pass", "stdin", ""),
+        ("import sys\nrows = sys.stdin.read().split()", "stdin", ""),
+        ("import sys\nrows = [*sys.stdin.buffer]", "stdin", ""),
+        (
+            "import sys\ndef main():\n    print('Usage: bug.py N', file=sys.stderr)\n    return 1\nsys.exit(main())",
+            "arguments",
+            "Usage: bug.py N",
+        ),
         ("open('values.csv')", "file", "values.csv"),
         (THREAD + "open('images/part/1.jpg')", "file", "images/"),
         (THREAD + "open('../images/1.jpg')", "file", "../images/"),
@@ -218,8 +227,8 @@ def test_an_exception_that_did_not_end_the_script_hides_no_race():
 @pytest.mark.parametrize(
     ("blocker", "command"),
     [
-        (Blocker("module", "lxml"), "./twins repro x/bug.py --package lxml"),
-        (Blocker("module", "PIL"), "./twins repro x/bug.py --package pillow"),
+        (Blocker("module", "lxml"), "./twins repro x/bug.py --package lxml" + PACKAGE),
+        (Blocker("module", "PIL"), "./twins repro x/bug.py --package pillow" + PACKAGE),
         (Blocker("file", "values.csv"), "./twins repro x/bug.py --with x/values.csv"),
         (Blocker("file", "data/a/b.csv"), "./twins repro x/bug.py --with x/data"),
         (Blocker("file", "images/"), "./twins repro x/bug.py --with x/images"),
@@ -241,6 +250,16 @@ def test_remedies_are_commands(default_series, blocker, command):
     assert remedy(blocker, script, "./twins repro x/bug.py", ["ft", "other"]) == command
     assert "\n" not in command and shlex.split(command, comments=True) == shlex.split(command.partition("   #")[0])
     assert reason(blocker)
+
+
+def test_a_module_beside_the_script_is_no_package(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "x/parts").mkdir(parents=True)
+    (tmp_path / "x/helper.py").touch()
+    for name, path in (("helper", "x/helper.py"), ("parts", "x/parts")):
+        for walled in (False, True):
+            found = remedy(Blocker("module", name), Script("bug.py", b"", "x/bug.py"), "X", [], walled)
+            assert found == f"X --with {path}"
 
 
 def test_no_remedy_holds_what_a_shell_would_run():

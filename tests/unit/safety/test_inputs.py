@@ -102,6 +102,13 @@ def test_a_file_of_tests_is_run_with_pytest(run_script, write):
     assert "AssertionError: lost" in done.detail and done.detail.endswith(" in test_counter[2]")
     assert done.signatures[0][1:] == ("AssertionError", "test_race.py:5 in test_counter")
     assert run_script(load("test_race.py", arguments=["-k", "1-"])).blocker == Blocker("tests", "")
+    write({"pkg/__init__.py": "", "pkg/test_race.py": "from .more import test_counter\n" + TEST, "pkg/more.py": TEST})
+    for named in (load(None, "pkg.test_race"), load(os.getcwd(), "pkg.test_race")):
+        assert named.how == TESTS
+        done = run_script(named)
+        assert done.kind == Kind.EXCEPTION and done.detail.endswith(" in test_counter[2]"), done
+    with pytest.raises(UsageError, match="conftest.py is no script: .* name a file of tests"):
+        load("conftest.py")
     write({"test_main.py": TEST + "if __name__ == '__main__': test_counter(1)"})
     assert load("test_main.py").how == FILE
 
@@ -193,6 +200,8 @@ def test_an_archive(run_script, write):
     assert run_script(load("pkg.zip", "pkg.a")).stdout == "__main__\n"
     with pytest.raises(UsageError, match="holds 2 scripts"):
         load("pkg.zip")
+    write({"tests.zip": archive({"test_x.py": "def test_it():\n    assert 0\n", "conftest.py": "import threading"})})
+    assert run_script(load("tests.zip")).kind == Kind.EXCEPTION
 
 
 @pytest.mark.parametrize(
