@@ -47,11 +47,16 @@ def settled(runs: Mapping[str, Runs]) -> dict[str, Runs]:
     of several tests.
 
     A run is slow if it was still computing at its time limit. But if the limit is far longer than successful runs take,
-    the run counts as a failure (a hang).
+    the run counts as a failure (a hang). If it is far longer than failures take, the script runs until it fails, and
+    the run counts as one that did not (OUTLASTED): within the same time, each run has failed or not.
     """
     sound = [o for config in CONFIGURATIONS if config in runs for o in runs[config].outcomes if o.kind is Kind.OK]
     far = FAR * max((outcome.seconds for outcome in sound), default=math.inf)
-    runs = {name: replace(each, outcomes=[_unless_slow(o, far) for o in each.outcomes]) for name, each in runs.items()}
+    failed = [o.seconds for each in runs.values() for o in each.outcomes if o.kind.failed and not _computing(o)]
+    late = FAR * max(failed, default=math.inf)
+    runs = {
+        name: replace(each, outcomes=[_unless_slow(o, far, late) for o in each.outcomes]) for name, each in runs.items()
+    }
     blockers = {config: _common(each) for config, each in runs.items() if any(o.kind.judged for o in each.outcomes)}
     alike = len(set(blockers.values())) == 1
     survived = _survived(runs)
@@ -66,11 +71,20 @@ def settled(runs: Mapping[str, Runs]) -> dict[str, Runs]:
     return result
 
 
-def _unless_slow(outcome: Outcome, far: float) -> Outcome:
-    """Return *outcome*, with kind LIMIT if its run was computing until its time limit, for less than *far* seconds."""
-    slow = outcome.kind is Kind.HANG and {each.what for each in outcome.signatures} == {COMPUTING}
-    if not slow or outcome.seconds >= far:
+def _computing(outcome: Outcome) -> bool:
+    """Return True if the run was computing until its time limit, and nothing else was seen of it."""
+    return outcome.kind is Kind.HANG and {each.what for each in outcome.signatures} == {COMPUTING}
+
+
+def _unless_slow(outcome: Outcome, far: float, late: float) -> Outcome:
+    """Return *outcome*. If its run was computing until its time limit, for less than *far* seconds, it is no failure.
+
+    Its kind is then OUTLASTED after *late* seconds, in which others had failed, else LIMIT.
+    """
+    if not _computing(outcome) or outcome.seconds >= far:
         return outcome
+    if outcome.seconds >= late:
+        return replace(outcome, kind=Kind.OUTLASTED, detail="")
     return replace(outcome, kind=Kind.LIMIT, detail=f"{COMPUTING} (--timeout raises the limit)")
 
 

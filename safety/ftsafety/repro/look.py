@@ -25,6 +25,9 @@ NO_NEWS = re.compile(r'^(?:  File "|    |Traceback \()|\d(?:it/s|s/it)\b')
 # A text in `Outcome.noticed`.
 NOTICED = re.compile(r"([^:]*): ([\w.]+)(?:: .*?)?(?: at (\S+:\d+ in .+))?", re.DOTALL)
 
+FEWEST, FAR_APART = 4, 2.0
+"""A remark on time or memory needs so many runs of each (4 of 4 above 4: p = 0.03), and such a ratio of medians."""
+
 Lines = tuple[str, ...]
 
 
@@ -34,6 +37,8 @@ def observations(runs: Mapping[str, Runs]) -> list[str]:
         *_noticed(runs),
         *_output(runs, "Standard output", _of_stdout),
         *_output(runs, "Standard error", _of_stderr),
+        *_costs(runs, "time", "seconds", "s", 1.0, 0.5),
+        *_costs(runs, "peak memory", "memory", "MiB", MIB, 32),
     ]
 
 
@@ -41,6 +46,22 @@ def median(runs: Runs, what: str) -> float | None:
     """Return the median of *what* ("seconds", or peak "memory" in bytes) of successful runs; None without such runs."""
     values = [getattr(outcome, what) for outcome in _sound(runs)]
     return statistics.median(values) if values else None
+
+
+def _costs(runs: Mapping[str, Runs], name: str, what: str, unit: str, one: float, least: float) -> Iterator[str]:
+    """Yield a sentence if successful runs of one configuration all take more than those of another, by far.
+
+    *what*: the attribute of an outcome, called *name*. *one*: its value for one *unit*. *least*: the smallest
+    difference of medians, in units, that is worth a word.
+    """
+    values = {config: [getattr(o, what) / one for o in _sound(each)] for config, each in runs.items()}
+    values = {config: each for config, each in values.items() if len(each) >= FEWEST and min(each) > 0}
+    if len(values) < 2:
+        return
+    low, high = (choose(values, key=lambda config: statistics.median(values[config])) for choose in (min, max))
+    small, large = (statistics.median(values[config]) for config in (low, high))
+    if large >= max(FAR_APART * small, small + least) and min(values[high]) > max(values[low]):
+        yield f"Its {name} differs: {large:.3g} {unit} in {high}, {small:.3g} {unit} in {low} (medians)."
 
 
 def _sound(runs: Runs) -> list[Outcome]:

@@ -13,6 +13,7 @@ class Kind(enum.StrEnum):
     """Kinds of outcomes: the ways in which a run can end. Reports show the values."""
 
     OK = "ok"
+    OUTLASTED = "no failure in time"
     WRONG = "wrong result"
     EXCEPTION = "exception"
     SIGNAL = "signal"
@@ -30,7 +31,7 @@ class Kind(enum.StrEnum):
     @property
     def judged(self) -> bool:
         """True if the run is a success or a failure. Others (a limit, a blocked run, ...) do not count."""
-        return self is Kind.OK or self.failed
+        return self in (Kind.OK, Kind.OUTLASTED) or self.failed
 
 
 COMPUTING = "still computing at the time limit"

@@ -76,6 +76,7 @@ def remarks(verdict: Verdict, runs: Mapping[str, Runs]) -> Iterator[str]:
             why = f": {detail}" if detail else ""
             count = "did not get to the bug" if detail in blocked else "do not count"
             yield f"{left_out.count(detail)} of {len(each.outcomes)} runs of {config} {count}{why}."
+        yield from _outlasted(config, each, runs)
         if each.forced_off:
             yield (
                 f"The other runs of {config} were made with PYTHON_GIL=0, which keeps the GIL off. Without it this "
@@ -88,6 +89,17 @@ def remarks(verdict: Verdict, runs: Mapping[str, Runs]) -> Iterator[str]:
         yield f"Nothing is known of {', '.join(absent)}."
     if verdict.failing == verdict.judged:
         yield from _more_often(verdict)
+
+
+def _outlasted(config: str, one: Runs, runs: Mapping[str, Runs]) -> Iterator[str]:
+    """Yield a sentence if runs of *config* had not failed at the time limit. *runs*: those of all configurations."""
+    spent = [outcome.seconds for outcome in one.outcomes if outcome.kind is Kind.OUTLASTED]
+    if spent:
+        failed = max(o.seconds for each in runs.values() for o in each.outcomes if o.kind.failed)
+        yield (
+            f"{len(spent)} of {len(one.outcomes)} runs of {config} had not failed within {min(spent):.0f} s, when the "
+            f"time limit ended them; the runs that failed did so within {failed:.2g} s."
+        )
 
 
 def others(runs: Mapping[str, Runs]) -> Iterator[str]:
@@ -122,9 +134,10 @@ def _claim(verdict: Verdict) -> str:
     subject = "Fails" if signature is None else named(signature)
     if verdict.pattern in _CLAIMS:
         return f"{subject} {_CLAIMS[verdict.pattern]}"
-    if verdict.failing == verdict.judged == ("ft",):
-        return f"{subject} without the GIL (no other configuration could be judged)"
-    where = " and on ".join(CONFIGURATIONS[config].build for config in verdict.failing)
+    alone = " (no other configuration could be judged)" if len(verdict.judged) == 1 else ""
+    if alone and verdict.failing == ("ft",):
+        return f"{subject} without the GIL{alone}"
+    where = " and on ".join(CONFIGURATIONS[config].build for config in verdict.failing) + alone
     return f"{subject} on {where}" + ("" if verdict.failing == verdict.judged else ", and only there")
 
 

@@ -189,6 +189,19 @@ def computing(*others):
     return Outcome(Kind.HANG, COMPUTING, 60.0, signatures=(Signature(Kind.HANG, COMPUTING, "bug.py:3"), *others))
 
 
+def crash(seconds):
+    return Outcome(Kind.SIGNAL, "SIGSEGV", seconds, signatures=(Signature(Kind.SIGNAL, "SIGSEGV"),))
+
+
+def test_runs_that_had_not_failed_at_the_limit_are_named():
+    found = settled({name: Runs(name, [crash(0.4) if name == "ft" else computing()] * 5) for name in ("gil", "ft")})
+    (said,) = [each for each in remarks(judge(found), found) if "within" in each]
+    assert said == (
+        "5 of 5 runs of gil had not failed within 60 s, when the time limit ended them; the runs that failed did so "
+        "within 0.4 s."
+    )
+
+
 @pytest.mark.parametrize(
     ("gil", "ft", "pattern", "words"),
     [
@@ -197,6 +210,10 @@ def computing(*others):
         (Outcome(Kind.OK, "", 20.0), computing(), Pattern.UNJUDGED, "(ft: still computing at the time limit (--"),
         (computing(), computing(), Pattern.UNJUDGED, "no run could be counted (gil, ft-gil, ft: still computing at"),
         (Outcome(Kind.OK, "", 20.0), computing(Signature("exception", "KeyError")), Pattern.WITHOUT_GIL, "Fails only"),
+        # Runs until it fails: no failure within the limit is an observation, if failures take far less.
+        (computing(), crash(0.4), Pattern.WITHOUT_GIL, "SIGSEGV only without the GIL"),
+        (computing(), crash(30.0), Pattern.OTHER, "no other configuration could be judged"),
+        (crash(0.4), computing(), Pattern.OTHER, "SIGSEGV on the build with the GIL"),
     ],
 )
 def test_a_run_that_computes_until_the_limit_may_be_slow(gil, ft, pattern, words):
