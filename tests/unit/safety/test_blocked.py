@@ -211,9 +211,9 @@ def test_runs_that_had_not_failed_at_the_limit_are_named():
         (computing(), computing(), Pattern.UNJUDGED, "no run could be counted (gil, ft-gil, ft: still computing at"),
         (Outcome(Kind.OK, "", 20.0), computing(Signature("exception", "KeyError")), Pattern.WITHOUT_GIL, "Fails only"),
         # Runs until it fails: no failure within the limit is an observation, if failures take far less.
-        (computing(), crash(0.4), Pattern.WITHOUT_GIL, "SIGSEGV only without the GIL"),
+        (computing(), crash(0.4), Pattern.WITHOUT_GIL, "Fails only without the GIL: 0 of 20"),
         (computing(), crash(30.0), Pattern.OTHER, "no other configuration could be judged"),
-        (crash(0.4), computing(), Pattern.OTHER, "SIGSEGV on the build with the GIL"),
+        (crash(0.4), computing(), Pattern.OTHER, "Fails on the build with the GIL and on the free-"),
     ],
 )
 def test_a_run_that_computes_until_the_limit_may_be_slow(gil, ft, pattern, words):
