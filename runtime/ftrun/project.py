@@ -13,6 +13,21 @@ from pathlib import Path
 PACKAGES = {"ftloader": "loader", "ftbench": "bench", "ftsafety": "safety", "ftrun": "runtime"}
 """Every package of the project, and the folder of a checkout that holds it."""
 
+DISTRIBUTIONS = {
+    "attr": "attrs",
+    "bs4": "beautifulsoup4",
+    "Crypto": "pycryptodome",
+    "cv2": "opencv-python-headless",
+    "dateutil": "python-dateutil",
+    "OpenSSL": "pyopenssl",
+    "PIL": "pillow",
+    "skimage": "scikit-image",
+    "sklearn": "scikit-learn",
+    "yaml": "PyYAML",
+    "zmq": "pyzmq",
+}
+"""Distributions on the index, by the name of their module if that is another one."""
+
 _BESIDE = Path(__file__).resolve().parents[2]
 IS_CHECKOUT = all((_BESIDE / folder / name).is_dir() for name, folder in PACKAGES.items())
 """True if this package was imported from a checkout."""

@@ -9,14 +9,16 @@ import faulthandler
 import functools
 import json
 import os
+import shlex
 import signal
 import sys
 import traceback
 from typing import Any
 
-from ftrun import target
+from ftrun import host, target
 from ftrun.gil import noticing
 from ftrun.parent_death import die_with_parent
+from ftrun.project import DISTRIBUTIONS
 from ftsafety.audit import gil
 from ftsafety.audit.run import AuditError, audit
 
@@ -46,7 +48,7 @@ def main() -> None:
         report.dataset = f"{wanted}: {report.dataset}"
         say(report=report.to_dict())
     except target.TargetError as error:
-        say(error=str(error), status=2)
+        say(error=_lacking(error.__cause__, wanted) or str(error), status=2)
     except (AuditError, TypeError, ValueError) as error:
         say(error=str(error), status=3)
     except BaseException as error:  # raised by the dataset: KeyboardInterrupt, or anything in __getattribute__
@@ -54,6 +56,16 @@ def main() -> None:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)
+
+
+def _lacking(error: BaseException | None, wanted: str) -> str:
+    """Return one line with the command that adds the package that importing *wanted* lacks; "" for other errors."""
+    name = error.name.partition(".")[0] if isinstance(error, ModuleNotFoundError) and error.name else ""
+    if not name or name == wanted.partition(":")[0].partition(".")[0]:
+        return ""
+    install = f"./twins exec ft pip install --target packages {shlex.quote(DISTRIBUTIONS.get(name, name))}"
+    remedy = "" if "FT_COMMAND" in os.environ else f": {install} && PYTHONPATH=packages {host.audit(wanted)}"
+    return f"{wanted} needs the package of `import {name}`, which is not here{remedy}"
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ def from_observation(first: Observed, second: Observed, nodes: list[Node]) -> li
     A write, draw or move gives a finding only if both observations saw its line.
     """
     writes, draws = sorted(first.writes & second.writes), sorted(first.draws & second.draws)
-    return [*map(_write, writes), *_moves(first, second), *map(_draw, draws), *_limits(second, nodes)]
+    return [*map(_write, writes), *_moves(first, second), *map(_draw, draws), *_limits(second, nodes), *_views(nodes)]
 
 
 def _write(write: Write) -> Finding:
@@ -65,6 +65,13 @@ def _moves(first: Observed, second: Observed) -> Iterator[Finding]:
         others = f" (also at {others})" if others else ""
         values: dict[str, Any] = {"handle": handle, "file": file, "others": others, "what": what, "remedy": remedy}
         yield kinds.make("file-position", moves[0].line, level, **values)
+
+
+def _views(nodes: list[Node]) -> Iterator[Finding]:
+    """Yield a finding for the first memoryview that threads share; *nodes*: the dataset, then what it refers to."""
+    views = [node.path for node in nodes if type(node.value) is memoryview]
+    if views:
+        yield kinds.make("shared-view", definition(nodes[0].value), path=views[0], number=len(views))
 
 
 def _limits(seen: Observed, nodes: list[Node]) -> Iterator[Finding]:

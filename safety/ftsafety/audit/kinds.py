@@ -187,6 +187,15 @@ _KINDS = {
         "to the last read",
         "other values after each of two serial passes",
     ),
+    "shared-view": _Kind(
+        Level.RISK,
+        "threads share {path}, a memoryview",
+        "Its count of slices and arrays made from it is changed without a lock where the GIL is off: a thread may find "
+        'it released ("operation forbidden on released memoryview object"), or the interpreter crashes '
+        "(https://github.com/python/cpython/issues/155606). {number} in all.",
+        "keep what is behind it (bytes, an array, a memory map), and make a memoryview of that in each call",
+        "the dataset refers to it; slices are not watched",
+    ),
     "bound-to-thread": _Kind(
         Level.PROBLEM,
         "no thread but the one that made the dataset can use it: {error.text}",

@@ -14,25 +14,11 @@ from dataclasses import replace
 from pathlib import PurePosixPath
 
 from ftrun.configurations import CONFIGURATIONS
+from ftrun.project import DISTRIBUTIONS
 from ftsafety.repro.campaign import Runs
 from ftsafety.repro.commands import SERIES, of_series, start
 from ftsafety.repro.outcome import COMPUTING, Blocker, Kind, Outcome, Signature
 from ftsafety.repro.script import Script, shell_path
-
-# Distributions whose modules have another name.
-DISTRIBUTIONS = {
-    "attr": "attrs",
-    "bs4": "beautifulsoup4",
-    "Crypto": "pycryptodome",
-    "cv2": "opencv-python-headless",
-    "dateutil": "python-dateutil",
-    "OpenSSL": "pyopenssl",
-    "PIL": "pillow",
-    "skimage": "scikit-image",
-    "sklearn": "scikit-learn",
-    "yaml": "PyYAML",
-    "zmq": "pyzmq",
-}
 
 # A time limit of FAR times what the slowest successful run needs is no limit for a run that is merely slower.
 FAR = 10

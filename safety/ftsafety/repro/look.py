@@ -26,7 +26,7 @@ NO_NEWS = re.compile(r'^(?:  File "|    |Traceback \()|\d(?:it/s|s/it)\b')
 NOTICED = re.compile(r"([^:]*): ([\w.]+)(?:: .*?)?(?: at (\S+:\d+ in .+))?", re.DOTALL)
 
 FEWEST, FAR_APART = 4, 2.0
-"""A remark on time or memory needs so many runs of each (4 of 4 above 4: p = 0.03), and such a ratio of medians."""
+"""A remark on time or memory needs this number of runs of each (all above all: p = 0.03), and this ratio of medians."""
 
 Lines = tuple[str, ...]
 

@@ -353,6 +353,25 @@ def test_images_that_differ_are_described_by_their_pixels():
         assert "values differ, the first at [" in difference(freeze(here), freeze(there)), mode
 
 
+def test_a_shared_memoryview_is_a_risk():
+    class Views:
+        def __init__(self, make):
+            self.parts = [make(bytes(64))]
+
+        def __len__(self):
+            return 8
+
+        def __getitem__(self, index):
+            return bytes(memoryview(self.parts[0])[index : index + 8])
+
+    (found,) = audit(Views(memoryview), seconds=0.5, threads=2).findings
+    assert (found.kind, found.level, found.title) == (
+        *("shared-view", "risk"),
+        "threads share dataset.parts[0], a memoryview",
+    )
+    assert audit(Views(bytes), seconds=0.5, threads=2).ok
+
+
 def test_a_named_tuple_with_more_elements_than_names():
     class Odd(tuple):
         _fields = ("a",)

@@ -150,6 +150,16 @@ def test_targets_that_are_none(tmp_path):
     assert type(target.load(f"{SUSPECTS}:Clean")).__name__ == "Clean"
 
 
+def test_a_missing_package_is_one_line_with_the_command(tmp_path):
+    (tmp_path / "data.py").write_text("import no_such_package\n")
+    wanted = f"{tmp_path}/data.py:rows"
+    line = [sys.executable, "-P", "-m", "ftsafety.audit", wanted]
+    last = completed(line, env=environment(), status=2).stderr.splitlines()[-1]
+    install = "./twins exec ft pip install --target packages no_such_package"
+    why = f"{wanted} needs the package of `import no_such_package`, which is not here"
+    assert last == f"audit: {why}: {install} && PYTHONPATH=packages ./twins audit {wanted}"
+
+
 def test_wrong_usage(capsys):
     for line, text in [
         (["no-colon"], "is not FILE.py:NAME"),
