@@ -34,6 +34,12 @@ def test_closed_standard_streams_are_empty_ones(shell_environment):
     assert subprocess.run(line, env=shell_environment).returncode == 0
 
 
+def test_no_program_of_ours_ends_at_a_prompt(shell_environment):
+    line, variables = [CHECKOUT / "twins", "bench", "--list"], {**shell_environment, "PYTHONINSPECT": "1"}
+    done = subprocess.run(line, env=variables, input="print('a', 'prompt')", capture_output=True, text=True)
+    assert done.returncode == 0 and "a prompt" not in done.stdout and ">>>" not in done.stderr
+
+
 @pytest.mark.parametrize(
     ("verb", "said"), [("frobnicate", "choose from"), ("benhc", "there is no verb 'benhc': did you mean 'bench'?")]
 )
