@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import shlex
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -20,6 +21,8 @@ from ftsafety.repro.commands import SERIES, of_series, start
 from ftsafety.repro.outcome import COMPUTING, Blocker, Kind, Outcome, Signature
 from ftsafety.repro.script import Script, shell_path
 
+# Syntax of 3.14: template strings (PEP 750), and several exceptions without parentheses (PEP 758).
+NEWER = re.compile(r"""\bt[rR]?["']|\b[rR]t["']|\bexcept\b\*?[^:(]*,""")
 # A time limit of FAR times what the slowest successful run needs is no limit for a run that is merely slower.
 FAR = 10
 
@@ -155,7 +158,7 @@ def remedy(
             return f"{command} --package {package}   # if it is a package, not a file of yours"
     if cause == "file":
         return _with_file(about, script, command)
-    if cause == "version" or (cause == "syntax" and series == SERIES[0]):
+    if cause == "version" or (cause == "syntax" and series == SERIES[0] and NEWER.search(about)):
         return of_series(other, command)
     if cause == "relative":
         return _as_module(script, walled, options)

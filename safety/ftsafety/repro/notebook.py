@@ -18,6 +18,9 @@ LINE = re.compile(
 MARK = re.compile(rb"^# ?%%", re.MULTILINE)
 FUTURE = re.compile(r"^from __future__ import [^\n(]+$", re.MULTILINE)
 MAGIC = re.compile(rb"^[ \t]*[%!]\w", re.MULTILINE)
+# What `jupyter nbconvert` makes of them, unless the script imports this function.
+CONVERTED = re.compile(r"^([ \t]*)((?:\w[\w, ]*=[ \t]*)?get_ipython\(\)\..*)$")
+CONVERTS = re.compile(rb"^[ \t]*(?:\w[\w, ]*=[ \t]*)?get_ipython\(\)\.", re.MULTILINE)
 
 
 class NotebookError(Exception):
@@ -49,8 +52,9 @@ def _text(source: object) -> str:
 
 
 def is_percent_script(source: bytes) -> bool:
-    """True if *source* is a script with cell marks (`# %%`) and IPython lines, such as `%time` or `!ls`."""
-    return bool(MARK.search(source) and MAGIC.search(source))
+    """True if *source* is a script with IPython lines: such as `%time` below cell marks (`# %%`), or converted ones."""
+    converted = CONVERTS.search(source) and b"import get_ipython" not in source
+    return bool(converted or (MARK.search(source) and MAGIC.search(source)))
 
 
 def python_of_percent_script(source: bytes) -> tuple[bytes, tuple[str, ...]]:
@@ -71,7 +75,8 @@ def _joined(cells: list[str]) -> tuple[bytes, tuple[str, ...]]:
             if whole:
                 lines[1:] = [f"# {line}" for line in lines[1:]]
         if not _compiles("\n".join(lines)):
-            lines = [_line(line, left_out) for line in lines]
+            lines = [_line(line, LINE, left_out) for line in lines]
+        lines = [_line(line, CONVERTED, left_out) for line in lines]
         parts.append("\n".join([f"# %% cell {number}", *lines, ""]))
     text = "\n".join(parts)
     head = FUTURE.findall(text)  # legal in any cell, but in a script only at its start
@@ -90,14 +95,16 @@ def _compiles(source: str) -> bool:
     return True
 
 
-def _line(line: str, left_out: list[str]) -> str:
-    """Return *line* as Python, and add what this leaves out to *left_out*.
+def _line(line: str, pattern: re.Pattern[str], left_out: list[str]) -> str:
+    """Return *line* as Python, and add what this leaves out to *left_out*. *pattern*: LINE or CONVERTED.
 
     Removes `%time` before a statement. Replaces any other IPython line with ``pass`` and a comment.
     """
-    match = LINE.match(line)
+    match = pattern.match(line)
     if match is None or line.lstrip().startswith("#"):
         return line
-    indentation, timing, statement, magic = match.groups()
+    indentation, magic, timing, statement = match[1], match[match.re.groups], None, None
+    if pattern is LINE:
+        timing, statement = match[2], match[3]
     left_out.append((timing or magic).strip())
     return f"{indentation}{statement}" if timing else f"{indentation}pass  # left out: {magic}"

@@ -33,6 +33,8 @@ from typing import Any
 # The signal that asks for the stacks of all threads: a real-time signal, which scripts rarely use.
 DUMP_SIGNAL = signal.SIGRTMIN + 7
 MOST_MESSAGES = 50
+# ast.PyCF_ALLOW_TOP_LEVEL_AWAIT and inspect.CO_COROUTINE
+ALLOW_TOP_LEVEL_AWAIT, CO_COROUTINE = 0x2000, 0x80
 WITHOUT = ("cacheprovider", "threadexception", "unraisableexception", "faulthandler")
 PYTEST = ("-q", *(f"-pno:{plugin}" for plugin in WITHOUT))
 # Not imported: with the path of modules that an import needs, the script would find ours too.
@@ -83,7 +85,25 @@ def run_file(path: str, _module: str, arguments: list, _sender) -> None:
     sys.path.insert(0, os.path.dirname(path))
     with open(path, "rb") as file:
         source = file.read()
-    exec(compile(source, path, "exec", dont_inherit=True), module.__dict__)
+    code = compiled(source, path)
+    if code.co_flags & CO_COROUTINE:
+        import asyncio
+
+        asyncio.run(eval(code, module.__dict__))
+    else:
+        exec(code, module.__dict__)
+
+
+def compiled(source: bytes, path: str) -> types.CodeType:
+    """Return the script's code: a coroutine's if it awaits outside of functions, as notebooks and the REPL may."""
+    try:
+        return compile(source, path, "exec", dont_inherit=True)
+    except SyntaxError:
+        with contextlib.suppress(SyntaxError):
+            code = compile(source, path, "exec", ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+            if code.co_flags & CO_COROUTINE:
+                return code
+        raise
 
 
 def run_module(path: str, module: str, arguments: list, sender) -> None:

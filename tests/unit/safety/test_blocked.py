@@ -252,7 +252,12 @@ def test_an_exception_that_did_not_end_the_script_hides_no_race():
         (Blocker("file", "~/data/"), "./twins repro x/bug.py --with data" + COMMENT),
         (Blocker("stdin", ""), "./twins repro x/bug.py --stdin FILE   # replace FILE"),
         (Blocker("arguments", "argv"), "./twins repro x/bug.py --arg A   # replace A; an option: --arg=--name"),
-        (Blocker("syntax", "x"), "PYTHON_SERIES=3.14 ./twins repro x/bug.py"),
+        (Blocker("syntax", "bug.py, line 1: x = t'{1}'"), "PYTHON_SERIES=3.14 ./twins repro x/bug.py"),
+        (
+            Blocker("syntax", "bug.py, line 4: except ValueError, TypeError:"),
+            "PYTHON_SERIES=3.14 ./twins repro x/bug.py",
+        ),
+        (Blocker("syntax", "bug.py, line 1: x = = 1"), ""),
         (Blocker("version", "x"), "PYTHON_SERIES=3.14 ./twins repro x/bug.py"),
         (Blocker("gil", "x"), "./twins repro x/bug.py --configs ft"),
         (Blocker("relative", ""), "./twins repro . -m x.bug"),
@@ -302,7 +307,7 @@ def test_remedies_fit_the_twins(default_series):
     given = Script("bug.py", b"", "x/bug.py", arguments=("A",), stdin=b"1\n")
     assert not remedy(Blocker("arguments", "x"), given, command, []) + remedy(Blocker("stdin", ""), given, command, [])
     assert remedy(Blocker("version", "x"), script, command, [], False, "3.14") == "PYTHON_SERIES=3.13 docker"
-    assert remedy(Blocker("syntax", "x"), script, command, [], False, "3.14") == ""
+    assert remedy(Blocker("syntax", "x = t'1'"), script, command, [], False, "3.14") == ""
 
 
 def test_a_remedy_works(run_script, tmp_path, monkeypatch):

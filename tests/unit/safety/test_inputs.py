@@ -164,6 +164,24 @@ def test_the_cells_of_a_notebook_in_order(run_script, write):
     assert run_script(load("cells.py")).stdout == "1\n" and load("cells.py").left_out == ("%matplotlib inline",)
 
 
+def test_a_script_that_nbconvert_made(run_script, write):
+    lines = ["# In[1]:", "get_ipython().run_line_magic('matplotlib', 'inline')", "x = get_ipython().getoutput('ls')"]
+    write({"bug.py": "\n".join([*lines, "# In[2]:", "print(7)", ""])})
+    script = load("bug.py")
+    assert len(script.left_out) == 2 and run_script(script).stdout == "7\n"
+    write({"own.py": "from mine import get_ipython\nget_ipython().run()\n"})
+    assert load("own.py").left_out == ()
+
+
+def test_await_outside_of_a_function_as_in_a_notebook(run_script, write):
+    cells = ["import asyncio\nasync def f():\n    await asyncio.sleep(0)\n    return 7", "r = await f()\nprint(r)"]
+    made = [{"cell_type": "code", "source": cell} for cell in cells]
+    write({"bug.ipynb": json.dumps({"cells": made, "metadata": {}, "nbformat": 4})})
+    assert run_script(load("bug.ipynb")).stdout == "7\n"
+    done = run_script("import asyncio\nawait asyncio.sleep(0)\nassert 1 == 2, 'lost'")
+    assert done.detail == "AssertionError: lost" and done.signatures[0].place == "bug.py:3 in <module>"
+
+
 def test_a_notebook_with_display_and_a_future_import(run_script, write):
     cells = ["x = 1", "from __future__ import annotations\ndef f(y: z):\n    display(y)\nf(x)"]
     made = [{"cell_type": "code", "source": cell} for cell in cells]
