@@ -24,7 +24,8 @@ this check.
 
 --requirements looks at other packages instead, without installing them: is there a wheel
 for 3.13t, 3.14t and 3.15t, and does one of its extension modules turn the GIL on? Exits
-with 1 if one does, with 2 if a package could not be judged. --import tries it, too.
+with 1 if one does, with 2 if a package could not be judged, with 3 if one is unclear.
+--import tries it, too, and so tells what is unclear for this interpreter.
 
   info --requirements requirements.txt
   info --requirements msgpack 'numpy<2.5' --import

@@ -27,7 +27,8 @@ _MOST_AT_ONCE, _MOST_IN_MODULES, _MOST_WHOLE = 512 << 20, 1 << 30, 8 << 30
 _MOST_IN_DIRECTORY, _MOST_MEMBERS, _MOST_MODULES = 64 << 20, 200_000, 5_000
 # With the tag of an interpreter or of a stable ABI, or without: then it may also be a library.
 _EXTENSION = re.compile(r"(?:.*/)?[^./]+(?:\.cpython-(?P<cpython>\d+t?)-[\w-]+|\.(?P<stable>abi3t?))?\.so")
-_LIBRARY = re.compile(r"(?:.*/)?(?:[^/]+\.libs|libs?|lib64|bin)/[^/]+", re.DOTALL)
+# torchaudio has modules in a folder lib.
+_LIBRARY = re.compile(r"(?:.*/)?(?:(?:[^/]+\.libs|lib64|bin)/[^/]+|libs?/lib[^/]+)", re.DOTALL)
 
 
 class BadArchive(Exception):

@@ -77,7 +77,12 @@ def run(arguments: list[str], as_json: bool, import_too: bool, cache: Path | Non
         report.error or any(finding.answer is Answer.DAMAGED for finding in report.findings.values())
         for report in reports
     )
-    return 1 if turned_on else 2 if errors or failed else 0
+    unclear = any(
+        finding.answer is Answer.UNKNOWN and not (series == _THIS_SERIES and report.requirement in verdicts)
+        for report in reports
+        for series, finding in report.findings.items()
+    )
+    return 1 if turned_on else 2 if errors or failed else 3 if unclear else 0
 
 
 def _import_all(

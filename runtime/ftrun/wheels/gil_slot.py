@@ -2,7 +2,8 @@
 
 - A module with multi-phase initialisation (PEP 489) has an array of slots, as constant data. The module needs the GIL
   unless a slot ``Py_mod_gil`` says otherwise (PEP 703). A pointer in the module's definition leads to the array; the
-  dynamic linker's relocations show where this pointer is.
+  dynamic linker's relocations show where this pointer is. Arrays of one slot that is not of the GIL tell
+  nothing, nor do arrays that disagree.
 - Other modules that do not need the GIL call ``PyUnstable_Module_SetGIL``. But pybind11 and older PyO3 compile this
   call into every module: for modules built with these, the answer is unknown.
 - A module with neither of the two needs the GIL if it calls ``PyModule_Create`` or the like, and does not call
@@ -12,6 +13,7 @@
 from __future__ import annotations
 
 import enum
+import re
 import struct
 from collections import defaultdict
 from collections.abc import Iterator
@@ -19,6 +21,7 @@ from collections.abc import Iterator
 # Kinds of slots: their numbers in moduleobject.h up to CPython 3.14, and since 3.15 (PEP 820), with further kinds.
 _FUNCTIONS, _INTERPRETERS, _GIL, _FURTHER = {1, 2, 84, 85}, {3, 86}, {4, 87}, range(88, 128)
 _NOT_USED = 1  # the value Py_MOD_GIL_NOT_USED
+_NAME, _LONGEST_NAME = re.compile(rb"[A-Za-z_][\w.]*"), 300
 _MOST_SLOTS = 32  # of one module
 _MOST_POINTERS = 4_000_000  # triton's largest library has 127,000
 _MOST_SECTIONS = 100  # that are loaded; a library has about 25
@@ -59,21 +62,38 @@ def _declared(library: _Library) -> Gil:
     places = defaultdict(list)
     for place, target in library.pointers.items():
         places[target].append(place)
-    # A module's definition points to its name, and 32 bytes later to its slots.
     arrays = [
         slots
         for target, found in places.items()
-        if any(place - _SLOTS_IN_DEFINITION in library.pointers for place in found)
-        and (slots := _slots(library, target))
+        if any(_is_in_definition(library, place) for place in found) and (slots := _slots(library, target))
     ]
     if arrays:
-        return Gil.NOT_USED if all(_NOT_USED in {slots.get(kind) for kind in _GIL} for slots in arrays) else Gil.USED
+        found = {_said(slots) for slots in arrays}
+        return found.pop() if len(found) == 1 else Gil.UNKNOWN
     if library.exports_slots:  # PEP 793: a function returns the slots
         return Gil.UNKNOWN
     if _BY_HAND in library.undefined:
         return Gil.UNKNOWN if library.calls_either_way else Gil.NOT_USED
     # With PyModuleDef_Init, the module fills in its slots as it starts (pybind11 3).
     return Gil.USED if library.undefined & _MAKERS and "PyModuleDef_Init" not in library.undefined else Gil.UNKNOWN
+
+
+def _is_in_definition(library: _Library, place: int) -> bool:
+    """Return True if the pointer at *place* may be that to the slots in a PyModuleDef.
+
+    Its name is 32 bytes before, and between them are the documentation, the size of the state and the methods.
+    """
+    name, size = library.text(library.pointers.get(place - _SLOTS_IN_DEFINITION, -1)), library.words(place - 16, 1)
+    is_size = size is not None and place - 16 not in library.pointers and size[0] < 1 << 32
+    return is_size and _NAME.fullmatch(name) is not None
+
+
+def _said(slots: dict[int, int]) -> Gil:
+    """Return what an array of slots declares: unknown for one alone that is not of the GIL, as other data may be."""
+    values = [slots[kind] for kind in _GIL if kind in slots]
+    if not values and (len(slots) < 2 or slots.keys() & set(_FURTHER)):  # of the latter one leads to further slots
+        return Gil.UNKNOWN
+    return Gil.NOT_USED if _NOT_USED in values else Gil.USED
 
 
 def _slots(library: _Library, address: int) -> dict[int, int]:
@@ -141,6 +161,15 @@ class _Library:
             if begin <= address <= begin + length - 8 * count:
                 return struct.unpack_from(f"<{count}Q", self._data, offset + address - begin)
         return None
+
+    def text(self, address: int) -> bytes:
+        """Return the bytes at *address* of the loaded library up to a zero, without it; b"" if there are none."""
+        for begin, offset, length in self._loaded:
+            if begin <= address < begin + length:
+                at = offset + address - begin
+                end = self._data.find(b"\0", at, at + _LONGEST_NAME)
+                return self._data[at:end] if end > at else b""
+        return b""
 
     def _part(self, offset: int, length: int, entry: int) -> bytes:
         """Return a section of the file without an incomplete last entry. *entry*: the size of an entry in bytes.

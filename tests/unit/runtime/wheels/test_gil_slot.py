@@ -28,6 +28,10 @@ static struct PyModuleDef module = {{PyModuleDef_HEAD_INIT, "sample", framework,
 PyMODINIT_FUNC PyInit_sample(void) {{ PyObject *m = PyModule_Create(&module); {call} return m; }}
 """
 SET = "PyUnstable_Module_SetGIL(m, (void *)1);"
+OTHER = """
+static PyModuleDef_Slot more[] = { {Py_mod_exec, execute}, {Py_mod_gil, Py_MOD_GIL_NOT_USED}, {0, NULL} };
+struct PyModuleDef other = {PyModuleDef_HEAD_INIT, "other", NULL, 0, NULL, more};
+"""
 INTERPRETERS = "{Py_mod_multiple_interpreters, Py_MOD_MULTIPLE_INTERPRETERS_NOT_SUPPORTED},"
 
 
@@ -37,7 +41,10 @@ INTERPRETERS = "{Py_mod_multiple_interpreters, Py_MOD_MULTIPLE_INTERPRETERS_NOT_
         (SLOTS.format(slots="{Py_mod_gil, Py_MOD_GIL_NOT_USED},"), Gil.NOT_USED),
         (SLOTS.format(slots=INTERPRETERS + "{Py_mod_gil, Py_MOD_GIL_NOT_USED},"), Gil.NOT_USED),
         (SLOTS.format(slots="{Py_mod_gil, Py_MOD_GIL_USED},"), Gil.USED),
-        (SLOTS.format(slots=""), Gil.USED),
+        (SLOTS.format(slots=INTERPRETERS), Gil.USED),
+        (SLOTS.format(slots=""), Gil.UNKNOWN),  # other data may look like one slot
+        (SLOTS.format(slots=INTERPRETERS) + OTHER, Gil.UNKNOWN),  # two arrays that disagree
+        (SLOTS.replace("Py_mod_exec", "85").format(slots="{109, execute},"), Gil.UNKNOWN),  # more slots elsewhere
         # The numbers of CPython 3.15 (PEP 820).
         (SLOTS.replace("Py_mod_exec", "85").format(slots="{87, Py_MOD_GIL_NOT_USED},"), Gil.NOT_USED),
         (SLOTS.replace("Py_mod_exec", "85").format(slots="{109, execute}, {87, Py_MOD_GIL_USED},"), Gil.USED),

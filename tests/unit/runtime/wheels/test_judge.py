@@ -22,7 +22,7 @@ from ftrun.wheels.index import Index
 from ftrun.wheels.judge import Answer, judge
 from tests.checkout import importable
 from tests.extension_modules import compiled
-from tests.unit.runtime.wheels.test_gil_slot import SLOTS
+from tests.unit.runtime.wheels.test_gil_slot import INTERPRETERS, SLOTS
 
 pytestmark = pytest.mark.thread_unsafe(reason="starts a compiler, and has a server")
 
@@ -34,7 +34,7 @@ HERE = f"3.{sys.version_info.minor}t"
 def modules(tmp_path_factory):
     """The files of two extension modules: one does not need the GIL, one does."""
     folder = tmp_path_factory.mktemp("modules")
-    slots = {"off": "{Py_mod_gil, Py_MOD_GIL_NOT_USED},", "on": ""}
+    slots = {"off": "{Py_mod_gil, Py_MOD_GIL_NOT_USED},", "on": INTERPRETERS, "unclear": ""}
     return {
         name: compiled(SLOTS.format(slots=text), folder / f"{name}.so").read_bytes() for name, text in slots.items()
     }
@@ -181,10 +181,13 @@ def test_only_what_an_interpreter_loads_counts(index, modules):
         ("pkg/two.cpython-313t-x86_64-linux-gnu.so", modules["off"]),
         ("pkg/three.abi3.so", modules["on"]),
         ("pkg.libs/four.so", modules["on"]),
+        ("pkg/lib/libfour.so", modules["on"]),
         ("pkg/five.abi3t.so", modules["on"]),  # which 3.15 is the first to load
     )
     found = answers("pkg")
     assert [found[series][1] for series in found] == [Answer.OFF, Answer.ON, Answer.ON]
+    index.files = {f"pkg-1-py3-none-{PLATFORM}.whl": wheel(("pkg/lib/_five.so", modules["on"]))}
+    assert {each[1] for each in answers("pkg").values()} == {Answer.ON}
     index.files = {"pkg-1-py3-none-any.whl": b"never read"}
     assert {each[1] for each in answers("pkg").values()} == {Answer.PURE}
 
@@ -336,6 +339,8 @@ def test_the_program(index, modules, tmp_path):
     assert found[1]["error"].startswith("not on http://127.0.0.1")
     index.files[f"broken-1-cp313-cp313t-{PLATFORM}.whl"] = b"no archive"
     assert info("broken").returncode == 2
+    index.files[f"vague-1-cp313-cp313t-{PLATFORM}.whl"] = compiled_wheel(modules["unclear"])
+    assert info("vague").returncode == 3  # which is no pass
     done = info("no name!")
     assert (done.returncode, done.stdout) == (2, "")
     assert "is no requirement" in done.stderr
