@@ -149,7 +149,7 @@ def test_a_command_behind_walls_reads_a_script_alone_from_standard_input(default
 
 def test_standard_input_of_a_module_is_read_from_this_directory(default_series):
     given = parse(["repro/counter_increment.py"])
-    given.script, given.stdin = "a b", "in put.txt"
+    given.script, given.module, given.stdin = "a b", "pkg.x", "in put.txt"
     command = one_run(given, Script("pkg/x.py", b"", "a b", how=MODULE), Runs("gil"), {"gil": DESCRIBED})
     assert re.search(r"^\(cd 'a b' && .* python -m pkg\.x\) <'in put\.txt'$", command, re.MULTILINE)
 
