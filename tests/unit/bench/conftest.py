@@ -57,7 +57,9 @@ def document(finished_run) -> Results:
 @pytest.fixture(scope="session")
 def many(twin: str) -> Analysis:
     """A simulated run with a scenario of each kind."""
-    return analyse(documents.many(simulated.document(simulated.blank(twin), seed=1, rounds=2)))
+    run = simulated.document(simulated.blank(twin), seed=1, rounds=2)
+    run.options.data = "/photos"
+    return analyse(documents.many(run))
 
 
 @pytest.fixture
