@@ -58,8 +58,7 @@ def median(loader, wait=None):
 
 def until_ready(iterator):
     while not iterator._ready():
-        time.sleep(0.001)
-        iterator._receive_all()
+        iterator._receive()
 
 
 def main():

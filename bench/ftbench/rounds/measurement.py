@@ -206,9 +206,8 @@ class Measurement:
 
     def look(self) -> None:
         """Time some user-supplied samples in every twin, to set the amount of work in a turn. Raises TrialFailed."""
-        parameters = self.scenario.case("").parameters
-        target = parameters["target"]
-        found = self._looks(Task(own.LOOK, [], "serial", 0, own.LOOKED_AT, 2, 1, PREFETCH_FACTOR, "", parameters))
+        target = self.scenario.case("").parameters["target"]
+        found = self._looks(self._of_samples(own.LOOK, own.LOOKED_AT))
         self.repeats = all(each["repeats"] for each in found)
         if not self.repeats:
             self.display.warn(
@@ -258,6 +257,11 @@ class Measurement:
         self._configs = [config for config in self._configs if TWIN[config] not in failed]
         return found
 
+    def _of_samples(self, scenario: Scenario, samples: int) -> Task:
+        """Return the task of *scenario* (own.LOOK, own.SEARCH): the first *samples* of --dataset, without workers."""
+        parameters = self.scenario.case("").parameters
+        return Task(scenario, [], "serial", 0, samples, 2, 1, PREFETCH_FACTOR, "", parameters)
+
     def _step_by_step(self, task: Task, twin: str) -> dict:
         """Return the result of a trial of --dataset; raises TrialFailed, which names the sample."""
         steps = 0  # a process that hangs or ends at once cannot say where
@@ -274,8 +278,7 @@ class Measurement:
 
         A trial cannot tell: its process has ended at once or hangs, or a worker process has.
         """
-        parameters = self.scenario.case("").parameters
-        task = Task(own.SEARCH, [], "serial", 0, self._reached, 2, 1, PREFETCH_FACTOR, "", parameters)
+        task = self._of_samples(own.SEARCH, self._reached)
         self.display.note(f"looking for a sample that fails among the {self._reached} that trials load")
         try:
             self._step_by_step(task, TWIN[next(iter(failed)).config])

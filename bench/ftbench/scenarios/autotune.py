@@ -132,9 +132,14 @@ def best(before: Sequence[float], after: Sequence[float]) -> tuple[float, int]:
     judged = [
         values[max(range(len(others)), key=others.__getitem__)] for values, others in ((before, after), (after, before))
     ]
-    rate, means = fmean(judged), [fmean(pair) for pair in zip(before, after, strict=True)]
+    rate, means = fmean(judged), _means(before, after)
     enough = min(ENOUGH * rate, max(means))
     return rate, next(place for place, mean in enumerate(means) if mean >= enough)
+
+
+def _means(before: Sequence[float], after: Sequence[float]) -> list[float]:
+    """Return the mean rate of each number of threads in two sweeps."""
+    return [fmean(pair) for pair in zip(before, after, strict=True)]
 
 
 def measure(task: Task) -> Turns:
@@ -180,7 +185,7 @@ def measure(task: Task) -> Turns:
         "distributions": {
             "fixed": {
                 "unit": "samples/s",
-                "values": [fmean(pair) for pair in zip(before, after, strict=True)],
+                "values": _means(before, after),
                 "over": {"title": "threads", "values": list(NUMBERS)},
             },
             "threads": {

@@ -13,13 +13,14 @@ import re
 OF_PYTHON = ("%%time", "%%timeit", "%%capture", "%%prun")
 # No character fits two neighbouring parts of a pattern, so that a match takes time linear in the length of the line.
 LINE = re.compile(
-    r"^([ \t]*)(?:(%(?:time|timeit)[ \t]+)(?![-\s])(.+)|((?:[%!]|\w[\w, ]*=[ \t]*[%!])\S.*|[\w.]+\?\??\s*))$"
+    r"^(?P<indent>[ \t]*)(?:(?P<timing>%(?:time|timeit)[ \t]+)(?![-\s])(?P<statement>.+)"
+    r"|(?P<magic>(?:[%!]|\w[\w, ]*=[ \t]*[%!])\S.*|[\w.]+\?\??\s*))$"
 )
 MARK = re.compile(rb"^# ?%%", re.MULTILINE)
 FUTURE = re.compile(r"^from __future__ import [^\n(]+$", re.MULTILINE)
 MAGIC = re.compile(rb"^[ \t]*[%!]\w", re.MULTILINE)
 # What `jupyter nbconvert` makes of them, unless the script imports this function.
-CONVERTED = re.compile(r"^([ \t]*)((?:\w[\w, ]*=[ \t]*)?get_ipython\(\)\..*)$")
+CONVERTED = re.compile(r"^(?P<indent>[ \t]*)(?P<magic>(?:\w[\w, ]*=[ \t]*)?get_ipython\(\)\..*)$")
 CONVERTS = re.compile(rb"^[ \t]*(?:\w[\w, ]*=[ \t]*)?get_ipython\(\)\.", re.MULTILINE)
 
 
@@ -103,8 +104,9 @@ def _line(line: str, pattern: re.Pattern[str], left_out: list[str]) -> str:
     match = pattern.match(line)
     if match is None or line.lstrip().startswith("#"):
         return line
-    indentation, magic, timing, statement = match[1], match[match.re.groups], None, None
-    if pattern is LINE:
-        timing, statement = match[2], match[3]
-    left_out.append((timing or magic).strip())
-    return f"{indentation}{statement}" if timing else f"{indentation}pass  # left out: {magic}"
+    parts = match.groupdict()
+    if timing := parts.get("timing"):
+        left_out.append(timing.strip())
+        return f"{parts['indent']}{parts['statement']}"
+    left_out.append(parts["magic"].strip())
+    return f"{parts['indent']}pass  # left out: {parts['magic']}"
