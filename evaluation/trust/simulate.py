@@ -36,7 +36,7 @@ TURNS_VARY, PROCESSES_VARY = 0.04, 0.014
 RATE_BESIDE = 0.7
 """Speed of two workers on two CPUs while another program uses a CPU."""
 SLOWER = 1.1
-SIZES = ((3, 3, 4), (3, 3, 6), (5, 7, 10), (5, 12, 10))
+SIZES = ((3, 3, 4), (3, 3, 10), (5, 7, 10), (5, 12, 10))
 """(fewest rounds, most rounds, turns)"""
 
 

@@ -22,14 +22,14 @@ class Opening(NamedTuple):
     advice: str
     code: str
     remarks: list[str]
-    """Limits of the answer: what other hours do, and rounds that other load disturbed."""
+    """Limits of the answer: what other hours do, other load, and too few turns."""
 
 
 def openings(run: Analysis) -> Iterator[Opening]:
     """Yield the first lines of the report on each waterfall."""
     for fall in run.waterfalls:
         sentence = run_words.capital(verdict_words.sentence(run, fall))
-        remarks = [*hour_words.sentences(run, fall), *run_words.disturbed(run.scenario(fall.scenario))]
+        remarks = [*hour_words.sentences(run, fall), *run_words.limits(run.scenario(fall.scenario))]
         yield Opening(sentence, *advice(run, fall), remarks)
 
 

@@ -8,6 +8,7 @@ from ftbench.machine.disturbance import marks
 from ftbench.plan.candidates import Candidate, plural
 from ftbench.stats.analysis import Analysis
 from ftbench.stats.comparisons import Comparison
+from ftbench.stats.turns import ENOUGH_TURNS, too_few_of_all
 from ftrun.configurations import CONFIGURATIONS
 
 # The number of disturbed rounds that are listed one by one.
@@ -158,8 +159,8 @@ def marked(one: Round) -> list[str]:
     return marks(one.disturbance, one.disturbance.before.affinity)
 
 
-def disturbed(scenario: Scenario) -> list[str]:
-    """Return texts on the rounds that other load disturbed, and on the cycles that left for it; [] without any."""
+def limits(scenario: Scenario) -> list[str]:
+    """Return texts on disturbed rounds, on cycles that left for other load, and on too few turns; [] without any."""
     rounds = [one for one in scenario.rounds if marked(one)]
     sentences = []
     if rounds:
@@ -174,6 +175,11 @@ def disturbed(scenario: Scenario) -> list[str]:
     if left_out := sum(len(trial.turns_left_out) for trial in trials):
         turns = count(sum(len(trial.turn_loads) for trial in trials), "turn")
         sentences.append(f"{left_out} of {turns} do not count: others took CPUs in their cycles.")
+    if few := too_few_of_all(scenario):
+        sentences.append(
+            f"A candidate with {count(few, 'turn')} may have had none of its rare long ones (one in ten, twice as "
+            f"long), so intervals are 10% wider than those of {ENOUGH_TURNS} turns and more."
+        )
     return sentences
 
 

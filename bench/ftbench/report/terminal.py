@@ -94,7 +94,7 @@ def _answers(console: Console, scenario: AnalysedScenario) -> None:
     console.print(Text.assemble((one_line(scenario.name), "bold"), one_line(f": {about}")))
     say(console, filter(None, [scenario.note]), "bold yellow")
     say(console, [*verdict_words.answer(scenario), *verdict_words.levels(scenario)[1:]], "bold")
-    say(console, run_words.disturbed(scenario))
+    say(console, run_words.limits(scenario))
     console.print()
 
 

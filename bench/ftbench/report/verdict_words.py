@@ -92,13 +92,11 @@ def short(comparison: Comparison) -> str:
     return outcome(METRICS[comparison.metric], comparison)
 
 
-def settles(scenario: Scenario, c: Change, metric: str = "throughput") -> str | None:
+def settles(scenario: Scenario, c: Change) -> str | None:
     """Return words for an undecided ratio, such as "5 more minutes would settle it"; None for any other ratio."""
     minutes = more_minutes(scenario, c)
     if minutes == 0:
-        about, seen = METRICS[metric], min(c.resolution or 1.0, 100.0)
-        large = f"{directed(about, seen)} or {directed(about, 1 / seen)}"
-        return f"{run_words.rounds(scenario)} would have shown {large}"
+        return f"in {run_words.rounds(scenario)}, no difference below {change(c.resolution or 1.0)} can be seen"
     return f"{run_words.count(minutes, 'more minute')} would settle it" if minutes else None
 
 
@@ -115,7 +113,7 @@ def conclusion(scenario: AnalysedScenario, group: Sequence[Comparison]) -> str:
     about = METRICS[c.metric]
     said, of = list[str](), "" if about.above in ("faster", "more memory") else f"{about.noun} "
     for c in (c for c in group if c in told):
-        more = settles(scenario, c, c.metric) if len(group) == 1 else None
+        more = settles(scenario, c) if len(group) == 1 else None
         case = run_words.case_title(scenario, c.numerator.case) if alike else ""
         figures = f"{'' if said else of}{short(c)}{f' ({more})' if more else ''}"
         said.append(": ".join(filter(None, (case, figures))))

@@ -2,14 +2,15 @@
 
 More turns in a trial are cheap, and average out differences between turns. Differences between processes average out
 only over more trials, and each trial needs time to start. This is sampling at two levels (W. G. Cochran, "Sampling
-Techniques", 3rd edition 1977, section 10.6), with Student's t.
+Techniques", 3rd edition 1977, section 10.6), with Student's t. Too few turns in all widen intervals further
+(ftbench.stats.turns).
 """
 
 import math
 from dataclasses import dataclass
 
 from ftbench.stats.statistics import CONFIDENCE, FEWEST_ROUNDS
-from ftbench.stats.turns import FEWEST_TURNS
+from ftbench.stats.turns import ENOUGH_TURNS, FEWEST_TURNS, UNSEEN
 
 # Standard deviations of the logarithm of two candidates' ratio, measured on two cores with JPEGs (docs/method.md): of
 # one turn, and between processes with any number of turns.
@@ -44,6 +45,7 @@ def turns(seconds: float, candidates: int, costs: Costs, at_once: int) -> int:
             break
         error = math.sqrt((PROCESSES_VARY**2 + TURNS_VARY**2 / number) / rounds)
         half = float(stdtrit(rounds - 1, (1 + CONFIDENCE) / 2)) * error
+        half += UNSEEN if rounds * number < ENOUGH_TURNS else 0.0
         if half < narrowest:
             best, narrowest = number, half
     return best

@@ -6,7 +6,8 @@ the logarithms of their figures' ratios, round by round. This method treats a/b 
 not to lie with statistics", CACM 29, 1986), and ratios of a chain multiply exactly.
 
 All turns of a process may be fast or slow together, so the interval is Student's t over the rounds. A few rounds may
-agree by chance. So the interval is never narrower than the one that the turns predict (ftbench.stats.turns).
+agree by chance. So the interval is never narrower than the one that the turns predict (ftbench.stats.turns). Where a
+run has too few turns for a candidate's rare long ones, the interval is wider by what these may change.
 
 The comparisons that a run is made for are judged one by one. All others are explored: their p-values are adjusted
 together, over the whole run (Benjamini and Hochberg, JRSS B 57, 1995). Then at most one in twenty of the differences
@@ -61,7 +62,7 @@ def spread(logs: Sequence[float], predicted: Predicted | None = None) -> tuple[f
     # This import takes longer than the rest of the module, and most importers only need the module's names.
     from scipy.special import stdtrit
 
-    spreads = [(variance(logs), len(logs) - 1), *([predicted] if predicted else [])]
+    spreads = [(variance(logs), len(logs) - 1), *([predicted[:2]] if predicted else [])]
     return max(spreads, key=lambda one: math.sqrt(one[0]) * float(stdtrit(one[1], (1 + CONFIDENCE) / 2)))
 
 
@@ -72,6 +73,7 @@ def ratio(numerators: Sequence[float], denominators: Sequence[float], predicted:
     """
     logs = logarithms(numerators, denominators)
     n, mean = len(logs), fmean(logs)
+    unseen = predicted.unseen if predicted else 0.0
     low = high = p = seen = None
     if n > 1:
         from scipy.special import stdtr, stdtrit
@@ -79,11 +81,13 @@ def ratio(numerators: Sequence[float], denominators: Sequence[float], predicted:
         squared, degrees = spread(logs, predicted)
         error = math.sqrt(squared / n)
         quantile = float(stdtrit(degrees, (1 + CONFIDENCE) / 2))
-        low, high = exponential(mean - quantile * error), exponential(mean + quantile * error)
+        half = quantile * error + unseen
+        low, high = exponential(mean - half), exponential(mean + half)
         # Rounds that agree to the last digit, as in a simulation, make the ratio certain.
-        p = 2 * float(stdtr(degrees, -abs(mean) / error)) if error else float(mean == 0)
+        beyond = max(0.0, abs(mean) - unseen)
+        p = 2 * float(stdtr(degrees, -beyond / error)) if error else float(beyond == 0)
         # Very different rounds give factors that overflow a float. 100 is as useful.
-        far = (quantile + float(stdtrit(degrees, POWER))) * error + math.log(NEGLIGIBLE)
+        far = half + float(stdtrit(degrees, POWER)) * error + math.log(NEGLIGIBLE)
         seen = math.exp(min(far, math.log(100)))
     found = Ratio(ratio=math.exp(mean), low=low, high=high, n=n, p=p, resolution=seen, verdict=Verdict.TOO_FEW)
     found.verdict = verdict(found)

@@ -3,11 +3,16 @@
 A figure is a ratio of means, so its variance comes from the turns' relative distances from their mean (the ratio
 estimator: W. G. Cochran, "Sampling Techniques", 3rd edition 1977, section 6.3). Turns of two candidates in the same
 cycle are compared with each other, since what slows the whole machine slows both.
+
+Few turns may hold none of a candidate's rare long ones, such as those with a garbage collection. Nothing in the turns
+tells that, so their variance cannot.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+import math
+from collections.abc import Iterable, Sequence
 from statistics import fmean, variance
 from typing import NamedTuple
 
@@ -16,6 +21,13 @@ from ftbench.plan.metrics import METRICS
 
 FEWEST_TURNS = 4
 """With fewer turns in a trial, their variance says nothing."""
+
+# Of a candidate's rare long turns, one in ten is twice as long.
+RARE, TIMES_AS_LONG = 0.1, 2.0
+ENOUGH_TURNS = math.ceil(math.log(0.05) / math.log(1 - RARE))
+"""With fewer turns in a run, more than one run in twenty holds none of the rare long ones: 29."""
+UNSEEN = math.log(1 + RARE * (TIMES_AS_LONG - 1))
+"""What the rare long turns change of a figure's logarithm, if a run holds none of them."""
 
 Series = Sequence[Sequence[float]]
 """The turns (s) of a trial's figure: one list, or two for a ratio of two conditions, of equal lengths."""
@@ -26,6 +38,8 @@ class Predicted(NamedTuple):
 
     variance: float
     degrees: int
+    unseen: float = 0.0
+    """What the mean of all rounds may be off, up or down, since there are too few turns for rare long ones."""
 
 
 def of_trial(trial: Trial, metric: str) -> list[list[float]]:
@@ -47,11 +61,22 @@ def relative_distances(series: Series) -> list[float]:
     ]
 
 
+def too_few(*candidates: Sequence[Series]) -> int | None:
+    """Return the number of turns of the candidate that has the fewest, if they are too few for rare long ones.
+
+    Each candidate is given by its trials, one a round. Returns None if there are enough, or if no trial has two turns:
+    a single one is long enough.
+    """
+    numbers = [[min(map(len, series), default=0) for series in trials] for trials in candidates]
+    fewest, most = min(map(sum, numbers), default=0), max(itertools.chain(*numbers), default=0)
+    return fewest if most > 1 and fewest < ENOUGH_TURNS else None
+
+
 def predict(*candidates: Sequence[Series]) -> Predicted | None:
     """Return the prediction for a candidate's figure in a round, or for the ratio of two candidates.
 
     Each candidate is given by its trials, one a round. Rounds in which a trial has fewer than FEWEST_TURNS turns say
-    nothing. Returns None if no round says anything.
+    nothing of the variance, which is 0 if no round does. Returns None if no trial has two turns.
     """
     variances, degrees = [], 0
     for trials in zip(*candidates, strict=True):
@@ -63,9 +88,21 @@ def predict(*candidates: Sequence[Series]) -> Predicted | None:
             distances = [[cycle[0] - sum(cycle[1:]) for cycle in zip(*distances, strict=True)]]
         variances.append(sum(variance(one) / len(one) for one in distances))
         degrees += min(lengths) - 1
-    return Predicted(fmean(variances), degrees) if variances else None
+    few = too_few(*candidates)
+    if few is None and not variances:
+        return None
+    return Predicted(fmean(variances) if variances else 0.0, degrees or 1, 0.0 if few is None else UNSEEN)
 
 
 def predicted(scenario: Scenario, metric: str, *keys: str) -> Predicted | None:
     """Return `predict` for one candidate or two (keys); None for a metric that is not made of turns."""
-    return predict(*([of_trial(trial, metric) for trial in scenario.trials_of(key)] for key in keys))
+    return predict(*_of_candidates(scenario, metric, keys))
+
+
+def too_few_of_all(scenario: Scenario) -> int | None:
+    """Return `too_few` for all candidates in the scenario's main metric."""
+    return too_few(*_of_candidates(scenario, scenario.metrics[0], [c.key for c in scenario.whole]))
+
+
+def _of_candidates(scenario: Scenario, metric: str, keys: Iterable[str]) -> list[list[list[list[float]]]]:
+    return [[of_trial(trial, metric) for trial in scenario.trials_of(key)] for key in keys]

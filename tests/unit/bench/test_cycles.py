@@ -73,7 +73,7 @@ def test_the_figures_without_some_turns():
 
 def test_reports_count_the_turns_that_do_not_count():
     (scenario,) = simulated.document(simulated.blank(), 1, rounds=3).scenarios
-    assert run_words.disturbed(scenario) == []
+    assert run_words.limits(scenario) == []
     for one in scenario.rounds:
         for each in one.trials:
             each.turn_loads = [load()] * 4
@@ -81,4 +81,4 @@ def test_reports_count_the_turns_that_do_not_count():
         each.turns_left_out = [0, 2]
     number = len(scenario.candidates)
     said = f"{2 * number} of {12 * number} turns do not count: others took CPUs in their cycles."
-    assert run_words.disturbed(scenario) == [said]
+    assert run_words.limits(scenario) == [said]

@@ -10,7 +10,7 @@ from scipy import stats
 from ftbench.plan.candidates import Pair
 from ftbench.stats.comparisons import compared, level
 from ftbench.stats.statistics import ratio
-from ftbench.stats.turns import Predicted, of_trial, predict
+from ftbench.stats.turns import ENOUGH_TURNS, UNSEEN, Predicted, of_trial, predict, too_few
 from tests.unit.bench import simulated
 
 A, B = "ft/loader-thread/1", "gil/loader-thread/1"
@@ -54,14 +54,37 @@ def test_the_variance_of_a_ratio_is_predicted_from_the_turns(number, conditions,
     assert predicted.degrees == 2000 * (number - 1)
 
 
-def test_trials_of_few_turns_predict_nothing():
+def test_trials_of_few_turns_predict_no_variance():
     enough = [1.0, 1.1, 1.2, 1.3]
-    for few in [[enough[:3]]], [[]]:
-        assert predict(few) is None
-        assert predict([[enough]], few) is None
+    for one in [[enough[:1]]], [[]]:
+        assert predict(one) is None
+        assert predict([[enough]], one).variance == 0
+    assert predict([[enough[:3]]]) == (0, 1, UNSEEN)
     # A candidate beside itself: what they share cancels.
     assert predict([[enough]], [[enough]]).variance == 0
     assert predict([[enough, enough]]).variance == 0 < predict([[enough]]).variance
+
+
+@pytest.mark.parametrize("trials, fewest", [([14, 14], 28), ([14, 15], None), ([4, 4, 4], 12), ([1, 1, 1], None)])
+def test_intervals_allow_for_rare_long_turns_where_there_are_too_few_turns_for_them(trials, fewest):
+    series = [[[1.0, 1.1] * (number // 2) + [1.05] * (number % 2)] for number in trials]
+    for candidates in (series,), (series, [[[1.0] * 40]] * len(trials)):
+        assert too_few(*candidates) == fewest
+        assert getattr(predict(*candidates), "unseen", 0) == (UNSEEN if fewest else 0)
+
+
+def test_an_interval_is_wider_by_what_no_turn_showed():
+    a, b = [100.0, 120.0, 90.0], [80.0, 83.0, 95.0]
+    plain, wider = ratio(a, b), ratio(a, b, Predicted(0.0, 1, math.log(1.1)))
+    assert (wider.ratio, wider.low, wider.high) == pytest.approx((plain.ratio, plain.low / 1.1, plain.high * 1.1))
+    assert wider.resolution == pytest.approx(plain.resolution * 1.1) and plain.p < wider.p < 1
+    # A difference that the rare turns alone could make is no difference.
+    assert ratio([1.09] * 3, [1.0] * 3, Predicted(0.0, 1, math.log(1.1))).p == 1
+
+
+def test_one_turn_in_ten_is_missing_from_one_run_in_twenty():
+    assert 0.9**ENOUGH_TURNS < 0.05 < 0.9 ** (ENOUGH_TURNS - 1)
+    assert UNSEEN == pytest.approx(math.log(fmean([1.0] * 9 + [2.0])))
 
 
 def test_turns_that_do_not_count_predict_nothing():

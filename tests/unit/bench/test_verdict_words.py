@@ -3,7 +3,6 @@
 import math
 import re
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 
@@ -12,7 +11,7 @@ from ftbench.machine.disturbance import State
 from ftbench.plan.metrics import METRICS
 from ftbench.report import run_words, verdict_words
 from ftbench.scenarios import SCENARIOS
-from tests.unit.bench import documents
+from tests.unit.bench import documents, simulated
 from tests.unit.bench.reports import alone, rounds_of
 
 THROUGHPUT, MEMORY = METRICS["throughput"], METRICS["memory_mib"]
@@ -159,14 +158,10 @@ def test_outcomes_in_words(change, wanted):
         ({"ratio": 1.1, "low": 1.0, "high": 1.21, "resolution": 1.21}, "10 more minutes would settle it"),
         ({"ratio": 1.1, "low": 0.9999, "high": 1.1 * 1.1001, "resolution": 1.11}, "1 more minute would settle it"),
         # What would take ten times as long is no advice.
-        ({"ratio": 1.01, "low": 0.8, "high": 1.28}, "4 rounds would have shown 40% faster or 29% slower"),
+        ({"ratio": 1.01, "low": 0.8, "high": 1.28}, "in 4 rounds, no difference below 40% can be seen"),
         (
             {"ratio": 1.1, "low": 0.01, "high": 100.0, "resolution": math.exp(math.log(100))},
-            "4 rounds would have shown 100 times faster or 100 times slower",
-        ),
-        (
-            {"metric": "memory_mib", "ratio": 1.01, "low": 0.8, "high": 1.28},
-            "4 rounds would have shown 40% more memory or 29% less memory",
+            "in 4 rounds, no difference below 100 times can be seen",
         ),
         ({"ratio": 1.3, "low": 1.2, "high": 1.4}, None),
         # A difference below 1% is none.
@@ -178,14 +173,13 @@ def test_outcomes_in_words(change, wanted):
 )
 def test_what_would_settle_it(change, wanted):
     figures = {"n": 4, "verdict": Verdict.NO_DIFFERENCE, "resolution": 1.4, **change}
-    metric = figures.pop("metric", "throughput")
-    assert verdict_words.settles(rounds_of(50.0), Change(**figures), metric) == wanted
+    assert verdict_words.settles(rounds_of(50.0), Change(**figures)) == wanted
 
 
 @pytest.mark.parametrize("seconds", [1e6, 1e308])
 def test_what_would_take_days_settles_nothing(seconds):
     change = Change(ratio=1.1, low=1.0, high=1.21, n=4, resolution=1.21, verdict=Verdict.NO_DIFFERENCE)
-    said = "4 rounds would have shown 21% faster or 17% slower"
+    said = "in 4 rounds, no difference below 21% can be seen"
     assert verdict_words.settles(rounds_of(seconds), change) == said
 
 
@@ -197,8 +191,19 @@ def test_disturbed_rounds_are_told():
 
     # The last one's system tells nothing of others.
     rounds = [one(1, 0.0), one(2, 0.25), one(3, None, replace(state, load=None))]
-    scenario = SimpleNamespace(name="pillow", rounds=rounds)
-    assert run_words.disturbed(scenario) == [
+    scenario = replace(simulated.blank().scenarios[0], rounds=rounds)
+    assert run_words.limits(scenario) == [
         "1 of 3 rounds was disturbed (round 2: other processes used 0.25 of 2 CPUs). "
         "What comes and goes widens the intervals; what stays favours those that need less CPU time."
+    ]
+
+
+def test_too_few_turns_for_rare_long_ones_are_told():
+    (scenario,) = simulated.document(simulated.blank(), 1, rounds=3).scenarios
+    for one in scenario.rounds:
+        for each in one.trials:
+            each.turn_seconds = [0.1] * 4
+    assert run_words.limits(scenario) == [
+        "A candidate with 12 turns may have had none of its rare long ones (one in ten, twice as long), so intervals "
+        "are 10% wider than those of 29 turns and more."
     ]
