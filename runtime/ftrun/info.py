@@ -22,10 +22,11 @@ free-threaded interpreter on, or if a locked package is missing or has another v
 --verify also wants a lock file, and the twin that --expect names. Image builds end with
 this check.
 
---requirements looks at other packages instead, without installing them: is there a wheel
-for 3.13t, 3.14t and 3.15t, and does one of its extension modules turn the GIL on? Exits
-with 1 if one does, with 2 if a package could not be judged, with 3 if one is unclear.
---import tries it, too, and so tells what is unclear for this interpreter.
+--requirements looks at other packages instead, and at all that they need, without
+installing them: is there a wheel for 3.13t, 3.14t and 3.15t, and does one of its extension
+modules turn the GIL on? Exits with 1 if one does, with 2 if a package could not be judged,
+with 3 if one is unclear or has no wheel. --import tries it, too, and so tells what is
+unclear for this interpreter.
 
   info --requirements requirements.txt
   info --requirements msgpack 'numpy<2.5' --import
@@ -55,7 +56,7 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument("--requirements", nargs="+", metavar="FILE|PACKAGE", help=wanted)
     also = "with --requirements: import the packages in this interpreter, from a temporary folder"
     result.add_argument("--import", dest="import_too", action="store_true", help=also)
-    cache = "with --import: the folder for uv and its cache (default: a temporary one)"
+    cache = "with --requirements: the folder for uv and its cache (default: a temporary one)"
     result.add_argument("--cache", type=Path, metavar="DIR", help=cache)
     lock = f"the lock file to compare with (default: {imports.DEFAULT_LOCK})"
     result.add_argument("--lock", type=Path, metavar="FILE", help=lock)

@@ -57,7 +57,7 @@ def install(
         never: distributions to leave out even if a package requires them.
     """
     checked = [_checked(each) for each in requirements]
-    uv = _find_uv(cache, interruption)
+    uv = find_uv(cache, interruption)
     folder.mkdir(parents=True)
     wanted, held, left_out = (folder.with_name(folder.name + suffix) for suffix in (".in", ".held", ".never"))
     wanted.write_text("".join(f"{each}\n" for each in checked))
@@ -72,18 +72,18 @@ def install(
     others = {name: pin for name, pin in twins_own.items() if name not in asked}
     for pins_held in ({**twins_own, **fixed}, {**others, **fixed}, fixed):
         held.write_text("".join(f"{pin}\n" for pin in pins_held.values()))
-        done = _run([*compile_, "--constraints", str(held)], cache, interruption)
+        done = run([*compile_, "--constraints", str(held)], cache, interruption)
         if done.returncode == 0:
             break
     else:
-        raise OverlayError(_last_words(done))
+        raise OverlayError(last_words(done))
     pins = [line.strip() for line in done.stdout.decode().splitlines() if line.strip() and line[0] not in " #-"]
     missing = [pin for pin in pins if installed.get(normalise(pin.partition("==")[0])) != pin.partition("==")[2]]
     if missing:
         line = [uv, "pip", "install", "--quiet", "--no-deps", *wheels, "--python", python, "--target", str(folder)]
-        done = _run([*line, *missing], cache, interruption)
+        done = run([*line, *missing], cache, interruption)
         if done.returncode:
-            raise OverlayError(_last_words(done))
+            raise OverlayError(last_words(done))
     return missing
 
 
@@ -98,12 +98,12 @@ def has_wheel(requirement: str, series: str, free_threaded: bool, cache: Path, i
     pip += ["--only-binary=:all:", "--python-version", series, "--abi", abi, "--target", str(cache / "none")]
     pip += [f"--platform={each}{os.uname().machine}" for each in platform]
     try:
-        return _run([*pip, _checked(requirement)], cache, interruption).returncode == 0
+        return run([*pip, _checked(requirement)], cache, interruption).returncode == 0
     except OverlayError:
         return False
 
 
-def _find_uv(cache: Path, interruption: Interruption) -> str:
+def find_uv(cache: Path, interruption: Interruption) -> str:
     """Return the path of uv. If PATH has no uv, install the pinned version into *cache*."""
     if found := shutil.which("uv"):
         return found
@@ -112,10 +112,10 @@ def _find_uv(cache: Path, interruption: Interruption) -> str:
     if not (directory / "bin" / "uv").exists():
         draft = directory.with_name(f".{version}.{os.getpid()}")
         pip = [sys.executable, "-I", "-m", "pip", "install", "--quiet", "--no-deps", "--require-hashes"]
-        done = _run([*pip, "--target", str(draft), "-r", str(UV_LOCK)], cache, interruption)
+        done = run([*pip, "--target", str(draft), "-r", str(UV_LOCK)], cache, interruption)
         try:
             if done.returncode:
-                raise OverlayError("uv, which installs extra packages, cannot be installed: " + _last_words(done))
+                raise OverlayError("uv, which installs extra packages, cannot be installed: " + last_words(done))
             with contextlib.suppress(OSError):  # another run was faster
                 draft.rename(directory)
         finally:
@@ -123,7 +123,7 @@ def _find_uv(cache: Path, interruption: Interruption) -> str:
     return str(directory / "bin" / "uv")
 
 
-def _run(command: list[str], cache: Path, interruption: Interruption) -> Completed:
+def run(command: list[str], cache: Path, interruption: Interruption) -> Completed:
     variables = {
         **{name: value for name, value in os.environ.items() if PASSED_ON.fullmatch(name)},
         **dict.fromkeys(("UV_NO_PROGRESS", "UV_NO_CONFIG", "UV_SYSTEM_CERTS", "PIP_DISABLE_PIP_VERSION_CHECK"), "1"),
@@ -174,7 +174,7 @@ def _checked(requirement: str) -> str:
     return str(parsed)
 
 
-def _last_words(done: Completed) -> str:
+def last_words(done: Completed) -> str:
     text = done.stderr.decode(errors="replace").strip() or f"exit status {done.returncode}"
     text = " ".join(text.split())
     return text if len(text) <= LONGEST_WORDS else "... " + text[-LONGEST_WORDS:].partition(" ")[2]

@@ -43,14 +43,14 @@ def test_wheels_exist_for_every_pin(output_of, uv, twin, version, platform, tmp_
 def test_no_locked_wheel_says_that_it_needs_the_gil():
     # Of the wheels that an installer may take by the lock's hashes, their directories and extension modules are
     # fetched. NVIDIA's other packages hold CUDA's libraries, which know nothing of Python.
-    wanted = [
-        (requirement, hashes)
-        for requirement, hashes in read([str(DOCKER / "requirements.lock")]).items()
-        if not requirement.name.startswith("nvidia-") or "nvimgcodec" in requirement.name
+    packages = [
+        package
+        for package in read([str(DOCKER / "requirements.lock")]).locked
+        if not package.requirement.name.startswith("nvidia-") or "nvimgcodec" in package.requirement.name
     ]
-    assert len(wanted) > 40 and all(hashes for _, hashes in wanted)
+    assert len(packages) > 40 and all(package.hashes for package in packages)
     with ThreadPoolExecutor(8) as pool:
-        reports = list(pool.map(lambda each: judge(each[0], Index(), each[1], ("3.13t", "3.14t")), wanted))
+        reports = list(pool.map(lambda package: judge(package, Index(), ("3.13t", "3.14t")), packages))
     wrong = [
         (report.requirement, series, finding)
         for report in reports

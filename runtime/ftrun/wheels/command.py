@@ -15,6 +15,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from ftrun.configurations import this_twin
 from ftrun.escape import one_line
@@ -24,8 +25,9 @@ from ftrun.overlay import OverlayError
 from ftrun.wheels import table
 from ftrun.wheels.imported import imported
 from ftrun.wheels.index import Index
-from ftrun.wheels.judge import Answer, Report, judge
-from ftrun.wheels.requirements import BadRequirements, read
+from ftrun.wheels.judge import SERIES, Answer, Report, judge
+from ftrun.wheels.requirements import BadRequirements, Package, read
+from ftrun.wheels.tree import Tree, resolve
 
 _AT_ONCE = 8  # projects; each waits for the index most of the time
 _THIS_SERIES = f"{sys.version_info.major}.{sys.version_info.minor}t"
@@ -34,7 +36,8 @@ _THIS_SERIES = f"{sys.version_info.major}.{sys.version_info.minor}t"
 def run(arguments: list[str], as_json: bool, import_too: bool, cache: Path | None) -> int:
     """Find out which of the packages that *arguments* name turn the GIL on, and print the answers.
 
-    Return the exit status: 1 if a package turns the GIL on, else 2 if one could not be judged, else 0.
+    Return the exit status: 1 if a package turns the GIL on, else 2 if one could not be judged, else 3 if one is unclear
+    or has no wheel, else 0.
 
     Args:
         arguments: files and requirements, as for ``ftrun.wheels.requirements.read``.
@@ -46,26 +49,35 @@ def run(arguments: list[str], as_json: bool, import_too: bool, cache: Path | Non
         print("info: --import needs a free-threaded Python: `./twins info`, or the image ft-env", file=sys.stderr)
         return 2
     try:
-        requirements = read(arguments)
+        contents = read(arguments)
     except BadRequirements as error:
         print(f"info: {one_line(str(error))}", file=sys.stderr)
         return 2
     verdicts: dict[str, list[Verdict]] = {}
     failed: dict[str, str] = {}
     with Interruption() as interruption, contextlib.ExitStack() as stack:
+        cache = cache or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ft-info-")))
         try:
-            reports = judged(requirements, Index, interruption, _progress)
-        except Interrupted as error:
-            print("info: interrupted", file=sys.stderr, flush=True)
-            os._exit(error.exit_status)  # threads may wait for the index
-        try:
+            _progress("looking for what the packages need")
+            requirements = list(contents.requirements.values())
+            tree = Tree([])
+            if requirements:
+                tree = resolve(requirements, contents.constraints, SERIES[0].rstrip("t"), cache, interruption)
+            packages = [*tree.packages, *contents.locked]
+            reports = _judge_all(packages, interruption)
             if import_too:
-                cache = cache or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ft-info-")))
-                verdicts, failed = _import_all(requirements, reports, cache, interruption)
+                named = [*requirements, *(package.requirement for package in contents.locked)]
+                verdicts, failed = _import_all(named, reports, cache, interruption)
         except Interrupted as error:
             print("info: interrupted", file=sys.stderr)
             return error.exit_status
     _progress("")
+    if tree.error:
+        print(f"info: what the packages need is not looked at: {one_line(tree.error)}", file=sys.stderr)
+    if tree.without_wheel:
+        names = one_line(", ".join(tree.without_wheel))
+        print(f"info: not known, since there is no wheel of it: what {names} needs", file=sys.stderr)
+    reports += [Report(name, {}, reason) for name, reason in contents.others.items()]
     if as_json:
         print(json.dumps(_plain(reports, verdicts, failed), indent=2))
     else:
@@ -73,12 +85,17 @@ def run(arguments: list[str], as_json: bool, import_too: bool, cache: Path | Non
     turned_on = any(verdict.turned_gil_on for each in verdicts.values() for verdict in each) or any(
         finding.answer is Answer.ON for report in reports for finding in report.findings.values()
     )
-    errors = any(verdict.errors for each in verdicts.values() for verdict in each) or any(
-        report.error or any(finding.answer is Answer.DAMAGED for finding in report.findings.values())
-        for report in reports
+    errors = (
+        bool(tree.error)
+        or any(verdict.errors for each in verdicts.values() for verdict in each)
+        or any(
+            report.error or any(finding.answer is Answer.DAMAGED for finding in report.findings.values())
+            for report in reports
+        )
     )
     unclear = any(
-        finding.answer is Answer.UNKNOWN and not (series == _THIS_SERIES and report.requirement in verdicts)
+        finding.answer in (Answer.UNKNOWN, Answer.SOURCE, Answer.NONE)
+        and not (series == _THIS_SERIES and report.project in verdicts)
         for report in reports
         for series, finding in report.findings.items()
     )
@@ -88,10 +105,13 @@ def run(arguments: list[str], as_json: bool, import_too: bool, cache: Path | Non
 def _import_all(
     requirements: Iterable[Requirement], reports: list[Report], cache: Path, interruption: Interruption
 ) -> tuple[dict[str, list[Verdict]], dict[str, str]]:
-    """Install and import the requirements; return (verdicts, errors), each by requirement. Raises ``Interrupted``."""
+    """Install and import the requirements; return (verdicts, errors), each by project. Raises ``Interrupted``."""
     verdicts: dict[str, list[Verdict]] = {}
     failed: dict[str, str] = {}
-    for requirement, report in zip(requirements, reports, strict=True):
+    by_project = {report.project: report for report in reports}
+    for requirement in requirements:
+        project = canonicalize_name(requirement.name)
+        report = by_project[project]
         finding = report.findings.get(_THIS_SERIES)
         if finding is None and not report.error:
             continue  # its marker excludes this interpreter
@@ -99,31 +119,36 @@ def _import_all(
         try:
             if finding is not None and finding.answer in (Answer.SOURCE, Answer.NONE):
                 raise OverlayError(f"{finding.answer.value} for {_THIS_SERIES}")
-            verdicts[str(requirement)] = list(imported(requirement, cache, interruption))
+            verdicts[project] = list(imported(requirement, cache, interruption))
         except OverlayError as error:
-            failed[str(requirement)] = str(error)
+            failed[project] = str(error)
     return verdicts, failed
 
 
+def _judge_all(packages: list[Package], interruption: Interruption) -> list[Report]:
+    try:
+        return judged(packages, Index, interruption, _progress)
+    except Interrupted as error:
+        print("info: interrupted", file=sys.stderr, flush=True)
+        os._exit(error.exit_status)  # threads may wait for the index
+
+
 def judged(
-    requirements: dict[Requirement, frozenset[str]],
-    index: Callable[[], Index],
-    interruption: Interruption,
-    progress: Callable[[str], None],
+    packages: list[Package], index: Callable[[], Index], interruption: Interruption, progress: Callable[[str], None]
 ) -> list[Report]:
-    """Judge the requirements in several threads; return reports in the requirements' order. Raises ``Interrupted``."""
+    """Judge the packages in several threads; return reports in the packages' order. Raises ``Interrupted``."""
     own = threading.local()  # each thread has its own connections
 
-    def one(requirement: Requirement, hashes: frozenset[str]) -> Report:
+    def judge_package(package: Package) -> Report:
         if not hasattr(own, "index"):
             own.index = index()
-        return judge(requirement, own.index, hashes)
+        return judge(package, own.index)
 
     reader, writer = os.pipe()
     done, futures = 0, []
     pool = ThreadPoolExecutor(_AT_ONCE)
     try:
-        futures = [pool.submit(one, *each) for each in requirements.items()]
+        futures = [pool.submit(judge_package, package) for package in packages]
         for future in futures:
             future.add_done_callback(lambda _: os.write(writer, b"."))
         while done < len(futures):
@@ -151,6 +176,7 @@ def _plain(reports: list[Report], verdicts: dict[str, list[Verdict]], failed: di
         "packages": [
             {
                 "requirement": report.requirement,
+                "needed_by": list(report.needed_by),
                 "error": report.error,
                 "series": {
                     series: {**asdict(finding), "answer": finding.answer.name.lower()}

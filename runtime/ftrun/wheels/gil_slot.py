@@ -15,7 +15,6 @@ from __future__ import annotations
 import enum
 import re
 import struct
-from collections import defaultdict
 from collections.abc import Iterator
 
 # Kinds of slots: their numbers in moduleobject.h up to CPython 3.14, and since 3.15 (PEP 820), with further kinds.
@@ -59,17 +58,10 @@ def read(data: bytes) -> Gil:
 def _declared(library: _Library) -> Gil:
     if not library.is_module:
         return Gil.NO_MODULE
-    places = defaultdict(list)
-    for place, target in library.pointers.items():
-        places[target].append(place)
-    arrays = [
-        slots
-        for target, found in places.items()
-        if any(_is_in_definition(library, place) for place in found) and (slots := _slots(library, target))
-    ]
-    if arrays:
-        found = {_said(slots) for slots in arrays}
-        return found.pop() if len(found) == 1 else Gil.UNKNOWN
+    targets = {target for place, target in library.pointers.items() if _is_in_definition(library, place)}
+    declarations = {_said(slots) for target in targets if (slots := _slots(library, target))}
+    if declarations:
+        return declarations.pop() if len(declarations) == 1 else Gil.UNKNOWN
     if library.exports_slots:  # PEP 793: a function returns the slots
         return Gil.UNKNOWN
     if _BY_HAND in library.undefined:
@@ -83,9 +75,11 @@ def _is_in_definition(library: _Library, place: int) -> bool:
 
     Its name is 32 bytes before, and between them are the documentation, the size of the state and the methods.
     """
-    name, size = library.text(library.pointers.get(place - _SLOTS_IN_DEFINITION, -1)), library.words(place - 16, 1)
-    is_size = size is not None and place - 16 not in library.pointers and size[0] < 1 << 32
-    return is_size and _NAME.fullmatch(name) is not None
+    name = library.pointers.get(place - _SLOTS_IN_DEFINITION)
+    if name is None or place - 16 in library.pointers:  # as almost all pointers of large libraries
+        return False
+    size = library.words(place - 16, 1)
+    return size is not None and size[0] < 1 << 32 and _NAME.fullmatch(library.text(name)) is not None
 
 
 def _said(slots: dict[int, int]) -> Gil:

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from urllib.parse import urljoin, urlsplit, urlunsplit
 
 import requests
-from packaging.tags import Tag
-from packaging.utils import InvalidSdistFilename, InvalidWheelFilename, parse_sdist_filename, parse_wheel_filename
-from packaging.version import InvalidVersion, Version
+from packaging.tags import Tag, parse_tag
+from packaging.utils import InvalidSdistFilename, parse_sdist_filename
+from packaging.version import Version
 from requests.adapters import HTTPAdapter
 from urllib3.exceptions import HTTPError
 from urllib3.util import Retry
@@ -24,7 +24,7 @@ from ftrun.wheels.archive import TIMEOUT, received
 
 DEFAULT = "https://pypi.org/simple"
 _LARGEST_PAGE = 64 << 20
-_LONGEST_NAME, _MOST_TAGS = 255, 200  # of a file
+_LONGEST_TAGS, _MOST_TAGS = 255, 200  # of a file
 _ACCEPT = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1"
 
 
@@ -145,13 +145,22 @@ def _links(page: bytes) -> list[tuple]:
 
 def _parsed(name: str) -> tuple[Version, frozenset[Tag]] | None:
     """Return the version and tags in a wheel's name, the version and no tags for a source archive, else None."""
-    # A name of compressed tags stands for all their combinations.
-    if len(name) > _LONGEST_NAME or math.prod(part.count(".") + 1 for part in name.split("-")[-3:]) > _MOST_TAGS:
-        return None
     try:
-        if name.endswith(".whl"):
-            _, version, _, tags = parse_wheel_filename(name)
-            return version, tags
-        return parse_sdist_filename(name)[1], frozenset()
-    except (InvalidWheelFilename, InvalidSdistFilename, InvalidVersion):
+        if not name.endswith(".whl"):
+            return parse_sdist_filename(name)[1], frozenset()
+        _, version, *build, python, abi, platform = name[:-4].split("-")
+        return (_version(version), _tags(python, abi, platform)) if len(build) < 2 else None
+    except (InvalidSdistFilename, ValueError):  # too few parts, InvalidVersion, or a number of over 4300 digits
         return None
+
+
+# An index may have 100,000 files of a project, and most of their versions and tags more than once.
+_version = functools.lru_cache(10_000)(Version)
+
+
+@functools.lru_cache(10_000)
+def _tags(*parts: str) -> frozenset[Tag]:
+    # A name of compressed tags stands for all their combinations.
+    if sum(map(len, parts)) > _LONGEST_TAGS or math.prod(part.count(".") + 1 for part in parts) > _MOST_TAGS:
+        raise ValueError("too many tags")
+    return parse_tag("-".join(parts))

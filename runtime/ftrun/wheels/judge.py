@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import enum
 import functools
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import requests
 from packaging.requirements import Requirement
-from packaging.specifiers import SpecifierSet
+from packaging.specifiers import Specifier, SpecifierSet
 from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.utils import canonicalize_name
 from packaging.version import Version
@@ -16,9 +18,12 @@ from packaging.version import Version
 from ftrun.wheels import archive, gil_slot
 from ftrun.wheels.gil_slot import Gil
 from ftrun.wheels.index import File, Index, IndexFailed
+from ftrun.wheels.requirements import Package
 
 SERIES = ("3.13t", "3.14t", "3.15t")
 _MOST_WHEELS = 3  # read in search of a version that leaves the GIL off
+_LOWER = (">=", ">", "~=")
+_FIRST = Version("0.1")
 
 
 class Answer(enum.Enum):
@@ -56,33 +61,33 @@ class Report:
     requirement: str
     findings: dict[str, Finding]
     error: str = ""
+    needed_by: tuple[str, ...] = ()
+    """Names of the packages that need this one; empty if the user named it."""
 
     @property
     def name(self) -> str:
-        return self.requirement.split(";")[0]
+        return self.requirement.split(";")[0].strip()
+
+    @property
+    def project(self) -> str:
+        """The normalised name of the package."""
+        return canonicalize_name(re.split(r"[^\w.-]", self.requirement, maxsplit=1)[0])
 
 
-def judge(
-    requirement: Requirement, index: Index, hashes: frozenset[str] = frozenset(), series: tuple[str, ...] = SERIES
-) -> Report:
-    """Return a report on a requirement's wheels, for each free-threaded CPython of *series*, such as ``3.13t``.
-
-    *hashes*: hashes of the files that a lock file allows, such as ``sha256:00ff``; empty if any file will do.
-    """
-    if requirement.url:
-        return Report(str(requirement), {}, "names an address; only packages of an index can be judged")
+def judge(package: Package, index: Index, series: tuple[str, ...] = SERIES) -> Report:
+    """Return a report on a package's wheels, for each free-threaded CPython of *series*, such as ``3.13t``."""
+    requirement = package.requirement
     try:
         files = index.files(canonicalize_name(requirement.name))
     except IndexFailed as error:
-        return Report(str(requirement), {}, str(error))
+        return Report(str(requirement), {}, str(error), package.needed_by)
     wheels = _Wheels(index.session)
     try:
-        findings = {
-            each: _finding(requirement, files, hashes, each, wheels) for each in series if _applies(requirement, each)
-        }
+        findings = {each: _finding(package, files, each, wheels) for each in series if _applies(requirement, each)}
     except ValueError as error:  # a marker that compares what cannot be compared, or a version of over 4300 digits
-        return Report(str(requirement), {}, f"is no requirement that can be judged: {error}"[:300])
-    return Report(str(requirement), findings)
+        reason = f"is no requirement that can be judged: {error}"[:300]
+        return Report(str(requirement), {}, reason, package.needed_by)
+    return Report(str(requirement), findings, needed_by=package.needed_by)
 
 
 def _applies(requirement: Requirement, series: str) -> bool:
@@ -92,56 +97,68 @@ def _applies(requirement: Requirement, series: str) -> bool:
     )
 
 
-def _finding(
-    requirement: Requirement, files: list[File], hashes: frozenset[str], series: str, wheels: _Wheels
-) -> Finding:
-    allowed = [file for file in files if not hashes or not file.hashes or file.hashes & hashes]
-    fitting = [file for file in allowed if _fits_python(file, series)]
-    exact = any(each.operator in ("==", "===") and each.version[-2:] != ".*" for each in requirement.specifier)
-    offered = {file.version for file in fitting if exact or not file.yanked}
+def _finding(package: Package, files: list[File], series: str, wheels: _Wheels) -> Finding:
+    requirement, hashes = package.requirement, package.hashes
+    fitting = [file for file in files if _fits_python(file.requires_python, series)]
+    allowed = _by_version(file for file in fitting if not hashes or not file.hashes or file.hashes & hashes)
+    exact = any(limit.operator in ("==", "===") and limit.version[-2:] != ".*" for limit in requirement.specifier)
+    offered = [version for version, group in allowed.items() if exact or not all(file.yanked for file in group)]
     versions = sorted(requirement.specifier.filter(offered), reverse=True)
     for version in versions:
-        wheel = _best(fitting, version, series)
+        wheel = _best(allowed[version], series)
         if wheel is not None:
             finding = wheels.look(wheel, series)
             break
-        if any(file.version == version and not file.tags for file in fitting):
+        if any(not file.tags for file in allowed[version]):
             finding = Finding(str(version), Answer.SOURCE)
             break
     else:
         finding = Finding(str(versions[0]) if versions else "", Answer.NONE)
     if finding.answer not in (Answer.PURE, Answer.OFF, Answer.UNKNOWN):
-        finding.better = _better([file for file in files if _fits_python(file, series)], series, wheels)
+        limits = [*requirement.specifier, *package.asked]
+        lowest = [limit for limit in limits if limit.operator in _LOWER]
+        finding.better = _better(_by_version(fitting), lowest, series, wheels)
     return finding
 
 
-def _better(files: list[File], series: str, wheels: _Wheels) -> str:
-    """Return the newest final release whose wheel leaves the GIL off; "" if none of the _MOST_WHEELS newest does."""
-    versions = sorted(
-        {file.version for file in files if not file.yanked and not file.version.is_prerelease}, reverse=True
+def _by_version(files: Iterable[File]) -> dict[Version, list[File]]:
+    groups: dict[Version, list[File]] = {}
+    for file in files:
+        groups.setdefault(file.version, []).append(file)
+    return groups
+
+
+def _better(releases: dict[Version, list[File]], lowest: list[Specifier], series: str, wheels: _Wheels) -> str:
+    """Return the newest final release whose wheel leaves the GIL off; "" if none of the _MOST_WHEELS newest does.
+
+    *lowest*: limits that a release has to fulfil. A release below _FIRST is a placeholder if there are later ones.
+    """
+    finals = sorted((version for version in releases if not version.is_prerelease), reverse=True)
+    with_wheels = (
+        wheel
+        for version in finals
+        if (version >= _FIRST or finals[0] < _FIRST)
+        and all(version in limit for limit in lowest)
+        and (wheel := _best([file for file in releases[version] if not file.yanked], series))
     )
-    with_wheels = (wheel for version in versions if (wheel := _best(files, version, series)))
     for wheel, _ in zip(with_wheels, range(_MOST_WHEELS), strict=False):
         if wheels.look(wheel, series).answer in (Answer.PURE, Answer.OFF):
             return str(wheel.version)
     return ""
 
 
-def _fits_python(file: File, series: str) -> bool:
+@functools.lru_cache(1000)
+def _fits_python(requires_python: str, series: str) -> bool:
     try:
-        return SpecifierSet(file.requires_python).contains(f"{series.rstrip('t')}.0", prereleases=True)
+        return SpecifierSet(requires_python).contains(f"{series.rstrip('t')}.0", prereleases=True)
     except ValueError:  # InvalidSpecifier, or a number of over 4300 digits
         return True
 
 
-def _best(files: list[File], version: Version, series: str) -> File | None:
-    """Return the wheel of *version* that an installer would choose on this machine; None if no wheel fits."""
+def _best(release: list[File], series: str) -> File | None:
+    """Return the wheel of a release that an installer would choose on this machine; None if no wheel fits."""
     order = _tags(series)
-    ranks = [
-        (min(order[tag] for tag in file.tags & order.keys()), file)
-        for file in files
-        if file.version == version and file.tags & order.keys()
-    ]
+    ranks = [(min(order[tag] for tag in tags), file) for file in release if (tags := file.tags & order.keys())]
     return min(ranks, key=lambda pair: pair[0])[1] if ranks else None
 
 

@@ -1,69 +1,117 @@
-"""Requirements from a command line: names, requirements files, pyproject.toml, and lock files."""
+"""Requirements from a command line: names, requirements files, pyproject.toml, lock files and environment.yml."""
 
 from __future__ import annotations
 
+import codecs
 import re
 import tomllib
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
+
+from ftrun.wheels import locks
 
 _LARGEST_FILE = 32 << 20
-_FILE = re.compile(r".*[/\\].*|.*\.(txt|in|toml|lock)", re.DOTALL)
+_FILE = re.compile(r".*[/\\].*|.*\.(txt|in|toml|lock|ya?ml)", re.DOTALL)
+_ADDRESS = re.compile(r"[\w+.-]+://.*|git\+.*", re.DOTALL)
+_PATH = re.compile(r"\.{0,2}/.*|\.{1,2}|.*\.(whl|zip|tar\.\w+)", re.DOTALL)
 _COMMENT = re.compile(r"(^|\s)#.*$")
 _OPTIONS = re.compile(r"\s--(hash|config-settings|global-option)[ =].*$")
 _HASH = re.compile(r"\s--hash[ =](\w+:[0-9a-fA-F]+)")
+_OPTION = re.compile(r"(-r|--requirement|-c|--constraint|-e|--editable)[ =]?\s*(\S.*)")
+# As pip: a byte order mark, else a line such as "# -*- coding: latin-1 -*-".
+_MARKS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
+_CODING = re.compile(rb"^[^\n]*#.*?coding[:=][ \t]*([-\w.]+)", re.MULTILINE)
+_ELSEWHERE = "only packages of an index can be judged"
 
 
 class BadRequirements(Exception):
-    """Raised if a file cannot be read, or a line or argument is no requirement. The message names it."""
+    """Raised if a file cannot be read, or an argument is no requirement. The message names it."""
 
 
-def read(arguments: list[str]) -> dict[Requirement, frozenset[str]]:
-    """Return {requirement: hashes} for *arguments*: files, folders (for their pyproject.toml) or ``numpy>=2``.
+@dataclass
+class Package:
+    """One version of a package of an index, as a lock file or a resolver gives it."""
 
-    The hashes, such as ``sha256:00ff``, are those of the wheels that a lock file allows; empty if any wheel will do.
-    Raises ``BadRequirements``.
+    requirement: Requirement
+    hashes: frozenset[str] = frozenset()
+    """Hashes of the files that a lock allows, such as ``sha256:00ff``; empty if any file will do."""
+    needed_by: tuple[str, ...] = ()
+    """Names of the packages that need this one; empty if the user named it."""
+    asked: SpecifierSet = field(default_factory=SpecifierSet)
+    """Versions that the user would take."""
+
+
+@dataclass
+class Contents:
+    """Everything that the arguments name."""
+
+    requirements: dict[tuple[str, str], Requirement] = field(default_factory=dict)
+    """Requirements that a resolver may choose versions for, by name and marker; several of a package are one."""
+    locked: list[Package] = field(default_factory=list)
+    constraints: list[Requirement] = field(default_factory=list)
+    others: dict[str, str] = field(default_factory=dict)
+    """{line or name: reason why it cannot be judged}."""
+
+    def add(self, text: str, hashes: frozenset[str] = frozenset(), needed_by: tuple[str, ...] = ()) -> None:
+        """Add one requirement (PEP 508); raises ``ValueError`` if it is none."""
+        try:
+            requirement = Requirement(text)
+        except (InvalidRequirement, RecursionError) as error:
+            raise ValueError("is no requirement (PEP 508)") from error
+        if not str(requirement).isprintable():  # a marker's strings may hold line ends
+            raise ValueError("holds characters that no requirement has")
+        if requirement.url:
+            self.others[requirement.name] = f"comes from an address; {_ELSEWHERE}"
+        elif hashes:
+            self.locked.append(Package(requirement, hashes, needed_by))
+        else:
+            key = canonicalize_name(requirement.name), str(requirement.marker or "")
+            if earlier := self.requirements.get(key):
+                requirement.specifier &= earlier.specifier
+                requirement.extras |= earlier.extras
+            self.requirements[key] = requirement
+
+
+def read(arguments: list[str]) -> Contents:
+    """Return the contents of *arguments*: files, folders (for their pyproject.toml) or ``numpy>=2``.
+
+    A line of a file that is no requirement is kept with the reason. Raises ``BadRequirements`` for an argument that is
+    none, and for a file that cannot be read.
     """
-    found: dict[str, tuple[Requirement, frozenset[str]]] = {}
+    contents = Contents()
     seen: set[Path] = set()
+
+    def include(other: str) -> None:
+        _read_file(contents, Path(other), (), seen)
+
     for argument in arguments:
         path = Path(argument)
         if path.is_dir():
             path /= "pyproject.toml"
-        texts = _of_file(path, (), seen) if path.is_file() or _FILE.fullmatch(argument) else iter([("", argument, "")])
-        for place, text, options in texts:
-            try:
-                requirement = Requirement(text)
-            except (InvalidRequirement, RecursionError) as error:
-                hint = "" if place else "; a file must exist, or end with .txt, .toml or .lock"
-                raise BadRequirements(f"{place}{text[:200]!r} is no requirement (PEP 508){hint}") from error
-            hashes = frozenset(each.lower() for each in _HASH.findall(options))
-            found.setdefault(str(requirement), (requirement, hashes))
-    return dict(found.values())
+        if not _ADDRESS.fullmatch(argument) and (path.is_file() or _FILE.fullmatch(argument)):
+            _read_file(contents, path, (), seen)
+            continue
+        try:
+            _read_line(contents, argument, Path(), include)
+        except ValueError as error:
+            hint = "a file must exist, or end with .txt, .toml, .lock or .yml"
+            raise BadRequirements(f"{argument[:200]!r} {error}; {hint}") from error
+    return contents
 
 
-def _of_file(path: Path, within: tuple[Path, ...], seen: set[Path]) -> Iterator[tuple[str, str, str]]:
-    """Yield each requirement in a file: (its place in the file, for error messages; the requirement; its options).
-
-    *within* are the files that include this one; *seen* are the files that have been read.
-    """
+def _read_file(contents: Contents, path: Path, within: tuple[Path, ...], seen: set[Path]) -> None:
+    """Add the requirements of a file. *within*: the files that include this one; *seen*: those that have been read."""
     if path.resolve() in within:
         raise BadRequirements(f"{path} includes itself")
     if path.resolve() in seen:  # files that include each the next one twice would take forever
         return
     seen.add(path.resolve())
-    try:
-        if not path.is_file():  # a device or a FIFO could block
-            raise BadRequirements(f"{path} is no file")
-        if path.stat().st_size > _LARGEST_FILE:
-            raise BadRequirements(f"{path} is larger than 32 MiB")
-        text = path.read_text()
-    except OSError as error:
-        raise BadRequirements(f"{path} cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise BadRequirements(f"{path} is no UTF-8 text") from error
+    text = _text(path)
     if path.suffix == ".toml" or (path.suffix == ".lock" and text.lstrip().startswith(("version", "#", "[[package"))):
         try:
             document = tomllib.loads(text)
@@ -71,41 +119,118 @@ def _of_file(path: Path, within: tuple[Path, ...], seen: set[Path]) -> Iterator[
             if path.suffix == ".toml":
                 raise BadRequirements(f"{path} is no TOML: {error}") from error
         else:
-            yield from ((f"{path}: ", each, "") for each in _of_toml(document, path))
+            _read_toml(contents, document, path)
             return
-    for number, line in enumerate(re.sub(r"\\\r?\n", " ", text).splitlines(), 1):
-        options = _COMMENT.sub("", line)
-        line = _OPTIONS.sub("", options).strip()
-        include = re.fullmatch(r"(?:-r|--requirement)[ =]?\s*(\S+)", line)
-        if include:
-            yield from _of_file(path.parent / include[1], (*within, path.resolve()), seen)
-        elif line and not line.startswith("-"):  # other options do not name packages of an index
-            yield f"{path}, requirement {number}: ", line, options
+
+    def include(other: str) -> None:
+        _read_file(contents, path.parent / other, (*within, path.resolve()), seen)
+
+    lines = _of_conda(contents, text) if path.suffix in (".yml", ".yaml") else _logical_lines(text)
+    for number, line in enumerate(lines, 1):
+        try:
+            _read_line(contents, line, path.parent, include)
+        except ValueError as error:
+            contents.others[f"{path}, requirement {number}: {line.strip()[:200]!r}"] = str(error)
 
 
-def _of_toml(document: dict, path: Path) -> list[str]:
-    """Return the requirements in a pyproject.toml, with those of its groups, or the packages in a TOML lock file."""
+def _text(path: Path) -> str:
     try:
-        packages = document.get("packages", document.get("package"))
-        if packages is not None:
-            return [
-                f"{each['name']}=={each['version']}"
-                for each in packages
-                if "version" in each and not {"editable", "virtual", "directory"} & set(each.get("source", ()))
-            ]
+        if not path.is_file():  # a device or a FIFO could block
+            raise BadRequirements(f"{path} is no file")
+        if path.stat().st_size > _LARGEST_FILE:
+            raise BadRequirements(f"{path} is larger than 32 MiB")
+        data = path.read_bytes()
+    except OSError as error:
+        raise BadRequirements(f"{path} cannot be read: {error.strerror}") from error
+    for mark, coding in _MARKS.items():
+        if data.startswith(mark):
+            return data[len(mark) :].decode(coding, "replace")
+    if b"\0" in data:
+        raise BadRequirements(f"{path} is no text")
+    told = _CODING.search(b"\n".join(data.split(b"\n", 2)[:2]))
+    for coding in (*([told[1].decode()] if told else []), "utf-8"):
+        try:
+            return data.decode(coding)
+        except (UnicodeDecodeError, LookupError):
+            continue
+    return data.decode("latin-1")  # as comments may be; no name of a package is
+
+
+def _logical_lines(text: str) -> list[str]:
+    return [line for line in re.sub(r"\\\r?\n", " ", text).splitlines() if _COMMENT.sub("", line).strip()]
+
+
+def _read_line(contents: Contents, line: str, folder: Path, include) -> None:
+    """Add the requirement of a line, relative to *folder*; raises ``ValueError`` if the line is none."""
+    options = _COMMENT.sub("", line)
+    text = _OPTIONS.sub("", options).strip()
+    option = _OPTION.fullmatch(text)
+    if option and option[1] in ("-r", "--requirement"):
+        include(option[2])
+    elif option and option[1] in ("-c", "--constraint"):
+        limits = Contents()
+        for limit in _logical_lines(_text(folder / option[2])):
+            _read_line(limits, limit, folder, include)
+        contents.constraints += [*limits.requirements.values(), *(each.requirement for each in limits.locked)]
+    elif option:
+        _read_place(contents, option[2], include)
+    elif text.startswith("-"):
+        pass  # no other option names a package of an index
+    elif _ADDRESS.fullmatch(text) or _PATH.fullmatch(text.partition("[")[0]):
+        _read_place(contents, text, include)
+    else:
+        contents.add(text, frozenset(value.lower() for value in _HASH.findall(options)))
+
+
+def _read_place(contents: Contents, place: str, include) -> None:
+    """Add what a folder's pyproject.toml needs; anything else at an address or a path cannot be judged."""
+    if not _ADDRESS.fullmatch(place):
+        try:
+            include(f"{place.partition('[')[0]}/pyproject.toml")
+        except BadRequirements:
+            contents.others[place] = f"comes from this machine; {_ELSEWHERE}"
+    else:
+        contents.others[place] = f"comes from {'a repository' if '+' in place else 'an address'}; {_ELSEWHERE}"
+
+
+def _read_toml(contents: Contents, document: dict, path: Path) -> None:
+    """Add the requirements of a pyproject.toml, with those of its groups, or the packages of a lock file."""
+    try:
+        if "packages" in document or "package" in document:
+            for package in locks.packages(document):
+                if package.reason:
+                    contents.others[package.requirement] = package.reason
+                else:
+                    requirement = Requirement(package.requirement)
+                    contents.locked.append(Package(requirement, package.hashes, package.needed_by))
+            return
         project = document.get("project", {})
         texts = list(project.get("dependencies", ()))
-        for group in (
-            *project.get("optional-dependencies", {}).values(),
-            *document.get("dependency-groups", {}).values(),
-        ):
-            texts += [each for each in group if isinstance(each, str)]
-        if not all(isinstance(each, str) for each in texts):
-            raise TypeError("dependencies must be strings")
-    except (TypeError, KeyError, AttributeError) as error:
+        groups = (project.get("optional-dependencies", {}), document.get("dependency-groups", {}))
+        texts += [text for group in groups for part in group.values() for text in part if isinstance(text, str)]
+        for text in texts:
+            contents.add(text)
+    except (TypeError, KeyError, AttributeError, ValueError) as error:
         raise BadRequirements(f"{path} is no pyproject.toml and no lock: {error}") from error
     if not texts:
         raise BadRequirements(
             f"{path} names no dependencies: [project] dependencies, dependency groups or a lock's packages"
         )
-    return texts
+
+
+def _of_conda(contents: Contents, text: str) -> Iterator[str]:
+    """Yield the lines below ``pip:`` in an environment.yml; add conda's packages to those that cannot be judged."""
+    inside, pip = False, -1  # the indentation of "- pip:"
+    for line in text.splitlines():
+        content = _COMMENT.sub("", line).rstrip()
+        item = re.fullmatch(r"( *)- +(.+)", content)
+        if item and inside:
+            name = item[2].strip("'\"")
+            if name == "pip:":
+                pip = len(item[1])
+            elif 0 <= pip < len(item[1]):
+                yield name
+            elif not re.fullmatch(r"(python|pip)\b.*", name):
+                contents.others[name] = f"comes from conda; {_ELSEWHERE}"
+        elif content and content[0] not in " -":
+            inside, pip = content == "dependencies:", -1

@@ -11,6 +11,7 @@ from ftrun.imports import Verdict
 from ftrun.wheels.judge import SERIES, Answer, Finding, Report
 
 _STYLES = {Answer.ON: "red", Answer.SOURCE: "yellow", Answer.NONE: "yellow", Answer.DAMAGED: "red"}
+_PASSES = {Answer.OFF, Answer.PURE}
 _NAMED = 3  # modules of a wheel that are named
 
 
@@ -20,20 +21,26 @@ def show(reports: list[Report], verdicts: dict[str, list[Verdict]], failed: dict
     table = Table(box=None, padding=(0, 2, 0, 0))
     for heading in ("package", *SERIES):
         table.add_column(heading, overflow="fold")
-    pure = [each for each in reports if {finding.answer for finding in each.findings.values()} == {Answer.PURE}]
-    excluded = [each for each in reports if not each.findings and not each.error]
-    listed = [each for each in reports if each.findings and each not in pure]
+    pure = [report for report in reports if _answers(report) == {Answer.PURE}]
+    excluded = [report for report in reports if not report.findings and not report.error and not report.needed_by]
+    off = [report for report in reports if report.needed_by and {Answer.OFF} <= _answers(report) <= _PASSES]
+    listed = [report for report in reports if report.findings and report not in pure and report not in off]
     for report in listed:
-        table.add_row(_text(report.name), *(_cell(report, series) for series in SERIES))
+        below = f" (for {', '.join(report.needed_by)})" if report.needed_by else ""
+        table.add_row(_text(report.name + below), *(_cell(report, series) for series in SERIES))
     if listed:
         console.print(table)
     for report in listed:
         for series, finding in report.findings.items():
             for line in _remarks(finding):
                 console.print(f"{_text(report.name)}, {series}: {line}")
-    for title, group in (("pure Python", pure), ("not for these interpreters, by their markers", excluded)):
+    for title, group in (
+        ("GIL off", off),
+        ("pure Python", pure),
+        ("not for these interpreters, by their markers", excluded),
+    ):
         if group:
-            console.print(f"{title}: {_text(', '.join(each.name for each in group))}")
+            console.print(f"{title}: {_text(', '.join(report.name for report in group))}")
     for report in reports:
         if report.error:
             console.print(f"[red]{_text(report.name)}[/red]: {_text(report.error)}")
@@ -48,6 +55,10 @@ def show(reports: list[Report], verdicts: dict[str, list[Verdict]], failed: dict
         console.print(
             "\nSome modules say only as they start whether they need the GIL: --import tries it, in a process each."
         )
+
+
+def _answers(report: Report) -> set[Answer]:
+    return {finding.answer for finding in report.findings.values()}
 
 
 def _text(text: str) -> str:

@@ -20,6 +20,7 @@ from ftrun.configurations import this_twin
 from ftrun.wheels import archive
 from ftrun.wheels.index import Index
 from ftrun.wheels.judge import Answer, judge
+from ftrun.wheels.requirements import Package
 from tests.checkout import importable
 from tests.extension_modules import compiled
 from tests.unit.runtime.wheels.test_gil_slot import INTERPRETERS, SLOTS
@@ -52,6 +53,14 @@ def compiled_wheel(data, tag="313t", **more):
     return wheel((f"pkg/module.cpython-{tag}-x86_64-linux-gnu.so", data), **more)
 
 
+def described(release, *needs, files=()):
+    """A wheel with the metadata that a resolver reads; *release*: such as pkg-1."""
+    name, version = release.split("-")
+    metadata = [f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"]
+    metadata += [f"Requires-Dist: {need}\n" for need in needs]
+    return wheel((f"{release}.dist-info/METADATA", "".join(metadata)), *files)
+
+
 def sha256(data):
     return hashlib.sha256(data).hexdigest()
 
@@ -68,6 +77,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.send_header(name.replace("_", "-"), str(value))
         self.end_headers()
         self.wfile.write(body)
+
+    def do_HEAD(self):  # as uv asks before it fetches the end of a wheel
+        self.send_response(200)
+        self.send_header("Accept-Ranges", "bytes")
+        self.send_header("Content-Length", str(len(self.server.files[self.path.rpartition("/")[2]])))
+        self.end_headers()
 
     def do_GET(self):
         files, mode = self.server.files, self.server.mode
@@ -142,9 +157,10 @@ def index(monkeypatch):
     server.server_close()
 
 
-def answers(text, index_mode=None):
+def answers(text, asked=""):
     """The answers for a requirement, by interpreter: (version, answer, better)."""
-    report = judge(Requirement(text), Index())
+    package = Package(Requirement(text), asked=Requirement(asked or text).specifier)
+    report = judge(package, Index())
     assert not report.error, report.error
     return {series: (each.version, each.answer, each.better) for series, each in report.findings.items()}
 
@@ -170,7 +186,8 @@ def test_the_kinds_of_answers(mode, index, modules):
     assert answers("pkg==1.0")["3.13t"] == ("1.0", Answer.OFF, "")
     assert answers("pkg==3.0rc1")["3.13t"] == ("3.0rc1", Answer.OFF, "")
     assert answers("pkg==4.0")["3.13t"] == ("4.0", Answer.NONE, "1.0")
-    assert answers("pkg>4")["3.13t"] == ("", Answer.NONE, "1.0")
+    assert answers("pkg>4")["3.13t"] == ("", Answer.NONE, "")
+    assert answers("pkg==4.0", "pkg>=2")["3.13t"] == ("4.0", Answer.NONE, "")
     assert list(answers("pkg; python_version >= '3.14'")) == ["3.14t", "3.15t"]
     assert answers("pkg; python_version < '3'") == {}
 
@@ -192,6 +209,19 @@ def test_only_what_an_interpreter_loads_counts(index, modules):
     assert {each[1] for each in answers("pkg").values()} == {Answer.PURE}
 
 
+def test_no_placeholder_is_better(index, modules):
+    index.files = {
+        "pkg-0.0.0a0-py3-none-any.whl": b"never read",
+        "pkg-0.0.1-py3-none-any.whl": b"never read",
+        f"pkg-2.0-cp313-cp313t-{PLATFORM}.whl": compiled_wheel(modules["on"]),
+    }
+    assert answers("pkg")["3.13t"] == ("2.0", Answer.ON, "")
+    # Of a young package, the early releases are real.
+    index.files = {**index.files, "pkg-0.0.9.tar.gz": b""}
+    del index.files[f"pkg-2.0-cp313-cp313t-{PLATFORM}.whl"]
+    assert answers("pkg")["3.13t"] == ("0.0.9", Answer.SOURCE, "0.0.1")
+
+
 @pytest.mark.parametrize("mode", ["", "html"])
 def test_a_yanked_version_is_for_those_who_name_it(mode, index):
     index.mode, index.yanked = mode, {"pkg-1.1-py3-none-any.whl"}
@@ -210,7 +240,8 @@ def test_a_lock_may_allow_one_wheel_alone(mode, index, modules):
     hashes = {"pure": f"sha256:{sha256(b'pure')}", "all": "sha256:" + sha256(compiled_wheel(modules["on"]))}
 
     def answer(*allowed):
-        return judge(Requirement("pkg==1"), Index(), frozenset(hashes[each] for each in allowed), ("3.13t",)).findings
+        package = Package(Requirement("pkg==1"), frozenset(hashes[each] for each in allowed))
+        return judge(package, Index(), ("3.13t",)).findings
 
     assert answer("pure")["3.13t"].answer is Answer.PURE
     assert answer("pure", "all")["3.13t"].answer is Answer.ON
@@ -248,7 +279,7 @@ def test_damaged_and_hostile_wheels(damage, mode, says, index, modules):
         f"pkg-1-cp313-cp313t-{PLATFORM}.whl": damage(compiled_wheel(modules["off"])),
         f"fine-1-cp313-cp313t-{PLATFORM}.whl": b"",
     }
-    finding = judge(Requirement("pkg"), Index()).findings["3.13t"]
+    finding = judge(Package(Requirement("pkg")), Index()).findings["3.13t"]
     assert finding.answer is Answer.DAMAGED
     assert says in finding.error
 
@@ -264,6 +295,22 @@ def test_no_directory_takes_all_memory():
         archive._Reader(io.BytesIO(b"")).read(1 << 50)
 
 
+def test_an_index_page_of_100_000_files(index, modules):
+    platforms = [f"manylinux_2_{glibc}_{machine}" for glibc in range(17, 42) for machine in ("x86_64", "riscv64")]
+    index.files = {
+        f"pkg-{number // 100}.{number % 100}-cp3{minor}-cp3{minor}{gil}-{platform}.whl": b""
+        for number in range(500)
+        for minor in (13, 14)
+        for gil in ("", "t")
+        for platform in platforms
+    }
+    assert len(index.files) == 100_000
+    index.files["pkg-5.0-cp314-cp314t-" + PLATFORM + ".whl"] = compiled_wheel(modules["off"], "314t")
+    begin = time.thread_time()
+    assert answers("pkg>4.99")["3.14t"] == ("5.0", Answer.OFF, "")
+    assert time.thread_time() - begin < 5
+
+
 def test_a_name_that_stands_for_a_billion_tags_is_left_out(index):
     tags = ".".join(["a"] * 1000)
     index.files = {f"pkg-1-{tags}-{tags}-{tags}.whl": b""}
@@ -273,7 +320,7 @@ def test_a_name_that_stands_for_a_billion_tags_is_left_out(index):
 def test_no_answer_has_the_password_of_the_index(index, monkeypatch):
     monkeypatch.setenv("UV_DEFAULT_INDEX", f"http://user:secret@127.0.0.1:{index.server_port}/simple")
     index.mode, index.files = "gone", {f"pkg-1-cp313-cp313t-{PLATFORM}.whl": b""}
-    assert judge(Requirement("pkg"), Index()).findings["3.13t"].error == "HTTPError 404"
+    assert judge(Package(Requirement("pkg")), Index()).findings["3.13t"].error == "HTTPError 404"
 
 
 @pytest.mark.parametrize(
@@ -283,31 +330,30 @@ def test_no_answer_has_the_password_of_the_index(index, monkeypatch):
         ("pkg", "no page", "no page of a project"),
         ("pkg", "bad link", "no page of a project"),
         ("pkg; os_name ~= 'posix'", "", "no requirement that can be judged"),
-        ("pkg @ https://example.org/x.whl", "", "names an address"),
     ],
 )
 def test_what_cannot_be_judged(text, mode, says, index):
     index.mode, index.files = mode, {"pkg-1-py3-none-any.whl": b""}
-    assert says in judge(Requirement(text), Index()).error
+    assert says in judge(Package(Requirement(text)), Index()).error
 
 
 def test_a_server_that_sends_byte_after_byte(index, modules, monkeypatch):
     monkeypatch.setattr(archive, "_LONGEST", 0.2)
     index.mode = "slow"
     index.files = {f"pkg-1-cp313-cp313t-{PLATFORM}.whl": compiled_wheel(modules["off"])}
-    assert "the server took more than" in judge(Requirement("pkg"), Index()).findings["3.13t"].error
+    assert "the server took more than" in judge(Package(Requirement("pkg")), Index()).findings["3.13t"].error
 
 
 def test_an_index_that_cannot_be_reached_keeps_its_password(monkeypatch):
     monkeypatch.setenv("PIP_INDEX_URL", "http://user:secret@127.0.0.1:9/simple")
-    error = judge(Requirement("pkg"), Index()).error
+    error = judge(Package(Requirement("pkg")), Index()).error
     assert "http://127.0.0.1:9/simple cannot be read" in error
     assert "secret" not in error
 
 
 def test_an_index_whose_address_is_none(monkeypatch):
     monkeypatch.setenv("UV_DEFAULT_INDEX", "http://[x/simple")
-    assert "cannot be read" in judge(Requirement("pkg"), Index()).error
+    assert "cannot be read" in judge(Package(Requirement("pkg")), Index()).error
 
 
 def info(*arguments):
@@ -317,30 +363,49 @@ def info(*arguments):
 
 
 def test_the_program(index, modules, tmp_path):
+    tag = f"cp313-cp313t-{PLATFORM}"
+
+    def extension(name):
+        return ("pkg/module.cpython-313t-x86_64-linux-gnu.so", modules[name])
+
     index.files = {
-        f"pkg-1-cp313-cp313t-{PLATFORM}.whl": compiled_wheel(modules["on"]),
-        f"fine-2-cp313-cp313t-{PLATFORM}.whl": compiled_wheel(modules["off"]),
+        f"pkg-1-{tag}.whl": described("pkg-1", files=[extension("on")]),
+        f"fine-2-{tag}.whl": described("fine-2", files=[extension("off")]),
+        "plain-3-py3-none-any.whl": described("plain-3", "fine"),
+        "above-4-py3-none-any.whl": described("above-4", "pkg", "plain", "gone; python_version < '3'"),
     }
     (tmp_path / "requirements.txt").write_text("fine\n")
     done = info(str(tmp_path / "requirements.txt"))
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "2 GIL off" in done.stdout
+    # There is no wheel for 3.14t, and so no answer.
+    assert (done.returncode, done.stderr) == (3, "")
+    assert re.search(r"fine==2 +GIL off +nothing fits \(2: wheel\)|fine==2 +GIL off +nothing fits", done.stdout)
     done = info("pkg", "fine")
     assert done.returncode == 1
-    assert "1 turns GIL on" in done.stdout
-    assert "pkg, 3.13t: turns the GIL on: pkg.module" in done.stdout
+    assert "turns GIL on" in done.stdout
+    assert "pkg==1, 3.13t: turns the GIL on: pkg.module" in done.stdout
     assert info("pkg==1; sys_platform == 'win32'").stdout.startswith(
         "not for these interpreters, by their markers: pkg==1"
     )
+    # A pure package is no pass if what it needs is none.
+    done = info("above")
+    assert done.returncode == 1
+    assert "pkg==1 (for above)" in done.stdout and "fine==2 (for plain)" in done.stdout
+    assert "pure Python: above==4, plain==3" in done.stdout
     done = info("fine", "absent", "--json")
     assert done.returncode == 2
-    found = json.loads(done.stdout)["packages"]
-    assert found[0]["series"]["3.13t"]["answer"] == "off"
-    assert found[1]["error"].startswith("not on http://127.0.0.1")
-    index.files[f"broken-1-cp313-cp313t-{PLATFORM}.whl"] = b"no archive"
+    assert "what the packages need is not looked at: " in done.stderr and "absent" in done.stderr
+    packages = json.loads(done.stdout)["packages"]
+    assert packages[0]["series"]["3.13t"]["answer"] == "off" and packages[0]["needed_by"] == []
+    assert packages[1]["error"].startswith("not on http://127.0.0.1")
+    index.files[f"broken-1-{tag}.whl"] = b"no archive"
     assert info("broken").returncode == 2
-    index.files[f"vague-1-cp313-cp313t-{PLATFORM}.whl"] = compiled_wheel(modules["unclear"])
+    index.files[f"vague-1-{tag}.whl"] = described("vague-1", files=[extension("unclear")])
     assert info("vague").returncode == 3  # which is no pass
+    index.files["source-1.tar.gz"] = b""
+    done = info("source", "fine")
+    assert done.returncode == 3
+    assert "not known, since there is no wheel of it: what source needs" in done.stderr
+    assert re.search(r"source +1 no wheel", done.stdout)
     done = info("no name!")
     assert (done.returncode, done.stdout) == (2, "")
     assert "is no requirement" in done.stderr

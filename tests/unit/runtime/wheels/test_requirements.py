@@ -26,65 +26,113 @@ extra = ["h5py"]
 [dependency-groups]
 test = ["pytest", {include-group = "other"}]
 """,
-    "uv.lock": """
-version = 1
-[[package]]
-name = "mine"
-version = "0.1"
-source = { editable = "." }
-[[package]]
-name = "numpy"
-version = "2.4.6"
-source = { registry = "https://example.org/simple" }
-""",
-    "pylock.toml": """
-lock-version = "1.0"
-[[packages]]
-name = "numpy"
-version = "2.4.6"
-[[packages]]
-name = "here"
-""",
     "requirements.lock": "numpy==2.4.6 \\\n    --hash=sha256:00\npillow==12.2.0\n",
+    "environment.yml": """
+name: ml
+channels: [conda-forge]
+dependencies:
+  - python=3.13
+  - scipy>=1
+  - pip
+  - pip:
+      - msgpack   # why
+      - "pyyaml>=6"
+      - -r more/base.txt
+prefix: /opt
+""",
 }
 
 
-@pytest.mark.parametrize(
-    ("arguments", "found"),
-    [
-        (["numpy", "msgpack >= 1"], ["numpy", "msgpack>=1"]),
-        (["numpy", "numpy"], ["numpy"]),
-        (
-            ["requirements.txt"],
-            [
-                'numpy>=2; python_version > "3.8"',
-                "requests[socks]",
-                "pillow==12.2.0",
-                "torch@ https://example.org/torch.whl",
-            ],
-        ),
-        (["pyproject.toml"], ["numpy", "pandas>2", "h5py", "pytest"]),
-        (["."], ["numpy", "pandas>2", "h5py", "pytest"]),
-        (["uv.lock"], ["numpy==2.4.6"]),
-        (["pylock.toml"], ["numpy==2.4.6"]),
-        (["requirements.lock", "scipy"], ["numpy==2.4.6", "pillow==12.2.0", "scipy"]),
-    ],
-)
-def test_read(arguments, found, tmp_path, monkeypatch):
+def names(contents):
+    locked = [package.requirement for package in contents.locked]
+    return sorted(str(requirement) for requirement in (*contents.requirements.values(), *locked))
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name, text in FILES.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
-    assert sorted(str(each).replace(" @", "@") for each in read(arguments)) == sorted(found)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["numpy", "msgpack >= 1"], ["numpy", "msgpack>=1"]),
+        (["numpy", "numpy"], ["numpy"]),
+        (["numpy>=2", "NumPy<2.3"], ["NumPy<2.3,>=2"]),
+        (["pkg[a]", "pkg[b]>1"], ["pkg[a,b]>1"]),
+        (["requirements.txt"], ['numpy>=2; python_version > "3.8"', "requests[socks]", "pillow==12.2.0"]),
+        (["pyproject.toml"], ["numpy", "pandas>2", "h5py", "pytest"]),
+        (["."], ["numpy", "pandas>2", "h5py", "pytest"]),
+        (["requirements.lock", "scipy"], ["numpy==2.4.6", "pillow==12.2.0", "scipy"]),
+        (["environment.yml"], ["msgpack", "pyyaml>=6", "requests[socks]", 'numpy>=2; python_version > "3.8"']),
+    ],
+)
+def test_read(arguments, expected, folder):
+    assert names(read(arguments)) == sorted(expected)
+
+
+def test_what_is_not_on_an_index_is_named_with_the_reason(folder):
+    (folder / "mixed.txt").write_text(
+        """
+numpy
+git+https://example.org/a.git@main#egg=a
+https://example.org/b-1.whl
+c @ git+https://example.org/c
+./absent
+-e .
+=== nonsense
+d; python_version > "3
+"""
+    )
+    contents = read(["mixed.txt", "environment.yml"])
+    assert {"numpy", "pandas>2", "h5py", "pytest"} <= set(names(contents))
+    reasons = {
+        "git+https://example.org/a.git@main#egg=a": "comes from a repository",
+        "https://example.org/b-1.whl": "comes from an address",
+        "c": "comes from an address",
+        "./absent": "comes from this machine",
+        "mixed.txt, requirement 7: '=== nonsense'": "is no requirement",
+        "mixed.txt, requirement 8: 'd; python_version > \"3'": "is no requirement",
+        "scipy>=1": "comes from conda",
+    }
+    assert {name: contents.others[name].partition(";")[0].partition(" (")[0] for name in reasons} == reasons
+    assert contents.others.keys() == reasons.keys()
+
+
+def test_constraints_are_no_requirements(folder):
+    (folder / "a.txt").write_text("numpy\n-c more/limits.txt\n")
+    (folder / "more/limits.txt").write_text("numpy<2.4  # why\nscipy==1.17.0 --hash=sha256:00\n")
+    contents = read(["a.txt"])
+    assert names(contents) == ["numpy"]
+    assert sorted(map(str, contents.constraints)) == ["numpy<2.4", "scipy==1.17.0"]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        "\ufeffnumpy>=2\r\npillow\r\n".encode(),
+        "numpy>=2\npillow\n".encode("utf-16"),
+        "numpy>=2  # für\npillow\n".encode("latin-1"),
+        "# -*- coding: cp1252 -*-\nnumpy>=2  # “why”\npillow\n".encode("cp1252"),
+        b"# coding: unheard-of\nnumpy>=2\npillow\n",
+    ],
+    ids=["mark", "utf-16", "latin-1", "cp1252", "unknown"],
+)
+def test_the_encodings_that_pip_reads(data, folder):
+    (folder / "a.txt").write_bytes(data)
+    assert names(read(["a.txt"])) == ["numpy>=2", "pillow"]
 
 
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("a.txt", "numpy\n=== nonsense\n", r"a.txt, requirement 2: '=== nonsense' is no requirement"),
         ("a.txt", "-r a.txt\n", "includes itself"),
         ("a.txt", "-r absent.txt\n", "absent.txt"),
-        ("a.txt", b"\xff\xfe", "no UTF-8"),
+        ("a.txt", b"PK\0\1", "no text"),
         ("pyproject.toml", "[project\n", "no TOML"),
         ("pyproject.toml", "x = " + "9" * 5_000, "no TOML"),
         ("pyproject.toml", "[project]\ndependencies = 3\n", "no pyproject.toml and no lock"),
@@ -99,15 +147,20 @@ def test_bad_files(name, text, message, tmp_path, monkeypatch):
         read([name])
 
 
+@pytest.mark.parametrize("argument", ["no name!", "pkg; os_name == 'a\nb'"])
+def test_a_bad_argument(argument):
+    with pytest.raises(BadRequirements, match="no requirement|no requirement has"):
+        read([argument])
+
+
 def test_a_lock_has_hashes(tmp_path):
     (tmp_path / "requirements.lock").write_text(
         "numpy==2 \\\n    --hash=sha256:00FF \\\n    --hash=sha256:11  # two wheels\nscipy==1  # --hash=sha256:22\n"
     )
-    found = read([str(tmp_path / "requirements.lock")])
-    assert {each.name: hashes for each, hashes in found.items()} == {
-        "numpy": {"sha256:00ff", "sha256:11"},
-        "scipy": frozenset(),
-    }
+    contents = read([str(tmp_path / "requirements.lock")])
+    (locked,) = contents.locked
+    assert (locked.requirement.name, locked.hashes) == ("numpy", {"sha256:00ff", "sha256:11"})
+    assert names(contents) == ["numpy==2", "scipy==1"]
 
 
 @pytest.mark.timeout(60)
@@ -115,7 +168,7 @@ def test_files_that_include_the_next_one_twice_are_read_once(tmp_path):
     for number in range(40):
         (tmp_path / f"{number}.txt").write_text(f"-r {number + 1}.txt\n" * 2)
     (tmp_path / "40.txt").write_text("numpy\n")
-    assert [each.name for each in read([str(tmp_path / "0.txt")])] == ["numpy"]
+    assert names(read([str(tmp_path / "0.txt")])) == ["numpy"]
 
 
 def test_what_is_no_file(tmp_path, monkeypatch):

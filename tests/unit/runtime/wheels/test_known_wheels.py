@@ -1,0 +1,30 @@
+"""Wheels of the package index whose truth is known: from their own release notes, or from importing them."""
+
+import pytest
+from packaging.requirements import Requirement
+
+from ftrun.wheels.index import Index
+from ftrun.wheels.judge import Answer, judge
+from ftrun.wheels.requirements import Package
+
+KNOWN = [
+    ("cryptography==47.0.0", "3.14t", Answer.OFF),
+    ("tokenizers==0.23.3", "3.14t", Answer.OFF),
+    ("msgpack==1.1.2", "3.14t", Answer.ON),
+    ("regex==2026.5.9", "3.13t", Answer.OFF),
+    ("tiktoken==0.13.0", "3.13t", Answer.OFF),
+    ("markupsafe==3.0.3", "3.13t", Answer.OFF),
+    ("numpy==2.4.6", "3.13t", Answer.OFF),
+    ("cbor2==5.8.0", "3.13t", Answer.PURE),
+    ("safetensors==0.8.0", "3.13t", Answer.SOURCE),
+    # Modules that tell only as they start.
+    ("blake3==1.0.8", "3.13t", Answer.UNKNOWN),
+    ("torchaudio==2.9.1", "3.13t", Answer.UNKNOWN),
+]
+
+
+@pytest.mark.parametrize(("requirement", "series", "answer"), KNOWN, ids=[each[0] for each in KNOWN])
+def test_known_wheels(requirement, series, answer):
+    report = judge(Package(Requirement(requirement)), Index(), (series,))
+    assert not report.error, report.error
+    assert report.findings[series].answer is answer
