@@ -6,6 +6,7 @@ from dataclasses import replace
 from ftbench.document.model import Failure, Results, Round, Scenario
 from ftbench.machine.disturbance import marks
 from ftbench.plan.candidates import Candidate, plural
+from ftbench.plan.metrics import METRICS
 from ftbench.stats.analysis import Analysis
 from ftbench.stats.comparisons import Comparison
 from ftbench.stats.turns import ENOUGH_TURNS, too_few_of_all
@@ -178,7 +179,7 @@ def limits(scenario: Scenario) -> list[str]:
     if few := too_few_of_all(scenario):
         sentences.append(
             f"A candidate with {count(few, 'turn')} may have had none of its rare long ones (one in ten, twice as "
-            f"long), so intervals are 10% wider than those of {ENOUGH_TURNS} turns and more."
+            f"long): intervals of {METRICS[scenario.metrics[0]].noun} are 10% wider than with {ENOUGH_TURNS} turns."
         )
     return sentences
 

@@ -96,7 +96,7 @@ def settles(scenario: Scenario, c: Change) -> str | None:
     """Return words for an undecided ratio, such as "5 more minutes would settle it"; None for any other ratio."""
     minutes = more_minutes(scenario, c)
     if minutes == 0:
-        return f"in {run_words.rounds(scenario)}, no difference below {change(c.resolution or 1.0)} can be seen"
+        return f"in {run_words.rounds(scenario)}, differences below about {change(c.resolution or 1.0)} may be missed"
     return f"{run_words.count(minutes, 'more minute')} would settle it" if minutes else None
 
 

@@ -110,8 +110,12 @@ def more_minutes(scenario: Scenario, c: Change) -> int | None:
         return None
     if not c.low <= 1 <= c.high or negligible(c.low, c.high):
         return None
-    seen, far = math.log(c.resolution), abs(math.log(c.ratio))
+    seen, far, times = math.log(c.resolution), abs(math.log(c.ratio)), 1.0
+    main = scenario.metrics[0]
+    if getattr(c, "metric", main) == main and (few := turns.too_few_of_all(scenario)):
+        # With more turns, the interval is not widened for the rare long ones.
+        seen, times = seen - turns.UNSEEN, turns.ENOUGH_TURNS / few
     if far * math.sqrt(MOST_MORE) < seen:
         return 0
-    more = ((seen / far) ** 2 - 1) * sum(one.seconds for one in scenario.rounds) / 60
+    more = (max(times, (seen / far) ** 2) - 1) * sum(one.seconds for one in scenario.rounds) / 60
     return max(1, math.ceil(more)) if more <= MOST_MINUTES else 0

@@ -27,7 +27,7 @@ RARE, TIMES_AS_LONG = 0.1, 2.0
 ENOUGH_TURNS = math.ceil(math.log(0.05) / math.log(1 - RARE))
 """With fewer turns in a run, more than one run in twenty holds none of the rare long ones: 29."""
 UNSEEN = math.log(1 + RARE * (TIMES_AS_LONG - 1))
-"""What the rare long turns change of a figure's logarithm, if a run holds none of them."""
+"""Change of a figure's logarithm by the rare long turns, which a run without any of them does not show."""
 
 Series = Sequence[Sequence[float]]
 """The turns (s) of a trial's figure: one list, or two for a ratio of two conditions, of equal lengths."""
@@ -39,7 +39,7 @@ class Predicted(NamedTuple):
     variance: float
     degrees: int
     unseen: float = 0.0
-    """What the mean of all rounds may be off, up or down, since there are too few turns for rare long ones."""
+    """Possible error of the mean of all rounds, up or down, if there are too few turns for rare long ones."""
 
 
 def of_trial(trial: Trial, metric: str) -> list[list[float]]:

@@ -64,13 +64,14 @@ def run(arguments: list[str], as_json: bool, import_too: bool, cache: Path | Non
             if requirements:
                 tree = resolve(requirements, contents.constraints, SERIES[0].rstrip("t"), cache, interruption)
             packages = [*tree.packages, *contents.locked]
-            reports = _judge_all(packages, interruption)
+            reports = judged(packages, Index, interruption, _progress)
             if import_too:
                 named = [*requirements, *(package.requirement for package in contents.locked)]
                 verdicts, failed = _import_all(named, reports, cache, interruption)
         except Interrupted as error:
-            print("info: interrupted", file=sys.stderr)
-            return error.exit_status
+            print("info: interrupted", file=sys.stderr, flush=True)
+            stack.close()
+            os._exit(error.exit_status)  # threads may wait for the index
     _progress("")
     if tree.error:
         print(f"info: what the packages need is not looked at: {one_line(tree.error)}", file=sys.stderr)
@@ -79,7 +80,7 @@ def run(arguments: list[str], as_json: bool, import_too: bool, cache: Path | Non
         print(f"info: not known, since there is no wheel of it: what {names} needs", file=sys.stderr)
     reports += [Report(name, {}, reason) for name, reason in contents.others.items()]
     if as_json:
-        print(json.dumps(_plain(reports, verdicts, failed), indent=2))
+        print(json.dumps(_plain(reports, tree, verdicts, failed), indent=2))
     else:
         table.show(reports, verdicts, failed)
     turned_on = any(verdict.turned_gil_on for each in verdicts.values() for verdict in each) or any(
@@ -125,14 +126,6 @@ def _import_all(
     return verdicts, failed
 
 
-def _judge_all(packages: list[Package], interruption: Interruption) -> list[Report]:
-    try:
-        return judged(packages, Index, interruption, _progress)
-    except Interrupted as error:
-        print("info: interrupted", file=sys.stderr, flush=True)
-        os._exit(error.exit_status)  # threads may wait for the index
-
-
 def judged(
     packages: list[Package], index: Callable[[], Index], interruption: Interruption, progress: Callable[[str], None]
 ) -> list[Report]:
@@ -170,7 +163,7 @@ def _progress(text: str) -> None:
         print(f"\r\x1b[K{one_line(text)[:70]}", end="", file=sys.stderr, flush=True)
 
 
-def _plain(reports: list[Report], verdicts: dict[str, list[Verdict]], failed: dict[str, str]) -> dict:
+def _plain(reports: list[Report], tree: Tree, verdicts: dict[str, list[Verdict]], failed: dict[str, str]) -> dict:
     """Return the reports and the results of imports in one dictionary that fits JSON."""
     return {
         "packages": [
@@ -187,4 +180,6 @@ def _plain(reports: list[Report], verdicts: dict[str, list[Verdict]], failed: di
         ],
         "imports": [{"requirement": name, **asdict(verdict)} for name, each in verdicts.items() for verdict in each],
         "not_imported": failed,
+        "not_resolved": tree.error,
+        "without_wheel": list(tree.without_wheel),
     }

@@ -120,6 +120,8 @@ class _Library:
             raise NotReadable(f"ELF machine {machine}, not x86-64 or Arm")
         (start,) = struct.unpack_from("<Q", data, 40)
         size, count = struct.unpack_from("<HH", data, 58)
+        if not count:  # the dynamic linker needs none
+            raise NotReadable("its sections are not named")
         # name, type, flags, address, offset, size, link, info, alignment, entry size
         headers = [struct.unpack_from("<IIQQQQIIQQ", data, start + size * i) for i in range(count)]
         self._loaded = [(h[3], h[4], h[5]) for h in headers if h[1] in _IN_FILE and h[2] & _ALLOCATED]

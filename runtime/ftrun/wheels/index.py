@@ -10,7 +10,7 @@ import os
 import re
 import ssl
 from dataclasses import dataclass
-from urllib.parse import urljoin, urlsplit, urlunsplit
+from urllib.parse import unquote, urljoin, urlsplit, urlunsplit
 
 import requests
 from packaging.tags import Tag, parse_tag
@@ -46,6 +46,12 @@ class File:
     """Hashes of the file that the index gives, such as ``sha256:00ff``."""
 
 
+def address() -> str:
+    """Return the address of the package index, with user and password if it has them."""
+    named = os.environ.get("UV_DEFAULT_INDEX") or os.environ.get("PIP_INDEX_URL") or DEFAULT
+    return re.sub(r"^[\w.-]+=(?=https?://)", "", named).rstrip("/")  # uv takes NAME=ADDRESS, too
+
+
 _trusted = functools.cache(ssl.create_default_context)  # it takes half a second
 
 
@@ -66,8 +72,7 @@ class Index:
     """The package index that UV_DEFAULT_INDEX or PIP_INDEX_URL names, else PyPI. Owned by one thread."""
 
     def __init__(self) -> None:
-        named = os.environ.get("UV_DEFAULT_INDEX") or os.environ.get("PIP_INDEX_URL") or DEFAULT
-        self.url = re.sub(r"^[\w.-]+=(?=https?://)", "", named).rstrip("/")  # uv takes NAME=ADDRESS, too
+        self.url = address()
         self.session = requests.Session()
         self.session.mount("https://", _Adapter())
 
@@ -133,7 +138,7 @@ def _links(page: bytes) -> list[tuple]:
         def handle_starttag(self, tag, attributes) -> None:
             found = dict(attributes)
             if tag == "a" and found.get("href"):
-                name = urlsplit(found["href"]).path.rpartition("/")[2]
+                name = unquote(urlsplit(found["href"]).path.rpartition("/")[2])
                 hashes = re.findall(r"#(\w+)=([0-9a-fA-F]+)$", found["href"])
                 requires = found.get("data-requires-python") or ""
                 told = (f"{kind}:{value}".lower() for kind, value in hashes)

@@ -91,10 +91,13 @@ def judge(package: Package, index: Index, series: tuple[str, ...] = SERIES) -> R
 
 
 def _applies(requirement: Requirement, series: str) -> bool:
+    """Return True if the marker includes CPython *series*, or asks for what only a lock's installer knows (PEP 751)."""
     number = series.rstrip("t")
-    return requirement.marker is None or requirement.marker.evaluate(
-        {"python_version": number, "python_full_version": f"{number}.0", "implementation_version": f"{number}.0"}
-    )
+    full = {"python_full_version": f"{number}.0", "implementation_version": f"{number}.0"}
+    try:
+        return requirement.marker is None or requirement.marker.evaluate({"python_version": number, **full})
+    except KeyError:  # "extras" or "dependency_groups"
+        return True
 
 
 def _finding(package: Package, files: list[File], series: str, wheels: _Wheels) -> Finding:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple
 
 from packaging.utils import canonicalize_name
@@ -27,23 +27,32 @@ class Locked(NamedTuple):
     """Reason why the package cannot be judged, such as that it comes from git; empty if it comes from an index."""
 
 
-def packages(document: dict) -> Iterator[Locked]:
-    """Yield the packages of a lock without the project's own; raises errors of wrong types for anything else."""
+def packages(document: dict, indexes: Collection[str]) -> Iterator[Locked]:
+    """Yield the packages of a lock without the project's own; raises errors of wrong types for anything else.
+
+    *indexes*: addresses of package indexes; a package of another one has a reason.
+    """
     listed = document.get("packages", document.get("package", ()))
     own = {canonicalize_name(entry["name"]) for entry in listed if {"editable", "virtual"} & set(_source(entry))}
-    edges = [(canonicalize_name(entry["name"]), *edge) for entry in listed for edge in _edges(entry)]
+    parents: dict[str, dict[str, list[str]]] = {}  # of each package, with the markers under which it is needed
+    for entry in listed:
+        for child, marker in _edges(entry):
+            parents.setdefault(child, {}).setdefault(canonicalize_name(entry["name"]), []).append(marker)
     for entry in listed:
         name = canonicalize_name(entry["name"])
         if name in own:
             continue
-        parents = {parent for parent, child, _ in edges if child == name}
-        needed_by = () if parents & own else tuple(sorted(parents))
-        if reason := _elsewhere(entry):
+        needing = parents.get(name, {})
+        needed_by = () if needing.keys() & own else tuple(sorted(needing))
+        if reason := _elsewhere(entry, indexes):
             yield Locked(name, frozenset(), needed_by, reason)
             continue
-        markers = [*_own_markers(entry), _either(marker for _, child, marker in edges if child == name)]
-        conditions = " and ".join(f"({marker})" for marker in markers if marker)
-        requirement = f"{name}=={entry['version']}" + (f"; {conditions}" if conditions else "")
+        conditions = _own_markers(entry)
+        # Only uv writes down what the project itself needs. Its markers of extras are names of its own.
+        if own and not any("extra" in marker for markers in needing.values() for marker in markers):
+            conditions.append(_either(marker for markers in needing.values() for marker in markers))
+        condition = " and ".join(f"({marker})" for marker in conditions if marker)
+        requirement = f"{name}=={entry['version']}" + (f"; {condition}" if condition else "")
         yield Locked(requirement, frozenset(_hashes(entry)), needed_by, "")
 
 
@@ -51,12 +60,15 @@ def _source(entry: dict) -> dict:
     return {**entry.get("source", {}), **{key: True for key in ("vcs", "directory", "archive") if key in entry}}
 
 
-def _elsewhere(entry: dict) -> str:
-    """Return the reason why a package is none of an index; "" if it is one."""
+def _elsewhere(entry: dict, indexes: Collection[str]) -> str:
+    """Return the reason why a package is none of these indexes; "" if it is one."""
     source = _source(entry)
     for kind in [source["type"]] if "type" in source else source:  # Poetry gives the kind as a type
         if kind in _PLACES:
             return f"comes from {_PLACES[kind]}; only packages of an index can be judged"
+    index = str(source.get("registry") or (source.get("type") == "legacy" and source["url"]) or entry.get("index", ""))
+    if index and index.rstrip("/") not in indexes:
+        return "comes from another index; UV_DEFAULT_INDEX names the one to look at"
     return "" if "version" in entry else "has no version in the lock"
 
 
@@ -79,11 +91,13 @@ def _either(markers: Iterable[str]) -> str:
     return "" if "" in alternatives else " or ".join(f"({marker})" for marker in alternatives)
 
 
-def _own_markers(entry: dict) -> Iterator[str]:
-    """Yield the markers of a package itself; Poetry may have one for each group, uv one for each resolution."""
+def _own_markers(entry: dict) -> list[str]:
+    """Return the markers of a package itself; Poetry may have one for each group, uv one for each resolution."""
     marker = entry.get("marker", entry.get("markers", ""))
-    yield _either(marker.values()) if isinstance(marker, dict) else marker
-    yield _either(entry.get("resolution-markers", ()))
+    return [
+        _either(marker.values()) if isinstance(marker, dict) else marker,
+        _either(entry.get("resolution-markers", ())),
+    ]
 
 
 def _hashes(entry: dict) -> Iterator[str]:

@@ -14,6 +14,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from ftrun.wheels import locks
+from ftrun.wheels.index import DEFAULT, address
 
 _LARGEST_FILE = 32 << 20
 _FILE = re.compile(r".*[/\\].*|.*\.(txt|in|toml|lock|ya?ml)", re.DOTALL)
@@ -23,9 +24,11 @@ _COMMENT = re.compile(r"(^|\s)#.*$")
 _OPTIONS = re.compile(r"\s--(hash|config-settings|global-option)[ =].*$")
 _HASH = re.compile(r"\s--hash[ =](\w+:[0-9a-fA-F]+)")
 _OPTION = re.compile(r"(-r|--requirement|-c|--constraint|-e|--editable)[ =]?\s*(\S.*)")
-# As pip: a byte order mark, else a line such as "# -*- coding: latin-1 -*-".
+# As pip: a byte order mark, else a line such as "# -*- coding: latin-1 -*-". Some of Python's encodings are slow.
 _MARKS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
-_CODING = re.compile(rb"^[^\n]*#.*?coding[:=][ \t]*([-\w.]+)", re.MULTILINE)
+_CODING = re.compile(
+    rb"^[^\n]*#.*?coding[:=][ \t]*((?:utf|latin|iso|cp|windows|koi8|mac|gb|big5|euc|shift)[-\w.]*)", re.MULTILINE
+)
 _ELSEWHERE = "only packages of an index can be judged"
 
 
@@ -101,6 +104,8 @@ def read(arguments: list[str]) -> Contents:
         except ValueError as error:
             hint = "a file must exist, or end with .txt, .toml, .lock or .yml"
             raise BadRequirements(f"{argument[:200]!r} {error}; {hint}") from error
+    if not (contents.requirements or contents.locked or contents.others):
+        raise BadRequirements(f"{', '.join(arguments)[:200]} names no package")
     return contents
 
 
@@ -151,7 +156,7 @@ def _text(path: Path) -> str:
     for coding in (*([told[1].decode()] if told else []), "utf-8"):
         try:
             return data.decode(coding)
-        except (UnicodeDecodeError, LookupError):
+        except (UnicodeError, LookupError):
             continue
     return data.decode("latin-1")  # as comments may be; no name of a package is
 
@@ -165,13 +170,12 @@ def _read_line(contents: Contents, line: str, folder: Path, include) -> None:
     options = _COMMENT.sub("", line)
     text = _OPTIONS.sub("", options).strip()
     option = _OPTION.fullmatch(text)
-    if option and option[1] in ("-r", "--requirement"):
+    if option and _ADDRESS.fullmatch(option[2]):
+        _read_place(contents, option[2], include)
+    elif option and option[1] in ("-r", "--requirement"):
         include(option[2])
     elif option and option[1] in ("-c", "--constraint"):
-        limits = Contents()
-        for limit in _logical_lines(_text(folder / option[2])):
-            _read_line(limits, limit, folder, include)
-        contents.constraints += [*limits.requirements.values(), *(each.requirement for each in limits.locked)]
+        _read_constraints(contents, folder / option[2])
     elif option:
         _read_place(contents, option[2], include)
     elif text.startswith("-"):
@@ -180,6 +184,18 @@ def _read_line(contents: Contents, line: str, folder: Path, include) -> None:
         _read_place(contents, text, include)
     else:
         contents.add(text, frozenset(value.lower() for value in _HASH.findall(options)))
+
+
+def _read_constraints(contents: Contents, path: Path) -> None:
+    """Add the requirements of a constraints file; a line that is none is kept with the reason."""
+    for number, line in enumerate(_logical_lines(_text(path)), 1):
+        text = _OPTIONS.sub("", _COMMENT.sub("", line)).strip()
+        limits = Contents()
+        try:
+            limits.add(text)
+            contents.constraints += limits.requirements.values()
+        except ValueError as error:
+            contents.others[f"{path}, constraint {number}: {text[:200]!r}"] = str(error)
 
 
 def _read_place(contents: Contents, place: str, include) -> None:
@@ -197,7 +213,7 @@ def _read_toml(contents: Contents, document: dict, path: Path) -> None:
     """Add the requirements of a pyproject.toml, with those of its groups, or the packages of a lock file."""
     try:
         if "packages" in document or "package" in document:
-            for package in locks.packages(document):
+            for package in locks.packages(document, (DEFAULT, address())):
                 if package.reason:
                     contents.others[package.requirement] = package.reason
                 else:
@@ -208,11 +224,17 @@ def _read_toml(contents: Contents, document: dict, path: Path) -> None:
         texts = list(project.get("dependencies", ()))
         groups = (project.get("optional-dependencies", {}), document.get("dependency-groups", {}))
         texts += [text for group in groups for part in group.values() for text in part if isinstance(text, str)]
+        own = canonicalize_name(project.get("name", ""))
         for text in texts:
-            contents.add(text)
+            if canonicalize_name(Requirement(text).name) != own:  # as in an extra of all extras
+                contents.add(text)
+        if "dependencies" in project.get("dynamic", ()):
+            contents.others[f"{path}: dependencies"] = "are dynamic: only a build of the project names them"
+        if "dependencies" in document.get("tool", {}).get("poetry", {}):
+            contents.others[f"{path}: [tool.poetry.dependencies]"] = "is Poetry's own form; judge its poetry.lock"
     except (TypeError, KeyError, AttributeError, ValueError) as error:
         raise BadRequirements(f"{path} is no pyproject.toml and no lock: {error}") from error
-    if not texts:
+    if not texts and not contents.others:
         raise BadRequirements(
             f"{path} names no dependencies: [project] dependencies, dependency groups or a lock's packages"
         )
@@ -230,7 +252,7 @@ def _of_conda(contents: Contents, text: str) -> Iterator[str]:
                 pip = len(item[1])
             elif 0 <= pip < len(item[1]):
                 yield name
-            elif not re.fullmatch(r"(python|pip)\b.*", name):
+            elif not re.fullmatch(r"(python|pip)(\s*[=<>!~ ].*)?", name):
                 contents.others[name] = f"comes from conda; {_ELSEWHERE}"
         elif content and content[0] not in " -":
             inside, pip = content == "dependencies:", -1

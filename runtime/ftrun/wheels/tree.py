@@ -86,4 +86,5 @@ def _package(line: re.Match, by_name: Mapping[str, Requirement]) -> Package:
     requirement = Requirement(line["requirement"])
     if named := by_name.get(canonicalize_name(requirement.name)):
         return Package(requirement, asked=named.specifier)
-    return Package(requirement, needed_by=tuple(line["needed_by"].split(", ")))
+    needed_by = [name for name in line["needed_by"].split(", ") if not name.startswith("-")]  # nor a constraints file
+    return Package(requirement, needed_by=tuple(needed_by))

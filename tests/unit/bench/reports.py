@@ -6,10 +6,10 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
 from html.parser import HTMLParser
-from types import SimpleNamespace
 
-from ftbench.document.model import Results, Scenario, Trial, Verdict
+from ftbench.document.model import Results, Round, Scenario, Trial, Verdict
 from ftbench.stats.analysis import AnalysedScenario, Analysis, analyse
+from tests.unit.bench import simulated
 
 
 def changed(run: Analysis, change: Callable[[Results], object]) -> Analysis:
@@ -66,8 +66,9 @@ def renamed(run: Analysis, name: str) -> Analysis:
     return run
 
 
-def rounds_of(seconds: float) -> SimpleNamespace:
-    return SimpleNamespace(rounds=[SimpleNamespace(seconds=seconds)] * 4)
+def rounds_of(seconds: float) -> Scenario:
+    (like,) = simulated.blank().scenarios
+    return replace(like, rounds=[Round(number + 1, seconds, [], simulated.quiet()) for number in range(4)])
 
 
 class Page(HTMLParser):

@@ -16,7 +16,7 @@ def half_width(number: int, seconds: float, candidates: int, costs: Costs, at_on
     if rounds < 3:
         return math.inf
     spread = math.sqrt(PROCESSES_VARY**2 / rounds + TURNS_VARY**2 / (number * rounds))
-    return stats.t.ppf(0.975, rounds - 1) * spread + (math.log(1.1) if rounds * number < 29 else 0)
+    return stats.t.ppf(0.975, rounds - 1) * spread + (math.log(1.1) if rounds * number < 35 else 0)
 
 
 @pytest.mark.parametrize("seconds", [60, 150, 600, 3600])

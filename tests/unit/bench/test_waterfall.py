@@ -122,7 +122,7 @@ def test_failed_candidates_are_left_out_of_the_chain(run, failed, start, steps, 
     assert math.prod(ratios.values()) == pytest.approx(whole.total.ratio, rel=1e-12)
 
 
-def known(*halves: float, n: int = 6, kinds: tuple[str, ...] = (), at: float = 1.0) -> Scenario:
+def known(*halves: float, n: int = 8, kinds: tuple[str, ...] = (), at: float = 1.0) -> Scenario:
     """A scenario whose pairs are known to factors' logarithms of *halves*, around the ratio *at*."""
     from scipy.stats import t
 
@@ -147,7 +147,7 @@ def test_enough_is_known_once_every_interval_is_as_narrow():
     assert precise(known(0.03, 0.02, 0.03), 0.05)
     assert not precise(known(0.03, 0.06, 0.03), 0.05) and precise(known(0.03, 0.06, 0.03), 0.07)
     # Too few rounds to stop, and nothing that was asked.
-    assert not precise(known(0.001, 0.001, n=4), 0.05)
+    assert not precise(known(0.001, 0.001, n=7), 0.05)
     assert not precise(replace(known(0.001), pairs=[]), 0.05)
     assert not precise(known(0.001, kinds=("chosen",)), 0.05)
 
@@ -167,5 +167,5 @@ def test_a_metric_that_is_a_ratio_is_known_once_no_candidate_varies_by_more():
                 trial.metrics["slowdown_python"] = high if number % 2 else low
         return replace(like, metrics=["slowdown_python"], pairs=[])
 
-    assert precise(measured(1.5, 1.55, 6), 0.05) and not precise(measured(1.5, 1.55, 4), 0.05)
-    assert not precise(measured(1.2, 2.0, 6), 0.05)
+    assert precise(measured(1.5, 1.55, 8), 0.05) and not precise(measured(1.5, 1.55, 7), 0.05)
+    assert not precise(measured(1.2, 2.0, 8), 0.05)

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.parse
 import zipfile
 
 import pytest
@@ -95,7 +96,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 self.answer(200, b"[]", content_type="application/vnd.pypi.simple.v1+json")
             elif mode == "html":
                 links = "".join(
-                    f'<a href="../../files/{name}#sha256={sha256(files[name])}"'
+                    f'<a href="../../files/{urllib.parse.quote(name)}#sha256={sha256(files[name])}"'
                     f"{' data-yanked' * (name in self.server.yanked)}>{name}</a>"
                     for name in names
                 )
@@ -228,6 +229,17 @@ def test_a_yanked_version_is_for_those_who_name_it(mode, index):
     index.files = dict.fromkeys(("pkg-1.0-py3-none-any.whl", *index.yanked), b"never read")
     found = [answers(f"pkg{wanted}")["3.13t"] for wanted in ("", "==1.*", "==1.1")]
     assert found == [("1.0", Answer.PURE, ""), ("1.0", Answer.PURE, ""), ("1.1", Answer.PURE, "")]
+
+
+@pytest.mark.parametrize("mode", ["", "html"])
+def test_a_local_version(mode, index):
+    index.mode, index.files = mode, {"pkg-2.6+cpu-py3-none-any.whl": b"never read"}
+    assert answers("pkg==2.6")["3.13t"] == ("2.6+cpu", Answer.PURE, "")
+
+
+def test_a_marker_that_only_an_installer_of_a_lock_knows_excludes_nothing(index):
+    index.files = {"pkg-1-py3-none-any.whl": b"never read"}
+    assert answers("pkg; 'default' in dependency_groups")["3.13t"] == ("1", Answer.PURE, "")
 
 
 @pytest.mark.parametrize("mode", ["", "html"])

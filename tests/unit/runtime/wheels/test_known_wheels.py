@@ -1,4 +1,8 @@
-"""Wheels of the package index whose truth is known: from their own release notes, or from importing them."""
+"""Wheels of the package index whose truth is known.
+
+Those for 3.13t were imported by ``./twins info --requirements ... --import``, which named the same. Those for 3.14t
+are what their projects say of themselves.
+"""
 
 import pytest
 from packaging.requirements import Requirement
@@ -8,16 +12,17 @@ from ftrun.wheels.judge import Answer, judge
 from ftrun.wheels.requirements import Package
 
 KNOWN = [
-    ("cryptography==47.0.0", "3.14t", Answer.OFF),
-    ("tokenizers==0.23.3", "3.14t", Answer.OFF),
-    ("msgpack==1.1.2", "3.14t", Answer.ON),
+    ("pandas==2.2.3", "3.13t", Answer.ON),
+    ("numpy==2.4.6", "3.13t", Answer.OFF),
+    ("pyzmq==26.2.0", "3.13t", Answer.OFF),
+    ("ijson==3.4.0", "3.13t", Answer.OFF),
     ("regex==2026.5.9", "3.13t", Answer.OFF),
     ("tiktoken==0.13.0", "3.13t", Answer.OFF),
-    ("markupsafe==3.0.3", "3.13t", Answer.OFF),
-    ("numpy==2.4.6", "3.13t", Answer.OFF),
-    ("cbor2==5.8.0", "3.13t", Answer.PURE),
+    ("cryptography==47.0.0", "3.14t", Answer.OFF),
+    ("tokenizers==0.23.3", "3.14t", Answer.OFF),
+    ("pytz==2026.6", "3.13t", Answer.PURE),
     ("safetensors==0.8.0", "3.13t", Answer.SOURCE),
-    # Modules that tell only as they start.
+    # Modules that tell only as they start: the first leaves the GIL off, the second turns it on.
     ("blake3==1.0.8", "3.13t", Answer.UNKNOWN),
     ("torchaudio==2.9.1", "3.13t", Answer.UNKNOWN),
 ]

@@ -109,8 +109,12 @@ vcs = { type = "git", url = "https://example.org/patched" }
 """
 
 REASON = "comes from {}; only packages of an index can be judged"
-BELOW = "((sys_platform == 'linux') or (sys_platform == 'darwin')) and ((python_version < '3.14'))"
+BELOW = "((sys_platform == 'linux') or (sys_platform == 'darwin'))"
+INDEXES = ("https://pypi.org/simple", "https://example.org/simple")
 GIT, ADDRESS, MACHINE = map(REASON.format, ("a repository", "an address", "this machine"))
+
+
+OTHER_INDEX = "comes from another index; UV_DEFAULT_INDEX names the one to look at"
 
 
 def hashes(*values):
@@ -154,4 +158,25 @@ def hashes(*values):
     ids=["uv", "poetry", "pylock"],
 )
 def test_locks(lock, expected):
-    assert list(packages(tomllib.loads(lock))) == expected
+    assert list(packages(tomllib.loads(lock), INDEXES)) == expected
+
+
+def test_a_package_of_another_index_is_not_judged_by_its_namesake():
+    uv = UV.replace('version = "1"\nsource = { registry = "https://example.org/simple" }', PRIVATE)
+    by_name = {package.requirement: package.reason for package in packages(tomllib.loads(uv), INDEXES)}
+    assert by_name["below"] == by_name["forked"] == OTHER_INDEX
+    poetry = POETRY.replace("https://example.org/simple", "https://internal.example/simple/")
+    assert {package.requirement: package.reason for package in packages(tomllib.loads(poetry), INDEXES)}["below"]
+
+
+PRIVATE = 'version = "1"\nsource = { registry = "https://internal.example/simple" }'
+
+
+def test_no_condition_of_an_edge_hides_a_package():
+    """Poetry does not write what the project itself needs; uv names conflicting extras in a way of its own."""
+    poetry = POETRY.replace("python_version < '3.14'", "extra == 'standard'")
+    assert any(
+        package.requirement.startswith("below==1; ((sys") for package in packages(tomllib.loads(poetry), INDEXES)
+    )
+    uv = UV.replace("sys_platform == 'win32'\" },", "extra == 'extra-4-mine-cpu'\" },")
+    assert any(package.requirement == "colorama==0.4" for package in packages(tomllib.loads(uv), INDEXES))

@@ -33,9 +33,11 @@ channels: [conda-forge]
 dependencies:
   - python=3.13
   - scipy>=1
+  - python-lmdb
   - pip
   - pip:
       - msgpack   # why
+      - python-blosc
       - "pyyaml>=6"
       - -r more/base.txt
 prefix: /opt
@@ -68,7 +70,10 @@ def folder(tmp_path, monkeypatch):
         (["pyproject.toml"], ["numpy", "pandas>2", "h5py", "pytest"]),
         (["."], ["numpy", "pandas>2", "h5py", "pytest"]),
         (["requirements.lock", "scipy"], ["numpy==2.4.6", "pillow==12.2.0", "scipy"]),
-        (["environment.yml"], ["msgpack", "pyyaml>=6", "requests[socks]", 'numpy>=2; python_version > "3.8"']),
+        (
+            ["environment.yml"],
+            ["msgpack", "python-blosc", "pyyaml>=6", "requests[socks]", 'numpy>=2; python_version > "3.8"'],
+        ),
     ],
 )
 def test_read(arguments, expected, folder):
@@ -98,17 +103,40 @@ d; python_version > "3
         "mixed.txt, requirement 7: '=== nonsense'": "is no requirement",
         "mixed.txt, requirement 8: 'd; python_version > \"3'": "is no requirement",
         "scipy>=1": "comes from conda",
+        "python-lmdb": "comes from conda",
     }
     assert {name: contents.others[name].partition(";")[0].partition(" (")[0] for name in reasons} == reasons
     assert contents.others.keys() == reasons.keys()
 
 
 def test_constraints_are_no_requirements(folder):
-    (folder / "a.txt").write_text("numpy\n-c more/limits.txt\n")
-    (folder / "more/limits.txt").write_text("numpy<2.4  # why\nscipy==1.17.0 --hash=sha256:00\n")
+    (folder / "a.txt").write_text("numpy\n-c more/limits.txt\n-c https://example.org/limits.txt\n")
+    (folder / "more/limits.txt").write_text("numpy<2.4  # why\n-c limits.txt\nscipy==1.17.0 --hash=sha256:00\n")
     contents = read(["a.txt"])
     assert names(contents) == ["numpy"]
     assert sorted(map(str, contents.constraints)) == ["numpy<2.4", "scipy==1.17.0"]
+    assert contents.others.keys() == {
+        "more/limits.txt, constraint 2: '-c limits.txt'",
+        "https://example.org/limits.txt",
+    }
+
+
+def test_a_project_that_names_itself_or_nothing(folder):
+    (folder / "pyproject.toml").write_text(
+        """
+[project]
+name = "Acme.x"
+dynamic = ["dependencies"]
+[project.optional-dependencies]
+a = ["numpy"]
+all = ["acme-x[a]"]
+[tool.poetry.dependencies]
+scipy = "*"
+"""
+    )
+    contents = read(["."])
+    assert names(contents) == ["numpy"]
+    assert [reason.split()[0] for reason in contents.others.values()] == ["are", "is"]
 
 
 @pytest.mark.parametrize(
@@ -138,6 +166,8 @@ def test_the_encodings_that_pip_reads(data, folder):
         ("pyproject.toml", "[project]\ndependencies = 3\n", "no pyproject.toml and no lock"),
         ("pyproject.toml", "[tool.black]\n", "names no dependencies"),
         ("uv.lock", "version = 1\npackage = [3]\n", "no pyproject.toml and no lock"),
+        ("a.txt", "# nothing\n", "names no package"),
+        ("compose.yml", "services: {}\n", "names no package"),
     ],
 )
 def test_bad_files(name, text, message, tmp_path, monkeypatch):
