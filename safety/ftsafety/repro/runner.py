@@ -18,7 +18,6 @@ import atexit
 import contextlib
 import faulthandler
 import importlib.machinery
-import io
 import json
 import os
 import re
@@ -254,19 +253,18 @@ def watch_stdin(sender: Sender) -> None:
     if sys.stdin is None or os.fstat(0).st_size:
         return
 
-    class Empty(io.FileIO):
-        def readinto(self, buffer, /):
-            sender.asked = True
-            return super().readinto(buffer)
+    # A stream of ours in its place would move what is allocated later, on which some bugs depend.
+    raw: Any = sys.stdin.buffer.raw  # type: ignore[attr-defined]
 
-        def readall(self):
+    def watched(read):
+        def reads(*arguments):
             sender.asked = True
-            return super().readall()
+            return read(*arguments)
 
-    file = Empty(0, closefd=False)
-    file.name = "<stdin>"
-    sys.stdin = io.TextIOWrapper(io.BufferedReader(file), sys.stdin.encoding, sys.stdin.errors)
-    sys.__stdin__ = sys.stdin  # type: ignore[misc]  # for scripts that put it back
+        return reads
+
+    for name in ("read", "readall", "readinto"):
+        setattr(raw, name, watched(getattr(raw, name)))
 
 
 def watch_futures(sender: Sender) -> None:

@@ -39,6 +39,8 @@ THREAD = "import threading\nt = threading.Thread(target=int)\nt.start()\nt.join(
         ("try:\n    input('threads? ')\nexcept EOFError:\n    pass", "stdin", ""),
         ("import sys\nrows = sys.stdin.read().split()", "stdin", ""),
         ("import sys\nrows = [*sys.stdin.buffer]", "stdin", ""),
+        ("import sys\nrows = sys.stdin.buffer.raw.read(9)", "stdin", ""),
+        ("import fileinput\nrows = [*fileinput.input()]", "stdin", ""),
         (
             "import sys\ndef main():\n    print('Usage: bug.py N', file=sys.stderr)\n    return 1\nsys.exit(main())",
             "arguments",
