@@ -5,6 +5,7 @@ A run does not count if it was blocked (it ended before any threads could race) 
 
 from __future__ import annotations
 
+import glob
 import math
 import os
 import re
@@ -122,6 +123,7 @@ def reason(blocker: Blocker) -> str:
         "readonly": f"it writes to {about}, and the copies of its files are read-only",
         "syntax": f"the interpreter does not know this syntax: {about}",
         "relative": "it imports from its own package, so it must be run as a module of it",
+        "listing": f"it looks for other files that match {about}, and there are none",
         "stdin": "it asks for input, and there is none left on standard input",
         "arguments": f"it wants arguments{f' ({about})' if about else ''}",
         "gil": f"its own test ends it: {about}",
@@ -158,6 +160,10 @@ def remedy(
             return f"{command} --package {package}   # if it is a package, not a file of yours"
     if cause == "file":
         return _with_file(about, script, command)
+    if cause == "listing":
+        folder = about.partition("/")[0]
+        beside = folder not in ("", "~", "..") and not glob.has_magic(folder)
+        return _with_file(folder, script, command) if beside else f"{command} --with FILE   # replace FILE"
     if cause == "version" or (cause == "syntax" and series == SERIES[0] and NEWER.search(about)):
         return of_series(other, command)
     if cause == "relative":

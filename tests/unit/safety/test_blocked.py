@@ -11,6 +11,7 @@ from ftsafety.repro.blocked import reason, remedy, settled, stopped
 from ftsafety.repro.campaign import Runs
 from ftsafety.repro.classify import classify
 from ftsafety.repro.inputs import load
+from ftsafety.repro.look import observations
 from ftsafety.repro.outcome import COMPUTING, Blocker, Kind, Outcome, Signature
 from ftsafety.repro.script import TESTS, Script
 from ftsafety.repro.verdict import Pattern, judge
@@ -27,6 +28,25 @@ GIL = "import sys, sysconfig, os\n"
 CHILD = "import subprocess, sys\nsubprocess.run([sys.executable, '-c', "
 SIZE = "n = int(sys.argv[1]) if len(sys.argv) > 1 else 3\n"
 THREAD = "import threading\nt = threading.Thread(target=int)\nt.start()\nt.join()\n"
+PICTURES = """
+import glob
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Thread
+paths = sorted(Path(__file__).parent.joinpath("data").glob("*.jpg"))
+def load(path):
+    for _ in range(9): open(path).close()
+def load_all(paths):
+    for path in paths: load(path)
+n = 0
+def count():
+    global n
+    for _ in range(9): n += 1
+"""
+THREADS = """
+threads = [Thread(target={}) for _ in range(2)]
+[t.start() for t in threads]
+"""
 
 
 @pytest.mark.parametrize(
@@ -41,6 +61,19 @@ THREAD = "import threading\nt = threading.Thread(target=int)\nt.start()\nt.join(
         ("import sys\nrows = [*sys.stdin.buffer]", "stdin", ""),
         ("import sys\nrows = sys.stdin.buffer.raw.read(9)", "stdin", ""),
         ("import fileinput\nrows = [*fileinput.input()]", "stdin", ""),
+        (
+            "import os\nfor _, _, names in os.walk('data'):\n    for name in names:\n        open(name)",
+            "listing",
+            "data/*",
+        ),
+        ("import os\nfor name in os.listdir():\n    if name.endswith('.jpg'): open(name)", "listing", "*"),
+        ("from pathlib import Path\nfor path in Path.home().rglob('*.x'): print(path)", "listing", "~/**/*.x"),
+        (PICTURES + "\nwith ThreadPoolExecutor(4) as pool:\n    list(pool.map(load, paths))", "listing", "data/*.jpg"),
+        (
+            PICTURES + THREADS.format("load_all, args=(paths,)") + "[t.join() for t in threads]\nprint(len(paths))",
+            "listing",
+            "data/*.jpg",
+        ),
         (
             "import sys\ndef main():\n    print('Usage: bug.py N', file=sys.stderr)\n    return 1\nsys.exit(main())",
             "arguments",
@@ -126,6 +159,32 @@ def test_causes(run_script, source, cause, about):
 )
 def test_what_is_a_failure(run_script, source):
     assert run_script(source).blocker is None
+
+
+@pytest.mark.parametrize(
+    ("source", "pattern"),
+    [
+        (
+            PICTURES + "for path in paths: load(path)" + THREADS.format("count") + "[t.join() for t in threads]",
+            "data/*.jpg",
+        ),
+        (THREAD + PICTURES, "data/*.jpg"),
+        ("import glob\nassert not glob.glob('core.*')\nsum(range(5_000_000))", "core.*"),
+        ("import glob, os, sys\nos.makedirs('new')\nassert not glob.glob('new/*')\nglob.glob('*.py')", "new/*"),
+        ("import glob, os\nassert not glob.glob(os.environ['TMPDIR'] + '/*')", None),
+        ("import os\nos.makedirs('new')\nassert not os.listdir('new')", None),
+        ("import glob\nassert glob.glob('*.py') and glob.glob('*', root_dir='.')", None),
+        ("import encodings.cp037, linecache, logging.config", None),
+    ],
+)
+def test_a_script_that_did_other_work_than_with_files(run_script, source, pattern):
+    done = run_script(source)
+    assert (done.kind, done.blocker) == (Kind.OK, None), done
+    noticed = [f"no file matched {pattern}: --with puts files beside the script"] if pattern else []
+    assert list(done.noticed) == noticed
+    runs = {TWIN: Runs(TWIN, [done] * 2)}
+    assert observations(runs) == [f"{each} (2 of 2 runs of {TWIN})" for each in noticed]
+    assert sentence(judge(runs), runs).startswith("Not reproduced in 2 runs")
 
 
 def test_an_exit_of_a_parser_is_told_from_that_of_a_command(run_script):
@@ -253,6 +312,11 @@ def test_an_exception_that_did_not_end_the_script_hides_no_race():
         (Blocker("file", "images/"), "./twins repro x/bug.py --with x/images"),
         (Blocker("file", "~/data/"), "./twins repro x/bug.py --with data" + COMMENT),
         (Blocker("stdin", ""), "./twins repro x/bug.py --stdin FILE   # replace FILE"),
+        (Blocker("listing", "data/#1/*.jpg"), "./twins repro x/bug.py --with x/data"),
+        *(
+            (Blocker("listing", pattern), "./twins repro x/bug.py --with FILE   # replace FILE")
+            for pattern in ("*.jpg", "/data/*.jpg", "~/*", "../*", "d*ta/1", "$(true)?")
+        ),
         (Blocker("arguments", "argv"), "./twins repro x/bug.py --arg A   # replace A; an option: --arg=--name"),
         (Blocker("syntax", "bug.py, line 1: x = t'{1}'"), "PYTHON_SERIES=3.14 ./twins repro x/bug.py"),
         (
@@ -288,7 +352,7 @@ def test_a_module_beside_the_script_is_no_package(tmp_path, monkeypatch):
 
 def test_no_remedy_holds_what_a_shell_would_run():
     name = "/x/a; b'$(c)\n`d` #"
-    for cause in "module file program readonly syntax relative stdin arguments gil version tests x".split():
+    for cause in "module file program readonly syntax relative stdin listing arguments gil version tests x".split():
         for about in (name, name.replace("\n", " "), name[1:].replace("\n", " ")):
             for path in ("", name, "x/a b.py", "a b/x.py", "bug.zip", "-/bug.py"):
                 command = remedy(Blocker(cause, about), Script("bug.py", b"", path), "X", ["ft"])
