@@ -21,6 +21,7 @@ from ftsafety.repro.campaign import Runs
 from ftsafety.repro.commands import SERIES, of_series, start
 from ftsafety.repro.outcome import COMPUTING, Blocker, Kind, Outcome, Signature
 from ftsafety.repro.script import Script, shell_path
+from ftsafety.repro.unbuilt import build_command, built
 
 # Syntax of 3.14: template strings (PEP 750), and several exceptions without parentheses (PEP 758).
 NEWER = re.compile(r"""\bt[rR]?["']|\b[rR]t["']|\bexcept\b\*?[^:(]*,""")
@@ -155,6 +156,9 @@ def remedy(
     if cause == "module" and about.isidentifier():
         if beside := _module_beside(about, script):
             return f"{command} --with {shell_path(beside)}"
+        folder = os.path.dirname(script.path)
+        if script.path and not walled and (build := build_command(about, folder)):
+            return f"{build} && {command} --with {built(about, folder)}   # builds what lies beside it for both twins"
         if not walled:
             package = shlex.quote(DISTRIBUTIONS.get(about, about))
             return f"{command} --package {package}   # if it is a package, not a file of yours"
