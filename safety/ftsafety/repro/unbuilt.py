@@ -29,7 +29,8 @@ def build_command(name: str, folder: str) -> str:
     if word.search(setup):
         build = f"python setup.py {BUILD}"
     elif word.search(project) and "ext-modules" in project:
-        build = f"python -c 'from setuptools import setup; setup()' {BUILD}"
+        # With no modules given, setuptools looks for them, and refuses a folder that has several.
+        build = f"python -c 'from setuptools import setup; setup(py_modules=[])' {BUILD}"
     elif source:
         code = f"from setuptools import Extension, setup; setup(ext_modules=[Extension({name!r}, [{source!r}])])"
         build = f"python -c {shlex.quote(code)} {BUILD}"

@@ -90,6 +90,7 @@ def test_an_extension_module_beside_the_script_is_to_be_built(run_script, tmp_pa
     folder.mkdir()
     for name, content in {
         "bug.py": "import counter, os\nprint(os.path.basename(counter.__file__))\n",
+        "other.py": "",
         "counter.c": C,
         **files,
     }.items():
