@@ -52,8 +52,9 @@ class Listings:
         """
         if not self.unmatched or self._matched or self._raced or seconds() - self._since > IDLE_SECONDS:
             return False
-        with open(self._script, "rb") as file:
+        with contextlib.suppress(OSError), open(self._script, "rb") as file:
             return not has_other_work(ast.parse(file.read()))
+        return False  # the script has deleted itself
 
     def __call__(self, event: str, arguments: tuple) -> None:
         if event in ("import", "exec") and not self.unmatched:
