@@ -25,7 +25,7 @@ from ftsafety.repro.watch import watch
 PASSED_ON = ("PATH", "LANG", "TZ", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES")
 PASSED_ON_PREFIXES = ("LC_", "OMP_", "MKL_", "OPENBLAS_", "NVIDIA_")
 # A script that lists files is observed by an audit hook. Others are not: it takes time, and moves what is allocated.
-LISTS = re.compile(rb"glob|listdir|scandir|iterdir|\bwalk\(")
+LISTS = re.compile(rb"\b(?:[ir]?glob|listdir|scandir|iterdir|walk)\b")
 # The folders that users other than root can write to in a container whose root file system is read-only.
 SHARED = ("/tmp", "/dev/shm", "/dev/mqueue")
 SECONDS = 45.0
