@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from native import build, cli
+from native import TwinsError, build, cli
 from native.variables import CLEARED
 from tests.checkout import CHECKOUT, locked
 
@@ -73,6 +73,17 @@ def test_variables_of_python_do_not_change_what_is_said(twins, tmp_path, monkeyp
     assert (hostile.returncode, hostile.stderr) == (plain.returncode, plain.stderr), hostile
     said = [re.sub(r"\d+", "N", each.stdout) for each in (plain, hostile)]
     assert said[0] == said[1]
+
+
+def test_dask_may_come_from_pythonpath(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", [])
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    with pytest.raises(TwinsError, match="--dask needs Dask"):
+        cli._python_with_dask()
+    (tmp_path / "distributed").mkdir()
+    (tmp_path / "distributed" / "__init__.py").touch()
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    assert cli._python_with_dask() == sys.executable
 
 
 def test_a_command_of_the_users_gets_the_variables_of_python(twins):
