@@ -7,7 +7,7 @@ CLEARED = (
     *("PYTHONOPTIMIZE", "PYTHONDEVMODE", "PYTHON_CONTEXT_AWARE_WARNINGS", "PYTHON_THREAD_INHERIT_CONTEXT"),
     # Warnings that are hidden, of which one says that an import turns the GIL on, or warnings that are errors.
     *("PYTHONWARNINGS", "PYTHONWARNDEFAULTENCODING"),
-    # Output that is taken for a program's own.
+    # Output that is mixed with that of a program.
     *("PYTHONVERBOSE", "PYTHONDEBUG", "PYTHONPROFILEIMPORTTIME", "PYTHONMALLOCSTATS", "PYTHONINSPECT", "PYTHON_COLORS"),
     # Time, memory and the number of workers.
     *("PYTHONMALLOC", "PYTHONTRACEMALLOC", "PYTHONASYNCIODEBUG", "PYTHONPERFSUPPORT", "PYTHON_PERF_JIT_SUPPORT"),

@@ -166,8 +166,8 @@ def remedy(
         return _with_file(about, script, command)
     if cause == "listing":
         folder = about.partition("/")[0]
-        beside = folder not in ("", "~", "..") and not glob.has_magic(folder)
-        return _with_file(folder, script, command) if beside else f"{command} --with FILE   # replace FILE"
+        near = folder not in ("", "~", "..") and not glob.has_magic(folder)
+        return _with_file(folder, script, command) if near else f"{command} --with FILE   # replace FILE"
     if cause == "version" or (cause == "syntax" and series == SERIES[0] and NEWER.search(about)):
         return of_series(other, command)
     if cause == "relative":

@@ -143,7 +143,7 @@ def names_in(tree: ast.AST) -> set:
 
 
 def name_of(node: ast.AST) -> str:
-    return getattr(node, "attr", None) or getattr(node, "id", "")
+    return str(getattr(node, "attr", "") or getattr(node, "id", ""))
 
 
 def seconds() -> float:

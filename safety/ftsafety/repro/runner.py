@@ -268,7 +268,7 @@ def watch_stdin(sender: Sender) -> None:
         return
 
     # A stream of ours in its place would move what is allocated later, on which some bugs depend.
-    raw: Any = sys.stdin.buffer.raw  # type: ignore[attr-defined]
+    raw: Any = sys.stdin.buffer.raw  # type: ignore[union-attr]
 
     def watched(read):
         def reads(*arguments):
