@@ -26,6 +26,7 @@ from pathlib import Path
 
 from . import TwinsError, cache, interpreters, machine
 from .progress import Progress, clock
+from .variables import CLEARED
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 SCRIPTS = CHECKOUT / "docker"
@@ -56,14 +57,13 @@ class Twin:
         """Return a name for users, such as "CPython 3.13.9"; if the build is plain, the name says so."""
         return f"CPython {self.version}" + ("" if self.pgo else ", plain build (no PGO)")
 
-    def environment(self) -> dict[str, str]:
-        """Return this process's environment variables, changed for a command that runs in this twin."""
-        variables = dict(os.environ)
+    def environment(self, cleared: Collection[str] = CLEARED) -> dict[str, str]:
+        """Return this process's environment variables, changed for a command in this twin, without those *cleared*."""
+        variables = {name: value for name, value in os.environ.items() if name not in cleared}
         variables["VIRTUAL_ENV"] = str(self.directory)
         variables["PATH"] = f"{self.directory / 'bin'}{os.pathsep}{variables.get('PATH', os.defpath)}"
         # Our packages come from this checkout, not from the environment, which all clones share.
         variables["PYTHONPATH"] = os.pathsep.join([*SOURCES, *filter(None, [variables.get("PYTHONPATH")])])
-        variables.pop("PYTHONHOME", None)
         variables.setdefault("MIMALLOC_PURGE_DELAY", PURGE_DELAY)
         # A notebook names a module of its own environment. Elsewhere matplotlib cannot be imported with this setting.
         if variables.get("MPLBACKEND", "").startswith("module://"):
@@ -247,7 +247,7 @@ class _Builder:
         # uv hard-links files from its cache into environments, which works only within one file system.
         self._env.setdefault("UV_CACHE_DIR", str(plan.root / "uv"))
         # These are meant for the caller's Python, not for the build.
-        for name in ("PYTHONPATH", "PYTHONHOME", "PYTHON_GIL", "PYTHONDONTWRITEBYTECODE", "MPLBACKEND"):
+        for name in (*CLEARED, "PYTHONPATH", "PYTHON_GIL", "PYTHONDONTWRITEBYTECODE", "MPLBACKEND"):
             self._env.pop(name, None)
 
     def build(self, agreed: bool) -> None:

@@ -6,7 +6,7 @@ import argparse
 import contextlib
 import difflib
 import importlib
-import importlib.util
+import importlib.machinery
 import json
 import os
 import shutil
@@ -37,6 +37,8 @@ environment:
   PYTHON_SUITE=forky               another Debian suite as the source of CPython
   FT_PYTHON=... GIL_PYTHON=...     your own interpreters, of 3.13 or 3.14, instead of built ones
   CI=true                          as root at a terminal, install missing system packages without asking
+  PYTHONPATH                       further modules; of Python's other variables, those that change what is
+                                   measured or said (PYTHONOPTIMIZE, ...) reach the commands of exec alone
   DEBIAN_MIRROR, UV_DEFAULT_INDEX, PIP_INDEX_URL, SSL_CERT_FILE   for closed networks
 """
 
@@ -179,7 +181,7 @@ def _exec(options, rest) -> int:
     if not command:
         raise TwinsError("exec needs a command: ./twins exec ft python", 2)
     twin = build.twins([options.twin])[options.twin]
-    variables = twin.environment()
+    variables = twin.environment(cleared=["PYTHONHOME"])
     program = shutil.which(command[0], path=variables["PATH"])
     if program is None:
         raise TwinsError(f"exec: there is no program {command[0]}", 127)
@@ -225,7 +227,9 @@ def _repro(_, rest) -> int:
 
 def _python_with_dask() -> str:
     """Return the path of the Python that runs this program. Raises TwinsError if Dask is not installed in it."""
-    if importlib.util.find_spec("distributed") is None:
+    # The option -E, which ./twins gives to this Python, leaves PYTHONPATH out.
+    paths = [*filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)), *sys.path]
+    if importlib.machinery.PathFinder.find_spec("distributed", paths) is None:
         raise TwinsError(
             f"--dask needs Dask in the Python that runs ./twins, at the cluster's version: {sys.executable} -m pip "
             "install distributed==VERSION, or activate an environment that has it",

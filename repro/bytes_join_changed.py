@@ -4,7 +4,7 @@
 # Package: CPython
 # Fails: 3.13.5
 # Fixed: 3.13.15
-# Expected gil: may fail (signal, hang)
+# Expected gil: fails (signal, hang)
 # Expected ft-gil: fails (signal, hang)
 # Expected ft: fails (signal, hang)
 # Timeout: 5

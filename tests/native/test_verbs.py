@@ -2,13 +2,15 @@
 
 import json
 import os
+import re
 import resource
 import subprocess
 import sys
 
 import pytest
 
-from native import build, cli
+from native import TwinsError, build, cli
+from native.variables import CLEARED
 from tests.checkout import CHECKOUT, locked
 
 
@@ -38,6 +40,56 @@ def test_no_program_of_ours_ends_at_a_prompt(shell_environment):
     line, variables = [CHECKOUT / "twins", "bench", "--list"], {**shell_environment, "PYTHONINSPECT": "1"}
     done = subprocess.run(line, env=variables, input="print('a', 'prompt')", capture_output=True, text=True)
     assert done.returncode == 0 and "a prompt" not in done.stdout and ">>>" not in done.stderr
+
+
+KEPT = """
+    PYTHONPATH PYTHON_GIL PYTHONHASHSEED PYTHONIOENCODING PYTHONUTF8 PYTHONCOERCECLOCALE PYTHONDONTWRITEBYTECODE
+    PYTHONPYCACHEPREFIX PYTHONUNBUFFERED PYTHONNOUSERSITE PYTHONSTARTUP PYTHON_HISTORY PYTHON_BASIC_REPL
+    PYTHONBREAKPOINT PYTHONCASEOK PYTHONFAULTHANDLER PYTHONINTMAXSTRDIGITS PYTHONNODEBUGRANGES
+    PYTHON_DISABLE_REMOTE_DEBUG
+"""
+HOSTILE = {
+    **dict.fromkeys(CLEARED, "1"),
+    "PYTHONHOME": "/nowhere",
+    "PYTHONPLATLIBDIR": "nowhere",
+    "PYTHONWARNINGS": "error",
+    "PYTHONMALLOC": "debug",
+    "PYTHON_FROZEN_MODULES": "off",
+    "PYTHON_TLBC": "0",
+}
+
+
+def test_every_variable_of_python_is_cleared_or_known_to_say_nothing():
+    listed = subprocess.run([sys.executable, "--help-env"], capture_output=True, text=True, check=True).stdout
+    names = set(re.findall(r"^(PYTHON\w+) *:", listed, re.MULTILINE))
+    assert len(names) > 25 and names <= {*CLEARED, *KEPT.split()}
+
+
+@pytest.mark.parametrize("command", [["bench", "--list"], ["audit", "data.py:numbers", "--json"], ["info", "--json"]])
+def test_variables_of_python_do_not_change_what_is_said(twins, tmp_path, monkeypatch, command):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data.py").write_text("import os, sys\nassert sys.flags.optimize == 0\nnumbers = list(range(64))\n")
+    plain, hostile = twins(*command), twins(*command, **HOSTILE)
+    assert (hostile.returncode, hostile.stderr) == (plain.returncode, plain.stderr), hostile
+    said = [re.sub(r"\d+", "N", each.stdout) for each in (plain, hostile)]
+    assert said[0] == said[1]
+
+
+def test_dask_may_come_from_pythonpath(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", [])
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    with pytest.raises(TwinsError, match="--dask needs Dask"):
+        cli._python_with_dask()
+    (tmp_path / "distributed").mkdir()
+    (tmp_path / "distributed" / "__init__.py").touch()
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    assert cli._python_with_dask() == sys.executable
+
+
+def test_a_command_of_the_users_gets_the_variables_of_python(twins):
+    code = "import sys; print(sys.flags.optimize, sys.flags.safe_path, sys.flags.dev_mode)"
+    variables = {"PYTHONOPTIMIZE": "2", "PYTHONSAFEPATH": "1", "PYTHONDEVMODE": "1", "PYTHONHOME": "/nowhere"}
+    assert twins("exec", "ft", "python", "-c", code, **variables).stdout == "2 True True\n"
 
 
 @pytest.mark.parametrize(

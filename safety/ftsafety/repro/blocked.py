@@ -5,6 +5,7 @@ A run does not count if it was blocked (it ended before any threads could race) 
 
 from __future__ import annotations
 
+import glob
 import math
 import os
 import re
@@ -20,6 +21,7 @@ from ftsafety.repro.campaign import Runs
 from ftsafety.repro.commands import SERIES, of_series, start
 from ftsafety.repro.outcome import COMPUTING, Blocker, Kind, Outcome, Signature
 from ftsafety.repro.script import Script, shell_path
+from ftsafety.repro.unbuilt import build_command, built
 
 # Syntax of 3.14: template strings (PEP 750), and several exceptions without parentheses (PEP 758).
 NEWER = re.compile(r"""\bt[rR]?["']|\b[rR]t["']|\bexcept\b\*?[^:(]*,""")
@@ -122,6 +124,7 @@ def reason(blocker: Blocker) -> str:
         "readonly": f"it writes to {about}, and the copies of its files are read-only",
         "syntax": f"the interpreter does not know this syntax: {about}",
         "relative": "it imports from its own package, so it must be run as a module of it",
+        "listing": f"it looks for other files that match {about}, and there are none",
         "stdin": "it asks for input, and there is none left on standard input",
         "arguments": f"it wants arguments{f' ({about})' if about else ''}",
         "gil": f"its own test ends it: {about}",
@@ -153,11 +156,18 @@ def remedy(
     if cause == "module" and about.isidentifier():
         if beside := _module_beside(about, script):
             return f"{command} --with {shell_path(beside)}"
+        folder = os.path.dirname(script.path)
+        if script.path and not walled and (build := build_command(about, folder)):
+            return f"{build} && {command} --with {built(about, folder)}   # builds what lies beside it for both twins"
         if not walled:
             package = shlex.quote(DISTRIBUTIONS.get(about, about))
             return f"{command} --package {package}   # if it is a package, not a file of yours"
     if cause == "file":
         return _with_file(about, script, command)
+    if cause == "listing":
+        folder = about.partition("/")[0]
+        near = folder not in ("", "~", "..") and not glob.has_magic(folder)
+        return _with_file(folder, script, command) if near else f"{command} --with FILE   # replace FILE"
     if cause == "version" or (cause == "syntax" and series == SERIES[0] and NEWER.search(about)):
         return of_series(other, command)
     if cause == "relative":

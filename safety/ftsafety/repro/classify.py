@@ -91,18 +91,19 @@ def classify(ended: Ended, hidden: Sequence[str] = ()) -> Outcome:
         tuple(name[:LONGEST_NAME] for name in end["modules"][:MOST_MODULES]) if end else (),
         tuple(_notes(ended)),
         signatures,
-        _blocker(kind, raised, stderr, not raced and bool(end and end["asked"]), raced),
+        _lacking(kind, end) or _blocker(kind, raised, stderr, raced),
         max(ended.memory, end["memory"] if end else 0),
-        tuple(_noticed(kind, messages, stderr)),
+        tuple([*_noticed(kind, messages, stderr), *_unmatched(end)][:MOST_NOTES]),
     )
 
 
 def _messages(ended: Ended, hidden: Sequence[str]) -> list[dict]:
     """Return the messages of ftsafety.repro.runner. Other lines in the pipe are skipped: the script can write them."""
     texts = dict.fromkeys(("exception", "kind", "place", "cause", "what"), str)
+    seen = {"raced": bool, "asked": bool, "idle": bool, "unmatched": [str]}
     forms: tuple[dict[str, object], ...] = (
         {"begin": bool, "gil": bool},
-        {"end": bool, "gil": bool, "modules": [str], "memory": int, "raced": bool, "asked": bool},
+        {"end": bool, "gil": bool, "modules": [str], "memory": int, **seen},
         {**texts, "thread": (str, type(None))},
         {"future": str},
     )
@@ -112,6 +113,8 @@ def _messages(ended: Ended, hidden: Sequence[str]) -> list[dict]:
             value = decode(line)
             if isinstance(value, dict) and any(set(value) == set(form) and conforms(value, form) for form in forms):
                 found.append({key: _shown(each, hidden) for key, each in value.items()})
+                if "unmatched" in value:
+                    found[-1]["unmatched"] = [_shown(each, hidden) for each in value["unmatched"]]
     return found
 
 
@@ -178,10 +181,20 @@ def _frames(stacks: str, which: str = "") -> list[str]:
     ]
 
 
-def _blocker(kind: Kind, raised: list[dict], stderr: str, asked: bool, raced: bool) -> Blocker | None:
-    """Return why a run may have been blocked. *asked*: it wanted input, and there was none; *raced*: it had threads."""
-    if kind is Kind.OK and asked:
+def _lacking(kind: Kind, end: dict | None) -> Blocker | None:
+    """Return the input that a run without a failure lacked, so that it did nothing; None if it lacked none.
+
+    *end*: the runner's last message.
+    """
+    if kind is not Kind.OK or end is None:
+        return None
+    if end["asked"] and not end["raced"]:
         return Blocker("stdin", "", "script")
+    return Blocker("listing", end["unmatched"][0], "script") if end["idle"] and end["unmatched"] else None
+
+
+def _blocker(kind: Kind, raised: list[dict], stderr: str, raced: bool) -> Blocker | None:
+    """Return why a run may have been blocked. *raced*: it had threads."""
     if kind is Kind.EXCEPTION and raised[:1] and raised[0]["kind"] == "CalledProcessError":
         lacks = [name for name in CHILD_LACKS.findall(stderr) if name not in sys.stdlib_module_names]
         return Blocker("module", lacks[0], "script") if lacks else None
@@ -209,6 +222,15 @@ def _noticed(kind: Kind, messages: list[dict], stderr: str) -> Iterator[str]:
     # If threads print at once, messages may be cut. A cut message is dropped if the whole one is there too.
     whole = {text.partition(":")[0] for text in found if ":" in text}
     yield from [text for text in dict.fromkeys(found) if text not in whole][:MOST_NOTES]
+
+
+def _unmatched(end: dict | None) -> Iterator[str]:
+    """Yield a sentence for each pattern that matched no file, if the script did other work.
+
+    *end*: the runner's last message.
+    """
+    for pattern in end["unmatched"] if end and not end["idle"] else ():
+        yield f"no file matched {pattern}: --with puts files beside the script"
 
 
 def _notes(ended: Ended):

@@ -102,16 +102,25 @@ def _missing_file(error, folder: str, raced: bool) -> tuple | None:
     """
     if not (isinstance(error, FileNotFoundError) and error.filename is not None):
         return None
-    scratch, path, end = os.path.dirname(folder), os.path.abspath(os.fsdecode(error.filename)), ""
-    if os.path.exists(path) or own(path, scratch + "/tmp") or (raced and os.path.exists(os.path.dirname(path))):
+    path, end = os.path.abspath(os.fsdecode(error.filename)), ""
+    if os.path.exists(path) or not shown(path, folder) or (raced and os.path.exists(os.path.dirname(path))):
         return None
     while raced and not os.path.exists(os.path.dirname(path)):
         path, end = os.path.dirname(path), "/"
+    return "file", shown(path, folder) + end
+
+
+def shown(path: str, folder: str) -> str:
+    """Return *path* as the script's author names it: relative to *folder*, the script's, if it is near; ~ is the home.
+
+    Return "" for a path in the folder for temporary files.
+    """
+    scratch = os.path.dirname(folder)
+    if own(path, scratch + "/tmp"):
+        return ""
     if own(path, scratch + "/home"):
-        path = "~" + path.removeprefix(scratch + "/home")
-    elif own(path, scratch):
-        path = os.path.relpath(path, folder)
-    return "file", path + end
+        return "~" + path.removeprefix(scratch + "/home")
+    return os.path.relpath(path, folder) if own(path, scratch) else path
 
 
 def _before_threads(error, folder: str) -> tuple:

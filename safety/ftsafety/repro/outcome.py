@@ -84,7 +84,7 @@ class Outcome:
     memory: int = 0
     """Peak memory in bytes, as far as it was measured."""
     noticed: tuple[str, ...] = ()
-    """Exceptions that do not count as failures, such as one in a destructor."""
+    """Events that do not count as failures, such as an exception in a destructor."""
     node: str = ""
     """The node of the cluster that made the run; empty if it was made on this machine."""
 

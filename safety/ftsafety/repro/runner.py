@@ -8,7 +8,7 @@ faulthandler writes stacks into one pipe. A second pipe gets messages, one JSON 
 - for each exception that ended the script or one of its threads;
 - for each future's exception that the script never read;
 - at the end: the GIL's state, the imported modules, the peak memory, whether the script has started a thread or forked,
-  and whether it has asked for input when there was none.
+  whether it has asked for input when there was none, and the patterns for files that no file matched.
 
 The script gets a fresh module ``__main__``, its own folder first on ``sys.path``, and its arguments.
 """
@@ -18,7 +18,6 @@ import atexit
 import contextlib
 import faulthandler
 import importlib.machinery
-import io
 import json
 import os
 import re
@@ -37,8 +36,14 @@ MOST_MESSAGES = 50
 ALLOW_TOP_LEVEL_AWAIT, CO_COROUTINE = 0x2000, 0x80
 WITHOUT = ("cacheprovider", "threadexception", "unraisableexception", "faulthandler")
 PYTEST = ("-q", *(f"-pno:{plugin}" for plugin in WITHOUT))
-# Not imported: with the path of modules that an import needs, the script would find ours too.
-exceptions = types.SimpleNamespace(**runpy.run_path(os.path.join(os.path.dirname(__file__), "exceptions.py")))
+
+
+def neighbour(name: str) -> types.SimpleNamespace:
+    """Return a module beside this one. It is not imported: the script would find our modules on the path, too."""
+    return types.SimpleNamespace(**runpy.run_path(os.path.join(os.path.dirname(__file__), name)))
+
+
+exceptions = neighbour("exceptions.py")
 
 
 def main() -> None:
@@ -59,6 +64,9 @@ def main() -> None:
     watch_futures(sender)
     watch_threads(sender)
     watch_stdin(sender)
+    if wanted["lists"]:
+        sender.listings = neighbour("listings.py").Listings(wanted["script"], sender, exceptions.shown)
+        sys.addaudithook(sender.listings)
     sender.begin()
     try:
         START[wanted["how"]](wanted["script"], wanted["module"], wanted["arguments"], sender)
@@ -175,6 +183,8 @@ class Sender:
         """True once the script has started a thread or forked."""
         self.asked = False
         """True once the script has read from standard input although that is empty."""
+        self.listings: Any = None
+        """The hook that records listings of files; None if the script's source mentions none."""
         self.cause: tuple = ()  # (cause, detail) that is known before the exception that ends the script
         self._pipe, self._owner, self._left = pipe, os.getpid(), MOST_MESSAGES
         self._gil = getattr(sys, "_is_gil_enabled", lambda: True)
@@ -202,7 +212,10 @@ class Sender:
                 self.say(future=text)
         self._left += 1
         modules = sorted(top_level() - self._before)[:2000]
-        self.say(end=True, gil=self._gil(), modules=modules, memory=peak_memory(), raced=self.raced, asked=self.asked)
+        seen = {"raced": self.raced, "asked": self.asked, "idle": False, "unmatched": []}
+        if self.listings is not None:
+            seen |= {"idle": self.listings.idle(), "unmatched": [*self.listings.unmatched][:MOST_MESSAGES]}
+        self.say(end=True, gil=self._gil(), modules=modules, memory=peak_memory(), **seen)
 
     def in_thread(self, arguments, /) -> None:
         if arguments.exc_type is not SystemExit:
@@ -254,19 +267,18 @@ def watch_stdin(sender: Sender) -> None:
     if sys.stdin is None or os.fstat(0).st_size:
         return
 
-    class Empty(io.FileIO):
-        def readinto(self, buffer, /):
-            sender.asked = True
-            return super().readinto(buffer)
+    # A stream of ours in its place would move what is allocated later, on which some bugs depend.
+    raw: Any = sys.stdin.buffer.raw  # type: ignore[union-attr]
 
-        def readall(self):
+    def watched(read):
+        def reads(*arguments):
             sender.asked = True
-            return super().readall()
+            return read(*arguments)
 
-    file = Empty(0, closefd=False)
-    file.name = "<stdin>"
-    sys.stdin = io.TextIOWrapper(io.BufferedReader(file), sys.stdin.encoding, sys.stdin.errors)
-    sys.__stdin__ = sys.stdin  # type: ignore[misc]  # for scripts that put it back
+        return reads
+
+    for name in ("read", "readall", "readinto"):
+        setattr(raw, name, watched(getattr(raw, name)))
 
 
 def watch_futures(sender: Sender) -> None:

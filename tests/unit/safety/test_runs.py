@@ -80,6 +80,23 @@ def test_the_script_is_main_in_its_own_folder_and_gets_the_number_of_threads(run
     assert done.stdout == "5 [] None \nbug.py True\n"
 
 
+def test_the_script_reads_from_the_stream_that_python_made(run_script):
+    """An object of ours in its place moves what is allocated later, on which some bugs depend."""
+    done = run_script(
+        "import io, sys\nassert sys.stdin is sys.__stdin__\n"
+        "streams = sys.stdin, sys.stdin.buffer, sys.stdin.buffer.raw\n"
+        "assert [*map(type, streams)] == [io.TextIOWrapper, io.BufferedReader, io.FileIO]"
+    )
+    assert done.kind == Kind.OK, done
+
+
+def test_a_script_that_lists_no_files_has_no_audit_hook(run_script):
+    """The module of the hook imports glob."""
+    source = "import sys\ndef f():\n    global n\nassert 'gl' 'ob' not in sys.modules"
+    assert run_script(source).kind == Kind.OK
+    assert run_script(source + "\nimport glob").kind == Kind.EXCEPTION
+
+
 def test_a_python_that_it_starts_is_the_one_that_runs_it(run_script, monkeypatch):
     """And not that of ./twins, which is the free-threaded twin whichever configuration runs."""
     monkeypatch.setenv("PATH", "/usr/bin:/bin")

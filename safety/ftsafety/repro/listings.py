@@ -1,0 +1,152 @@
+"""Observation of the listings of files that a script makes. A loop over a listing without files tests nothing.
+
+ftsafety.repro.runner loads this file alone, with any Python.
+"""
+
+import _thread
+import ast
+import contextlib
+import glob
+import os
+import re
+import resource
+import sys
+import time
+
+PATTERNS = ("glob.glob/2", "pathlib.Path.glob", "pathlib.Path.rglob")
+FOLDERS = ("os.walk", "os.listdir", "os.scandir")
+# Files of the standard library that ask for a listing on behalf of the script. Those of PARTS have said so before.
+HELPERS = re.compile(r"<frozen os>|.*/(?:os|glob|pathlib(?:/\w+)?)\.py")
+PARTS = re.compile(r"<frozen os>|.*/(?:os|glob)\.py")
+CALLS = frozenset("glob iglob rglob walk listdir scandir iterdir".split())
+# Calls in loops that start threads and wait for them.
+MANAGING = frozenset("Thread Process start join submit result".split())
+LOOPS = (ast.For, ast.AsyncFor, ast.While, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+IDLE_SECONDS = 0.02
+"""Processor time that a script needs to start a few threads that do nothing."""
+
+
+class Listings:
+    """Hook for sys.addaudithook that records the listings of the script, whose path is *script*.
+
+    Args:
+        sender: the runner's Sender, which knows the script's folder, and whether it has started a thread or forked.
+        shown: ftsafety.repro.exceptions.shown.
+    """
+
+    def __init__(self, script: str, sender, shown):
+        self.unmatched: dict = {}
+        """The patterns that no file matches, as keys, in order."""
+        self._script, self._sender, self._shown = script, sender, shown
+        self._matched = False
+        self._raced = False
+        """True once the script had started a thread or forked before a listing."""
+        self._since = seconds()
+        self._busy: set = set()  # threads in the hook, whose own listings do not count
+
+    def idle(self) -> bool:
+        """Return True if no listing had files, and the script has done nothing that needs none.
+
+        Imports before the first listing do not count.
+        """
+        if not self.unmatched or self._matched or self._raced or seconds() - self._since > IDLE_SECONDS:
+            return False
+        with contextlib.suppress(OSError), open(self._script, "rb") as file:
+            return not has_other_work(ast.parse(file.read()))
+        return False  # the script has deleted itself
+
+    def __call__(self, event: str, arguments: tuple) -> None:
+        if event in ("import", "exec") and not self.unmatched:
+            self._since = seconds()
+        elif event in PATTERNS or event in FOLDERS:
+            thread = _thread.get_ident()
+            if thread not in self._busy:
+                self._busy.add(thread)
+                with contextlib.suppress(Exception):  # the script's own call raises it again
+                    self._record(event, arguments)
+                self._busy.discard(thread)
+
+    def _record(self, event: str, arguments: tuple) -> None:
+        frame = sys._getframe(2)
+        if event in FOLDERS[1:] and PARTS.fullmatch(frame.f_code.co_filename):
+            return
+        while frame.f_back is not None and HELPERS.fullmatch(frame.f_code.co_filename):
+            frame = frame.f_back
+        if not frame.f_code.co_filename.startswith(self._sender.folder + os.sep):
+            return
+        pattern, matched = by_pattern(event, arguments) if event in PATTERNS else self._of_folder(arguments[0])
+        self._matched |= matched
+        name = self._shown(os.path.abspath(pattern), self._sender.folder) if pattern and not matched else ""
+        if name:
+            self.unmatched[name] = None
+            self._raced |= self._sender.raced
+
+    def _of_folder(self, folder) -> tuple:
+        """Return (pattern, whether any file matches) for a listing of *folder*. The script itself does not count.
+
+        The pattern is "" for an empty folder, which the script must have made.
+        """
+        folder = os.fsdecode(folder or ".")
+        names = set(os.listdir(folder)) if os.path.isdir(folder) else None
+        others = (names or set()) - {os.path.relpath(self._script, folder)}
+        return "" if names == set() else os.path.join(folder, "*"), bool(others)
+
+
+def by_pattern(event: str, arguments: tuple) -> tuple:
+    """Return (pattern, whether any file matches) for the *event* of a search by a pattern."""
+    if event == PATTERNS[0]:
+        pattern, recursive, root, descriptor = arguments
+        files = glob.iglob(pattern, recursive=recursive, root_dir=root, dir_fd=descriptor)
+        return os.path.join(os.fsdecode(root or ""), os.fsdecode(pattern)), any(True for _ in files)
+    folder, pattern = arguments
+    deep = event == PATTERNS[2]
+    files = folder.rglob(pattern) if deep else folder.glob(pattern)
+    return os.path.join(folder, "**" if deep else "", pattern), any(True for _ in files)
+
+
+def has_other_work(tree: ast.Module) -> bool:
+    """Return True if a script has loops that run without files, except those that only manage threads.
+
+    Skip loops and calls that name a listing, or what was made of one. Skip functions that are named only there.
+    """
+    listed = names_from(CALLS, tree)
+    functions = {node.name: node.body for node in ast.walk(tree) if isinstance(node, FUNCTIONS)}
+    nodes: list = [*tree.body]
+    while nodes:
+        node = nodes.pop()
+        if isinstance(node, FUNCTIONS) or (isinstance(node, (*LOOPS, ast.Call)) and names_in(node) & listed):
+            continue
+        if isinstance(node, LOOPS) and not names_in(node) & MANAGING:
+            return True
+        if isinstance(node, (ast.Name, ast.Attribute)):
+            nodes += functions.pop(name_of(node), [])
+        elif isinstance(node, ast.ClassDef):  # a thread's run() is named nowhere
+            nodes += [part for each in node.body if isinstance(each, FUNCTIONS) for part in each.body]
+        nodes += ast.iter_child_nodes(node)
+    return False
+
+
+def names_from(names: frozenset, tree: ast.Module) -> frozenset:
+    """Return *names*, and the names of variables whose values were made of them, directly or not."""
+    before = None
+    while names != before:
+        before = names
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Assign) and names_in(node.value) & names:
+                names |= {name_of(target) for target in node.targets} - {""}
+    return names
+
+
+def names_in(tree: ast.AST) -> set:
+    return {name_of(node) for node in ast.walk(tree)}
+
+
+def name_of(node: ast.AST) -> str:
+    return str(getattr(node, "attr", "") or getattr(node, "id", ""))
+
+
+def seconds() -> float:
+    """Return the processor time of this process and of its children that have ended."""
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + children.ru_utime + children.ru_stime

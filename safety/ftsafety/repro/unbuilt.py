@@ -1,0 +1,57 @@
+"""The command that builds an extension module whose source lies beside the script."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shlex
+
+from ftrun.configurations import TWIN
+from ftsafety.repro.commands import program
+from ftsafety.repro.script import shell_path
+
+SOURCES = ("pyx", "c", "cc", "cpp", "cxx")
+BUILD = "build_ext --inplace"
+# Build requirements that the twins lack, to be installed beside the extension module's source.
+NEEDED = ("cython", "pybind11")
+NEEDED_FOLDER = "build/needed"
+
+
+def build_command(name: str, folder: str) -> str:
+    """Return the shell command that builds the extension module *name* in *folder* for both twins.
+
+    Return "" if no source in *folder* mentions the module.
+    """
+    setup, project = (_text(os.path.join(folder, each)) for each in ("setup.py", "pyproject.toml"))
+    source = next((path for end in SOURCES if os.path.exists(os.path.join(folder, path := f"{name}.{end}"))), "")
+    word = re.compile(rf"\b{re.escape(name)}\b")
+    if word.search(setup):
+        build = f"python setup.py {BUILD}"
+    elif word.search(project) and "ext-modules" in project:
+        # With no modules given, setuptools looks for them, and refuses a folder that has several.
+        build = f"python -c 'from setuptools import setup; setup(py_modules=[])' {BUILD}"
+    elif source:
+        code = f"from setuptools import Extension, setup; setup(ext_modules=[Extension({name!r}, [{source!r}])])"
+        build = f"python -c {shlex.quote(code)} {BUILD}"
+    else:
+        return ""
+    said = f"{setup} {project} {'cython' if source.endswith('.pyx') else ''}".lower()
+    needed = [each for each in NEEDED if each in said]
+    if needed:
+        install = f"python -m pip install --quiet --upgrade --target {NEEDED_FOLDER} {' '.join(needed)}"
+        build = f"{install} && PYTHONPATH={NEEDED_FOLDER} {build}"
+    if folder:
+        build = f"cd {shell_path(folder)} && {build}"
+    return " && ".join(f"{program()} exec {twin} sh -c {shlex.quote(build)}" for twin in sorted({*TWIN.values()}))
+
+
+def built(name: str, folder: str) -> str:
+    """Return the shell's pattern for the files of the extension module *name* in *folder*, one file for each twin."""
+    return f"{shell_path(os.path.join(folder, name))}.*.so"
+
+
+def _text(path: str) -> str:
+    with contextlib.suppress(OSError, UnicodeDecodeError), open(path, encoding="utf-8") as file:
+        return file.read()
+    return ""
