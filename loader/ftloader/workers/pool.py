@@ -154,13 +154,11 @@ class WorkerPool(ThreadGroup):
 
     def may_wait(self) -> bool:
         """Return True if a finalizer that runs in the calling thread may wait for the workers."""
-        # Only the thread that used the iterator may wait: a worker may be waiting for any other. Nor may a thread that
-        # holds a lock which threads need for their first and last steps, or which a fork needs.
+        # Only the thread that used the iterator may wait: a worker may be waiting for any other.
         thread = self.consumer()
-        # Neither name is public. The module does not know a thread before its first and after its last step.
-        lock, threads = threading._active_limbo_lock, threading._active  # type: ignore[attr-defined]
-        is_this_thread = thread is not None and threads.get(threading.get_ident()) is thread
-        return is_this_thread and not lock._is_owned() and not fork.registering._is_owned()  # type: ignore[attr-defined]
+        # Not public. The module does not know a thread before its first and after its last step.
+        is_this_thread = thread is not None and threading._active.get(threading.get_ident()) is thread  # type: ignore[attr-defined]
+        return is_this_thread and not fork.holds_a_lock()
 
     def _at_fork_reinit(self) -> None:
         # For a child that user code forked in a worker, if the child returns to the worker's code.
