@@ -8,7 +8,9 @@ A forked child does not touch the queues. Without the GIL, each queue has a lock
 thread may be given the lock before it wakes up. After a fork at this moment, the child's lock is never freed.
 """
 
+import mmap
 import os
+import resource
 import threading
 import time
 import weakref
@@ -20,6 +22,8 @@ from ftloader.diagnosis.call_site import warn_user
 from ftloader.workers import exit as program_exit
 from ftloader.workers.exit import ThreadGroup, WorkerThread
 from ftloader.workers.thread import Command, WorkerContext, run_worker, send
+
+_ARENA = 64 << 20  # bytes that glibc's malloc reserves for a thread's arena (HEAP_MAX_SIZE on 64 bits)
 
 
 class WorkerPool(ThreadGroup):
@@ -98,7 +102,7 @@ class WorkerPool(ThreadGroup):
             epoch.cancelled = True
 
     def use(self, number: int) -> int:
-        """Make *number* workers take tasks. Return how many do: fewer if the system starts no more threads.
+        """Make *number* workers take tasks. Return how many do: fewer if there is no memory for more threads.
 
         Only for workers that share one queue."""
         while (used := self.started - self._parked) > number:
@@ -108,6 +112,8 @@ class WorkerPool(ThreadGroup):
             used, self._parked = used + 1, self._parked - 1
             self._parking.put(Command.RESUME)
         for thread in self.threads[self.started : self.started + number - used]:
+            if not _has_room_for_a_thread():
+                break
             try:
                 thread.start()
             except RuntimeError:  # "can't start new thread"
@@ -163,3 +169,15 @@ class WorkerPool(ThreadGroup):
     def _at_fork_reinit(self) -> None:
         # For a child that user code forked in a worker, if the child returns to the worker's code.
         self.epoch.cancelled = True
+
+
+def _has_room_for_a_thread() -> bool:
+    """Return True if the process may map the memory of one more thread: a stack, and an arena of malloc."""
+    # With less, a limit on the process's memory (ulimit -v) can end the program: glibc aborts it where a new thread
+    # gets no memory for a library's thread-local data.
+    stack = threading.stack_size() or max(0, resource.getrlimit(resource.RLIMIT_STACK)[0])  # negative: unlimited
+    try:
+        mmap.mmap(-1, stack + _ARENA, flags=mmap.MAP_PRIVATE).close()
+    except OSError:
+        return False
+    return True
