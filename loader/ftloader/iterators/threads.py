@@ -193,8 +193,10 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
                 raise outcome.exception
             finally:
                 del outcome  # the exception's traceback refers to this frame
-        # Made in this thread, so that the tensors are its own: see Slots.
-        return outcome.data.batch() if type(outcome.data) is Slots else outcome.data
+        if type(outcome.data) is Slots:
+            return outcome.data.batch()  # made in this thread, so that the tensors are its own: see Slots
+        self._pool.let_free()
+        return outcome.data
 
     def _next_outcome(self) -> Fetched | Failure | None:
         """Wait for the next batch or failure and return it; None at the end of the epoch."""
@@ -322,8 +324,7 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
             if prefetch.arrived and not prefetch.next_is_built:
                 return True  # at least the worker that has built a later batch
         # One may have just sent its batch, and begin the next one. Of two, one is half of them.
-        idle = self._in_use - sum(times.busy for times in self._times[: self._pool.started])
-        return idle >= min(2, max(1, self._in_use // 2))
+        return self._pool.idle >= min(2, max(1, self._in_use // 2))
 
     def _new_record(self) -> EpochRecord:
         most = None if self._tuner is None else self._tuner.most

@@ -8,9 +8,11 @@ A forked child does not touch the queues. Without the GIL, each queue has a lock
 thread may be given the lock before it wakes up. After a fork at this moment, the child's lock is never freed.
 """
 
+import itertools
 import mmap
 import os
 import resource
+import sysconfig
 import threading
 import time
 import weakref
@@ -23,6 +25,9 @@ from ftloader.workers import exit as program_exit
 from ftloader.workers.exit import ThreadGroup, WorkerThread
 from ftloader.workers.thread import Command, WorkerContext, run_worker, send
 
+_OWNED_BY_THREADS = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))  # objects: see WorkerPool.wake
+_FREE_EVERY = 0.002  # seconds; batches of which more are handed over are small
+_FREE_AT_ONCE = 3  # workers; waking one takes the loop's thread some microseconds
 _ARENA = 64 << 20  # bytes that glibc's malloc reserves for a thread's arena (HEAP_MAX_SIZE on 64 bits)
 
 
@@ -52,6 +57,9 @@ class WorkerPool(ThreadGroup):
         self._parked = 0
         self._parking: SimpleQueue[Command] = SimpleQueue()
         self.tasks: list[SimpleQueue] = [SimpleQueue() for _ in contexts] if private_queues else [SimpleQueue()]
+        self._turns = itertools.cycle(self.tasks)
+        self._times = contexts[0].config.times if contexts else []  # each worker puts its own object there
+        self._freed = 0.0  # perf_counter at the latest call of let_free() that had an effect
         self.threads = tuple(
             WorkerThread(
                 target=run_worker,
@@ -121,11 +129,25 @@ class WorkerPool(ThreadGroup):
             self.started += 1
         return self.started - self._parked
 
+    @property
+    def idle(self) -> int:
+        """Number of workers that may take tasks, and do nothing now."""
+        return self.started - self._parked - sum(times.busy for times in self._times[: self.started])
+
     def wake(self) -> None:
         """Wake every waiting worker for a moment. This frees objects that the worker made and other threads dropped."""
         # Without the GIL an object that another thread drops is freed when the thread that created it next runs (biased
         # reference counting, PEP 703). Else the last batches of an epoch would stay while persistent workers wait.
         self._tell(Command.WAKE, self.started, self._parked)
+
+    def let_free(self) -> None:
+        """Do as ``wake()`` for a few of the idle workers, if the latest time is not too short ago.
+
+        Called at each hand-over of a batch that workers made. Else each idle worker would keep a batch in memory."""
+        if _OWNED_BY_THREADS and (now := time.perf_counter()) - self._freed > _FREE_EVERY:
+            self._freed = now
+            for _, queue in zip(range(min(_FREE_AT_ONCE, self.idle)), self._turns):
+                queue.put(Command.FREE)  # for the one that has waited longest
 
     def _tell(self, command: Command, workers: int, parked: int) -> None:
         """Send *command* to *workers* workers by their queues, and to *parked* ones by the queue of parked workers."""
