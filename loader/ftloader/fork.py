@@ -2,6 +2,21 @@
 
 A lock that another thread holds at a fork stays locked in the child forever. Objects that a child may go on using get
 their locks from here. Hold such a lock for short steps only, which leave nothing broken if a fork interrupts them.
+
+Finalizers run where the last reference is dropped, or where garbage is collected: in any thread, between any two steps,
+with any lock held. So no finalizer of this package takes a lock. It leaves a note where it would need one, for a thread
+or for the next regular call. These are all finalizers, and why none can wait for a lock:
+
+- ``iterators.threads`` (``WorkerPool.dispose``) sets attributes and puts messages into queues, whose ``put()`` is
+  reentrant. It waits for the workers, up to a limit, only in the thread that used the iterator, and not with a lock:
+  see ``holds_a_lock``.
+- ``iterators.processes`` (torch's) leaves the change of torch's map of workers to the next look into the map. Where it
+  could wait for a lock, the next call of an iterator does its work.
+- ``cache.growing`` (``Fetchers.dropped``) puts a note into a queue, for which a thread waits.
+- ``workers.exit`` (of a forked child's first thread) does what the first and the third do, and waits for no thread.
+- ``decode.cuda`` (of a thread's decoder) waits for copies on the GPU, which need no thread.
+
+No weak reference has a callback. Locks that are not made here are held by workers and fetchers alone.
 """
 
 import os
@@ -36,6 +51,16 @@ def renewed[T](new: T) -> T:
             _when_to_tidy_up = 2 * len(_known) + 64
         _known.append(weakref.ref(new))
     return new
+
+
+def holds_a_lock() -> bool:
+    """Return True if the calling thread holds a lock made in this module, or one that starting and ending threads need.
+
+    For finalizers, which then must not wait for other threads: one of these may wait for that lock.
+    """
+    needed_by_threads = threading._active_limbo_lock  # type: ignore[attr-defined]  # not public
+    objects: list[Any] = [needed_by_threads, registering, *(known() for known in _known[:])]
+    return any(lock._is_owned() for lock in objects if hasattr(lock, "_is_owned"))
 
 
 def call_in_child(function: Callable[[], Any]) -> None:

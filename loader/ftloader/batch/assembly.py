@@ -108,6 +108,12 @@ class SharedBatch:
         """True if no samples are left to claim. Read without the lock: the value may be outdated."""
         return self._next >= min(len(self.index), self._failed_at)
 
+    def add_helpers(self) -> int:
+        """Raise ``helpers`` to what the hints say now. Return by how many. Workers may read the old number."""
+        more = max(0, self._hints.helpers(len(self.index)) - self.helpers)
+        self.helpers += more
+        return more
+
     def build(self, context: Any) -> Outcome | None:
         """Load pieces from ``context.dataset`` until none is left to claim.
 

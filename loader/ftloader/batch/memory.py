@@ -9,6 +9,7 @@ Memory whose use does not show in reference counts is not reused: storages in sh
 and pinned storages, from which a GPU may still copy. torch's allocator reuses pinned memory: it knows which copies run.
 """
 
+import contextlib
 import ctypes
 import functools
 import mmap
@@ -134,7 +135,8 @@ def keep_freed_memory() -> None:
     # of the time of a worker that decodes JPEGs (``docs/profile.md``).
     # The block is never touched, so it costs two system calls. A program that has set the thresholds itself is not
     # affected, nor is another allocator. A thread keeps at most 64 MiB. Forked processes inherit the effect.
-    np.empty(_LARGEST_BLOCK - _HEADER, np.uint8)
+    with contextlib.suppress(MemoryError):  # of a process with a limit, in which a worker may load all the same
+        np.empty(_LARGEST_BLOCK - _HEADER, np.uint8)
 
 
 _SMALLEST_OF_HUGE_PAGES = 4 << 20  # bytes; NumPy's limit for its own arrays (``NUMPY_MADVISE_HUGEPAGE``)

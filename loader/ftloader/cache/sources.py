@@ -15,6 +15,7 @@ from fsspec import AbstractFileSystem
 from fsspec.asyn import AsyncFileSystem
 from fsspec.implementations.local import LocalFileSystem
 
+from ftloader import fork
 from ftloader.cache.errors import PartlyListedError
 from ftloader.cache.readers import LoopReader, ObjectReader, WebReader, open_bucket
 
@@ -72,7 +73,7 @@ class UrlSource:
         self._sizes: Mapping[str, int | None] = {}  # keys() replaces the dict as a whole, so reading needs no lock
         self._readers: dict[int, Any] = {}  # by thread. No lock: a thread uses only its own entry
         self._bucket: Any = None  # obstore's, which all readers share
-        self._opening = threading.Lock()  # guards _bucket
+        self._opening = fork.rlock()  # guards _bucket
 
     @property
     def folder(self) -> str | None:

@@ -6,14 +6,15 @@ the array, without the GIL, the arena and Pillow's plugin registry.
 
 ``decode`` returns pixels only if they equal Pillow's. For all other files it returns None: the caller then uses Pillow,
 and reports Pillow's errors. Damaged files are left to Pillow. So are all progressive files, since versions of
-libjpeg-turbo fill in missing scans in different ways. But a few files with a damaged header that Pillow refuses, such
-as a JFIF segment that is cut short, are decoded here.
+libjpeg-turbo fill in missing scans in different ways. So are files whose header has what Pillow refuses and
+libjpeg-turbo passes over, such as a JFIF segment that is cut short.
 
 The library is Debian's package libturbojpeg0, Ubuntu's libturbojpeg. API 2: https://libjpeg-turbo.org/Documentation
 """
 
 import ctypes
 import io
+from typing import Literal
 
 import numpy as np
 from PIL import Image
@@ -89,20 +90,66 @@ class TurboJpeg:
 
 
 def _is_plain(data: bytes) -> bool:
-    """True if *data* begins like a sequential JPEG with Huffman coding. Source: ITU-T T.81, annex B."""
+    """True if *data* begins like a sequential JPEG with Huffman coding, and Pillow reads its header, too.
+
+    Source: ITU-T T.81, annex B.
+    """
     # Literals, not names of the module: threads without the GIL contend for the reference count of a global object.
     if data[:2] != b"\xff\xd8":  # SOI
         return False
-    at, end = 2, len(data)
+    at, end, frame = 2, len(data), False
     while at + 4 <= end and data[at] == 0xFF:
-        marker = data[at + 1]
-        if marker == 0xC0 or marker == 0xC1:  # a sequential frame
-            return True
-        # APPn, Huffman and quantization tables, restart interval, comment; then the length without the marker.
-        if not (0xE0 <= marker <= 0xEF or marker in (0xC4, 0xDB, 0xDD, 0xFE)):
+        marker, start, at = data[at + 1], at + 4, at + 2 + (data[at + 2] << 8 | data[at + 3])
+        if at > end:
             return False
-        at += 2 + (data[at + 2] << 8 | data[at + 3])
+        if marker == 0xDA:  # a scan
+            return frame
+        if marker == 0xC0 or marker == 0xC1:  # a sequential frame
+            frame = True
+        elif 0xE0 <= marker <= 0xEF:  # APPn
+            if not _is_read_by_pillow(data, marker, start, at):
+                return False
+        elif marker not in (0xC4, 0xDB, 0xDD, 0xFE):  # Huffman and quantization tables, restart interval, comment
+            return False
     return False
+
+
+def _is_read_by_pillow(data: bytes, marker: int, start: int, end: int) -> bool:
+    """True if Pillow reads the application segment *data*[*start*:*end*]. It refuses files for some damaged ones.
+
+    False also for rare segments whose check would take long.
+    """
+    if marker == 0xE0 or marker == 0xEE:
+        return end - start >= 7 or not data.startswith((b"JFIF", b"Adobe"), start, end)
+    if marker == 0xE1 and data.startswith(b"Exif\0\0", start, end):
+        return _has_plain_resolution(data[start + 6 : end])
+    if marker == 0xE2:  # MPF: an index of several pictures
+        is_profile = data.startswith(b"ICC_PROFILE\0", start, end)
+        return end - start >= 14 if is_profile else not data.startswith(b"MPF\0", start, end)
+    if marker == 0xED and data.startswith(b"Photoshop 3.0\0", start, end):
+        at = start + 14
+        while data.startswith(b"8BIM", at, end):  # a kind, a name, a size and data, both padded to even lengths
+            if (at := at + 6) >= end:
+                return False
+            at += 1 + data[at]
+            at += at - start & 1
+            at += 4 + int.from_bytes(data[at : at + 4])
+            at += at - start & 1
+    return True
+
+
+def _has_plain_resolution(exif: bytes) -> bool:
+    """True if the first directory of *exif*, a TIFF file, has no XResolution, or one fraction. False in rare cases."""
+    if exif[:4] not in (b"II*\0", b"MM\0*"):
+        return False
+    order: Literal["little", "big"] = "little" if exif[:1] == b"I" else "big"
+    tag, fraction = (b"\x1a\x01", b"\5\0\1\0\0\0") if order == "little" else (b"\x01\x1a", b"\0\5\0\0\0\1")
+    begin = int.from_bytes(exif[4:8], order) + 2
+    end = begin + 12 * int.from_bytes(exif[begin - 2 : begin], order)
+    if end > len(exif):  # the next segment may have the rest
+        return False
+    at = exif.find(tag, begin, end)
+    return at < 0 or exif[at + 2 : at + 8] == fraction and (at - begin) % 12 == 0 and exif.find(tag, at + 1, end) < 0
 
 
 def _scale(plane: tuple[int, int], at_least: tuple[int, int]) -> int:

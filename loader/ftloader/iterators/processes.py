@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 import threading
+from collections import deque
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -23,8 +24,14 @@ from ftloader.workers.process import Task, WorkerStart, answer_what_cannot_be_pi
 
 # torch keeps its worker processes in a C++ map without a lock. Without the GIL, two threads that start or end iterators
 # at the same time, torch's own or ours, crash the interpreter. This lock is held around every access.
-_map_of_workers = fork.rlock()  # reentrant, since a signal handler and finalizers look into the map
+_map_of_workers = fork.rlock()  # reentrant, since a signal handler looks into the map
+_torchs_set, _torchs_remove = signal_handling._set_worker_pids, signal_handling._remove_worker_pids
 _torchs_check = signal_handling._error_if_any_worker_fails
+# Keys of iterators that have ended. A finalizer, which may take no lock, leaves them here. The next look into the
+# map removes their workers first.
+_ended: deque[int] = deque()
+# Iterators that were dropped where torch's finalizer must not wait. The next call of an iterator ends their workers.
+_dropped: "deque[ProcessDataLoaderIter]" = deque()
 _TAKING_A_LOCK = {
     function.__code__
     for kind in (threading.Condition, multiprocessing.synchronize.SemLock)
@@ -52,22 +59,33 @@ def _error_if_any_worker_fails() -> None:
         _put_off.append(True)
         return
     with _map_of_workers:
+        _remove_ended()
         _torchs_check()
 
 
-def _alone(function: Callable[..., Any], lock: Any) -> Callable[..., Any]:
-    # No context manager written in Python: an interruption in one would keep the lock for as long as its traceback.
-    @functools.wraps(function)
-    def call(*args: Any) -> Any:
-        with lock:
-            return function(*args)
+def _set_worker_pids(key: int, pids: tuple[int, ...]) -> None:
+    with _map_of_workers:
+        _remove_ended()  # one may have had the same key
+        _torchs_set(key, pids)
 
-    return call
+
+def _remove_ended() -> None:
+    """Remove the workers of ended iterators from torch's map. The caller must hold the lock."""
+    with contextlib.suppress(IndexError):  # no more, maybe since a signal handler has taken the last one
+        while True:
+            _torchs_remove(_ended.popleft())
 
 
 signal_handling._error_if_any_worker_fails = _error_if_any_worker_fails
-for _name in ("_set_worker_pids", "_remove_worker_pids"):
-    setattr(signal_handling, _name, _alone(getattr(signal_handling, _name), _map_of_workers))
+signal_handling._set_worker_pids = _set_worker_pids
+signal_handling._remove_worker_pids = _ended.append
+
+
+def _end_dropped() -> None:
+    """End the workers of iterators whose finalizer could not."""
+    with contextlib.suppress(IndexError):
+        while True:
+            _dropped.popleft()._shutdown_workers()
 
 
 def _mib_of_shm() -> int:
@@ -99,6 +117,7 @@ class ProcessDataLoaderIter(MultiProcessingDataLoaderIter, ResumableDataLoaderIt
     _queues_in_use: ClassVar[dict[int, tuple[Any, ...]]] = {}
 
     def __init__(self, loader: Any) -> None:
+        _end_dropped()
         self._process = self._getpid()
         fork.renewed(self)  # first, since another thread may fork while the workers start
         super().__init__(loader)  # sets _worker_init_fn, starts the workers, and calls _reset
@@ -120,7 +139,21 @@ class ProcessDataLoaderIter(MultiProcessingDataLoaderIter, ResumableDataLoaderIt
                 "the worker processes of this iterator belong to the process that this one was forked from: make a new "
                 "iterator with iter(loader)"
             )
+        if _dropped:
+            _end_dropped()
         return super().__next__()
+
+    def __del__(self) -> None:
+        if self._shutdown or sys is None or sys.is_finalizing() or self._may_wait():
+            super().__del__()
+        else:
+            _dropped.append(self)
+
+    def _may_wait(self) -> bool:
+        """Return True if a finalizer that runs in the calling thread may wait for the workers."""
+        # torch's takes the locks of the queues of indices. A thread that feeds such a queue may hold its lock.
+        feeders = {queue._thread.ident for queue in getattr(self, "_index_queues", ()) if queue._thread is not None}
+        return threading.get_ident() not in feeders and not fork.holds_a_lock()
 
     # torch sets this in its __init__ and passes it to the processes. The loader's attribute is left as it is.
     @property

@@ -98,18 +98,20 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
             self._hints = BatchHints(self._settings, self._in_use, self._shared.memory, config.pin_memory_device)
         self._results: queue.SimpleQueue = queue.SimpleQueue()
         self._pool = WorkerPool(self._contexts, self._private_queues, self._results)
-        self._present = set(range(self._in_use))  # workers that have not departed
+        self._present = set(range(self._in_use if self._tuner is None else 1))  # workers that have not departed
         # The finalizer holds the pool, which does not hold the iterator. At exit the pool's own hook comes first.
         # Registered before the start, since an interruption may come right after it.
         self._finalizer = weakref.finalize(self, self._pool.dispose)
         self._finalizer.atexit = False
-        if loader.worker_init_fn is None:
+        if self._tuner is not None:
+            self._pool.start(1)
+            self._use(self._in_use, self._tuner)
+        elif loader.worker_init_fn is None:
             self._pool.start(self._in_use)
-            return
-        # Nothing is dispatched yet, so only worker_init_fn can draw from the program's generators or seed them.
-        with global_generators.preserved():
-            self._pool.start(self._in_use)
-            self._pool.wait_until_started()
+        else:  # nothing is dispatched yet, so only worker_init_fn can draw from the program's generators or seed them
+            with global_generators.preserved():
+                self._pool.start(self._in_use)
+                self._pool.wait_until_started()
 
     def _begin_epoch(self) -> None:
         """Reset the bookkeeping for a new epoch, and dispatch the epoch's first batches."""
@@ -191,8 +193,10 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
                 raise outcome.exception
             finally:
                 del outcome  # the exception's traceback refers to this frame
-        # Made in this thread, so that the tensors are its own: see Slots.
-        return outcome.data.batch() if type(outcome.data) is Slots else outcome.data
+        if type(outcome.data) is Slots:
+            return outcome.data.batch()  # made in this thread, so that the tensors are its own: see Slots
+        self._pool.let_free()
+        return outcome.data
 
     def _next_outcome(self) -> Fetched | Failure | None:
         """Wait for the next batch or failure and return it; None at the end of the epoch."""
@@ -320,8 +324,7 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
             if prefetch.arrived and not prefetch.next_is_built:
                 return True  # at least the worker that has built a later batch
         # One may have just sent its batch, and begin the next one. Of two, one is half of them.
-        idle = self._in_use - sum(times.busy for times in self._times[: self._pool.started])
-        return idle >= min(2, max(1, self._in_use // 2))
+        return self._pool.idle >= min(2, max(1, self._in_use // 2))
 
     def _new_record(self) -> EpochRecord:
         most = None if self._tuner is None else self._tuner.most
@@ -334,31 +337,28 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         """If it is time (``tuner.due``), ask *tuner* for the best number of workers, and change to that number."""
         if time.perf_counter() < tuner.due or len(self._present) < self._pool.started:  # one could not start
             return
-        if (number := tuner.look(self._totals())) == self._in_use:
+        if (number := tuner.look(self._totals())) == self._in_use or not self._use(number, tuner):
             return
-        before, used = self._pool.started, self._pool.use(number)
+        for number, reference in self._prefetch.unclaimed():  # the new workers help with batches dispatched before
+            if isinstance(batch := reference(), SharedBatch):
+                for _ in range(batch.add_helpers()):
+                    self._pool.tasks[0].put(Task(self._contexts, number, batch))
+        self._dispatch()
+
+    def _use(self, number: int, tuner: WorkerTuner) -> bool:
+        """Use *number* workers, or fewer if the system starts no more. Return True if they are more than before."""
+        before, used, in_use = self._pool.started, self._pool.use(number), self._in_use
         if used < number:
             tuner.cannot_exceed(used)
         self._present.update(range(before, self._pool.started))
-        grown, self._in_use = used > self._in_use, used
-        self._ahead.most = self._factor * used
-        self._shared.memory.keep(self._ahead.largest + 2)
-        self._record.uses(used)
-        if self._hints is not None:
-            self._hints.workers = used
-            if grown:
-                self._help_with_unclaimed(self._hints)
-        if grown:
-            self._dispatch()
-
-    def _help_with_unclaimed(self, hints: BatchHints) -> None:
-        """Let workers that were just added help with batches that were dispatched before."""
-        for number, reference in self._prefetch.unclaimed():
-            if isinstance(batch := reference(), SharedBatch):
-                more = hints.helpers(len(batch.index)) - batch.helpers
-                batch.helpers += max(0, more)  # read by workers, to whom an outdated number does no harm
-                for _ in range(more):
-                    self._pool.tasks[0].put(Task(self._contexts, number, batch))
+        if used != in_use:
+            self._in_use = used
+            self._ahead.most = self._factor * used
+            self._shared.memory.keep(self._ahead.largest + 2)
+            self._record.uses(used)
+            if self._hints is not None:
+                self._hints.workers = used
+        return used > in_use
 
     def _wait_for_message(self) -> bool:
         """Wait for a worker's message and handle it. Return False if none came within the loader's ``timeout``."""

@@ -8,7 +8,11 @@ A forked child does not touch the queues. Without the GIL, each queue has a lock
 thread may be given the lock before it wakes up. After a fork at this moment, the child's lock is never freed.
 """
 
+import itertools
+import mmap
 import os
+import resource
+import sysconfig
 import threading
 import time
 import weakref
@@ -20,6 +24,11 @@ from ftloader.diagnosis.call_site import warn_user
 from ftloader.workers import exit as program_exit
 from ftloader.workers.exit import ThreadGroup, WorkerThread
 from ftloader.workers.thread import Command, WorkerContext, run_worker, send
+
+_OWNED_BY_THREADS = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))  # objects: see WorkerPool.wake
+_FREE_EVERY = 0.002  # seconds; batches of which more are handed over are small
+_FREE_AT_ONCE = 3  # workers; waking one takes the loop's thread some microseconds
+_ARENA = 64 << 20  # bytes that glibc's malloc reserves for a thread's arena (HEAP_MAX_SIZE on 64 bits)
 
 
 class WorkerPool(ThreadGroup):
@@ -48,6 +57,9 @@ class WorkerPool(ThreadGroup):
         self._parked = 0
         self._parking: SimpleQueue[Command] = SimpleQueue()
         self.tasks: list[SimpleQueue] = [SimpleQueue() for _ in contexts] if private_queues else [SimpleQueue()]
+        self._turns = itertools.cycle(self.tasks)
+        self._times = contexts[0].config.times if contexts else []  # each worker puts its own object there
+        self._freed = 0.0  # perf_counter at the latest call of let_free() that had an effect
         self.threads = tuple(
             WorkerThread(
                 target=run_worker,
@@ -98,7 +110,7 @@ class WorkerPool(ThreadGroup):
             epoch.cancelled = True
 
     def use(self, number: int) -> int:
-        """Make *number* workers take tasks. Return how many do: fewer if the system starts no more threads.
+        """Make *number* workers take tasks. Return how many do: fewer if there is no memory for more threads.
 
         Only for workers that share one queue."""
         while (used := self.started - self._parked) > number:
@@ -108,6 +120,8 @@ class WorkerPool(ThreadGroup):
             used, self._parked = used + 1, self._parked - 1
             self._parking.put(Command.RESUME)
         for thread in self.threads[self.started : self.started + number - used]:
+            if not _has_room_for_a_thread():
+                break
             try:
                 thread.start()
             except RuntimeError:  # "can't start new thread"
@@ -115,11 +129,25 @@ class WorkerPool(ThreadGroup):
             self.started += 1
         return self.started - self._parked
 
+    @property
+    def idle(self) -> int:
+        """Number of workers that may take tasks, and do nothing now."""
+        return self.started - self._parked - sum(times.busy for times in self._times[: self.started])
+
     def wake(self) -> None:
         """Wake every waiting worker for a moment. This frees objects that the worker made and other threads dropped."""
         # Without the GIL an object that another thread drops is freed when the thread that created it next runs (biased
         # reference counting, PEP 703). Else the last batches of an epoch would stay while persistent workers wait.
         self._tell(Command.WAKE, self.started, self._parked)
+
+    def let_free(self) -> None:
+        """Do as ``wake()`` for a few of the idle workers, if the latest time is not too short ago.
+
+        Called at each hand-over of a batch that workers made. Else each idle worker would keep a batch in memory."""
+        if _OWNED_BY_THREADS and (now := time.perf_counter()) - self._freed > _FREE_EVERY:
+            self._freed = now
+            for _, queue in zip(range(min(_FREE_AT_ONCE, self.idle)), self._turns):
+                queue.put(Command.FREE)  # for the one that has waited longest
 
     def _tell(self, command: Command, workers: int, parked: int) -> None:
         """Send *command* to *workers* workers by their queues, and to *parked* ones by the queue of parked workers."""
@@ -154,14 +182,24 @@ class WorkerPool(ThreadGroup):
 
     def may_wait(self) -> bool:
         """Return True if a finalizer that runs in the calling thread may wait for the workers."""
-        # Only the thread that used the iterator may wait: a worker may be waiting for any other. Nor may a thread that
-        # holds a lock which threads need for their first and last steps, or which a fork needs.
+        # Only the thread that used the iterator may wait: a worker may be waiting for any other.
         thread = self.consumer()
-        # Neither name is public. The module does not know a thread before its first and after its last step.
-        lock, threads = threading._active_limbo_lock, threading._active  # type: ignore[attr-defined]
-        is_this_thread = thread is not None and threads.get(threading.get_ident()) is thread
-        return is_this_thread and not lock._is_owned() and not fork.registering._is_owned()  # type: ignore[attr-defined]
+        # Not public. The module does not know a thread before its first and after its last step.
+        is_this_thread = thread is not None and threading._active.get(threading.get_ident()) is thread  # type: ignore[attr-defined]
+        return is_this_thread and not fork.holds_a_lock()
 
     def _at_fork_reinit(self) -> None:
         # For a child that user code forked in a worker, if the child returns to the worker's code.
         self.epoch.cancelled = True
+
+
+def _has_room_for_a_thread() -> bool:
+    """Return True if the process may map the memory of one more thread: a stack, and an arena of malloc."""
+    # With less, a limit on the process's memory (ulimit -v) can end the program: glibc aborts it where a new thread
+    # gets no memory for a library's thread-local data.
+    stack = threading.stack_size() or max(0, resource.getrlimit(resource.RLIMIT_STACK)[0])  # negative: unlimited
+    try:
+        mmap.mmap(-1, stack + _ARENA, flags=mmap.MAP_PRIVATE).close()
+    except OSError:
+        return False
+    return True

@@ -51,6 +51,7 @@ class Command(enum.Enum):
 
     END = "end"
     WAKE = "wake"  # run for a moment and do nothing: see WorkerPool.wake
+    FREE = "free"  # the same, and note no times: see WorkerPool.let_free
     PARK = "park"  # take no tasks until a RESUME
     RESUME = "resume"
 
@@ -222,6 +223,8 @@ def _serve(
         if span is not None:
             span.end()
         if isinstance(task, Command):
+            if task is Command.FREE:
+                continue
             noted = note_usage()
             if task is Command.PARK:
                 while (task := parking.get()) is Command.WAKE:

@@ -5,6 +5,7 @@ import math
 import pickle
 import threading
 import time
+import weakref
 
 import numpy as np
 import pytest
@@ -126,6 +127,32 @@ def test_what_is_loaded_before_the_loop_asks(arguments, batches):
         assert enough.wait(60)
         assert loader.prefetch_factor == 2
         assert sorted(loaded) == [*range(4 * batches)]
+
+
+class Sample:
+    """Object that shows by a weak reference that it is alive."""
+
+
+@pytest.mark.parametrize("batch_size", [1, 4])
+def test_objects_of_earlier_batches_do_not_stay_while_workers_wait(batch_size):
+    """Without the GIL an object is freed by the thread that made it, which may be waiting for its next batch."""
+    made = []
+
+    def load(_):
+        sample = Sample()
+        made.append(weakref.ref(sample))
+        return sample
+
+    arguments = {"batch_size": batch_size, "collate_fn": list, "prefetch_factor": 2}
+    with iter(DataLoader(Rows(400, load), num_workers=8, worker_method="thread", **arguments)) as iterator:
+        for batch in iterator:
+            assert len(batch) == batch_size
+            deadline = time.monotonic() + 60
+            # In memory may be the 16 batches ahead, the loop's, and a few that are about to be freed: not one a worker.
+            while (alive := sum(reference() is not None for reference in made)) > 21 * batch_size:
+                assert time.monotonic() < deadline, f"{alive} samples are alive"
+                time.sleep(0.001)
+            time.sleep(0.003)  # a slow loop: workers have built all that they may
 
 
 @pytest.mark.parametrize("limit", [0, 3000], ids=["", "with a timeout"])
