@@ -64,12 +64,12 @@ def _declared(library: _Library) -> Gil:
         places[target].append(place)
     arrays = [
         slots
-        for target, found in places.items()
-        if any(_is_in_definition(library, place) for place in found) and (slots := _slots(library, target))
+        for target, pointers in places.items()
+        if any(_is_in_definition(library, place) for place in pointers) and (slots := _slots(library, target))
     ]
     if arrays:
-        found = {_said(slots) for slots in arrays}
-        return found.pop() if len(found) == 1 else Gil.UNKNOWN
+        declarations = {_said(slots) for slots in arrays}
+        return declarations.pop() if len(declarations) == 1 else Gil.UNKNOWN
     if library.exports_slots:  # PEP 793: a function returns the slots
         return Gil.UNKNOWN
     if _BY_HAND in library.undefined:

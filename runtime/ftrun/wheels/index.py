@@ -94,12 +94,12 @@ class Index:
                 links = (
                     _links_of_json(answer, page) if "json" in answer.headers.get("Content-Type", "") else _links(page)
                 )
-                found = [file for link in links if (file := _file(answer.url, *link))]
+                files = [file for link in links if (file := _file(answer.url, *link))]
         except (requests.RequestException, HTTPError, OSError) as error:
             raise IndexFailed(f"{self.shown} cannot be read: {type(error).__name__}") from error
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise IndexFailed(f"{self.shown} sent no page of a project: {error}") from error
-        return found
+        return files
 
 
 def _file(page: str, name: str, address: str, requires_python: str, yanked: bool, *hashes: str) -> File | None:
@@ -131,13 +131,13 @@ def _links(page: bytes) -> list[tuple]:
 
     class Parser(html.parser.HTMLParser):
         def handle_starttag(self, tag, attributes) -> None:
-            found = dict(attributes)
-            if tag == "a" and found.get("href"):
-                name = urlsplit(found["href"]).path.rpartition("/")[2]
-                hashes = re.findall(r"#(\w+)=([0-9a-fA-F]+)$", found["href"])
-                requires = found.get("data-requires-python") or ""
+            values = dict(attributes)
+            if tag == "a" and values.get("href"):
+                name = urlsplit(values["href"]).path.rpartition("/")[2]
+                hashes = re.findall(r"#(\w+)=([0-9a-fA-F]+)$", values["href"])
+                requires = values.get("data-requires-python") or ""
                 told = (f"{kind}:{value}".lower() for kind, value in hashes)
-                links.append((name, found["href"], requires, "data-yanked" in found, *told))
+                links.append((name, values["href"], requires, "data-yanked" in values, *told))
 
     Parser().feed(page.decode(errors="replace"))
     return links

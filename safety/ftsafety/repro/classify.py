@@ -106,13 +106,13 @@ def _messages(ended: Ended, hidden: Sequence[str]) -> list[dict]:
         {**texts, "thread": (str, type(None))},
         {"future": str},
     )
-    found = []
+    messages = []
     for line in ended.status.text().splitlines():
         with contextlib.suppress(ValueError):
             value = decode(line)
             if isinstance(value, dict) and any(set(value) == set(form) and conforms(value, form) for form in forms):
-                found.append({key: _shown(each, hidden) for key, each in value.items()})
-    return found
+                messages.append({key: _shown(each, hidden) for key, each in value.items()})
+    return messages
 
 
 def _shown(value: object, hidden: Sequence[str]) -> object:
@@ -155,12 +155,14 @@ def _signatures(kind: Kind, detail: str, raised: list[dict], stacks: str, ended:
         yield Signature(kind, detail, " < ".join(_frames(stacks, "Current thread")[:MOST_FRAMES]))
     elif kind is Kind.HANG:
         threads = [_frames(match[0])[:1] for match in THREAD.finditer(stacks)]
-        what = COMPUTING if ended.computing else "hang"
-        yield Signature(kind, what, "; ".join(dict.fromkeys(sum(threads, [])[:MOST_FRAMES])))
+        reason = COMPUTING if ended.computing else "hang"
+        yield Signature(kind, reason, "; ".join(dict.fromkeys(sum(threads, [])[:MOST_FRAMES])))
     elif kind is Kind.WRONG:
         yield Signature(kind, detail, exit_at)
-    found = [Signature(Kind.EXCEPTION, each["kind"], each["place"]) for each in raised if each["kind"] != "SystemExit"]
-    yield from list(dict.fromkeys(found))[: MOST_NOTES - 2]
+    exceptions = [
+        Signature(Kind.EXCEPTION, each["kind"], each["place"]) for each in raised if each["kind"] != "SystemExit"
+    ]
+    yield from list(dict.fromkeys(exceptions))[: MOST_NOTES - 2]
     if kind is Kind.EXCEPTION and ended.returncode and exit_at:  # the exception was a thread's
         yield Signature(Kind.WRONG, f"exit status {ended.returncode}", exit_at)
 
@@ -192,23 +194,23 @@ def _blocker(kind: Kind, raised: list[dict], stderr: str, asked: bool, raced: bo
         return Blocker("arguments", usage[1][:300], "script") if usage else None
     cause = raised[0]["cause"]
     ended = "part" if raised[0]["thread"] else "script"
-    what = raised[0]["what"]
-    if cause == "arguments" and not what:  # a parser's message
-        what = next(iter(stderr.strip().splitlines()[-1:]), "")[:300]
-    return None if kind is Kind.OK and cause not in GUARDS else Blocker(cause, what, ended)
+    about = raised[0]["what"]
+    if cause == "arguments" and not about:  # a parser's message
+        about = next(iter(stderr.strip().splitlines()[-1:]), "")[:300]
+    return None if kind is Kind.OK and cause not in GUARDS else Blocker(cause, about, ended)
 
 
 def _noticed(kind: Kind, messages: list[dict], stderr: str) -> Iterator[str]:
     """Yield the exceptions that do not count as failures, such as one in a destructor, each only once."""
-    found = [
+    remarks = [
         f"an exception of a future that nothing asked for: {each['future']}" for each in messages if "future" in each
     ]
     for match in UNSEEN.finditer(stderr):
         if not (kind is Kind.EXCEPTION and match[1] == "Exception in thread"):  # that is the failure
-            found.append(f"{match[1]}: {match[2]}" if match[2] else match[1])
+            remarks.append(f"{match[1]}: {match[2]}" if match[2] else match[1])
     # If threads print at once, messages may be cut. A cut message is dropped if the whole one is there too.
-    whole = {text.partition(":")[0] for text in found if ":" in text}
-    yield from [text for text in dict.fromkeys(found) if text not in whole][:MOST_NOTES]
+    whole = {text.partition(":")[0] for text in remarks if ":" in text}
+    yield from [text for text in dict.fromkeys(remarks) if text not in whole][:MOST_NOTES]
 
 
 def _notes(ended: Ended):
