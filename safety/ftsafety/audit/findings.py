@@ -167,6 +167,6 @@ def _remedy(lines: list[str], limits: list[Finding]) -> str:
     if limits:
         return f"{nothing}, but " + "; ".join(f"{limit.title}: {limit.remedy}" for limit in limits)
     return (
-        f"{nothing}, so look at the objects that it calls: a decoder, reader or model that threads share needs a lock, "
-        "or one per thread (threading.local)"
+        f"{nothing}, so look at the objects that it calls: a decoder, reader or model that threads share needs one "
+        "lock around each use, or one object per thread (threading.local)"
     )
