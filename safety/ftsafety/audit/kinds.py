@@ -200,6 +200,15 @@ _KINDS = {
         "keep what is behind it (bytes, an array, a memory map), and make a memoryview of that in each call",
         "the dataset refers to it; slices are not watched",
     ),
+    "files-written": _Kind(
+        Level.NOTE,
+        "loading writes files, such as {path}",
+        "Two threads or processes that load the same sample may write one file at once, or one may read what the other "
+        "has not written to its end. Where the file is there from an earlier run, nothing of that is seen.",
+        "none needed where a file is written under a name of its own (tempfile.mkstemp() in the same folder) and then "
+        "renamed by os.replace(); else write it so",
+        "{number} written by one thread in three passes",
+    ),
     "bound-to-thread": _Kind(
         Level.PROBLEM,
         "no thread but the one that made the dataset can use it: {error.text}",
