@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import pickle
 import time
+from collections.abc import Callable, Generator
 from dataclasses import replace
 from typing import Any
 
@@ -84,6 +85,19 @@ def _unsendable(batch: Any) -> str:
     return ""
 
 
+def _load(users_dataset: Any, number: int, take: Callable[[Any], object]) -> Generator[None, None, float]:
+    """Load the first *number* samples and pass them to *take*; return the seconds of loading. Each is a turn."""
+    seconds = 0.0
+    for position in range(number):
+        yield
+        index = position % len(users_dataset)
+        begin = time.perf_counter()
+        sample = users_dataset[index]
+        seconds += time.perf_counter() - begin
+        take(sample)
+    return seconds
+
+
 def look(task: Task) -> Turns:
     """Load `batch_size` samples twice; return their time and size, whether both were equal, and any pickling error.
 
@@ -92,19 +106,14 @@ def look(task: Task) -> Turns:
     from torch.utils.data import default_collate
 
     begin = time.perf_counter()
-    found = dataset(task)
+    users_dataset = dataset(task)
     opening = time.perf_counter() - begin
     collate = _options(task).get("collate_fn", default_collate)
-    indices = [number % len(found) for number in range(task.batch_size)]
     seconds, sums, size = 0.0, [], 0
     for _ in range(2):
-        samples, spent = [], 0.0
-        for index in indices:
-            yield
-            begin = time.perf_counter()
-            samples.append(found[index])
-            spent += time.perf_counter() - begin
-        seconds = spent / len(indices)  # of the second time: files are in the page cache
+        samples: list = []
+        spent = yield from _load(users_dataset, task.batch_size, samples.append)
+        seconds = spent / task.batch_size  # of the second time: files are in the page cache
         yield
         try:
             batch = collate(samples)
@@ -113,13 +122,13 @@ def look(task: Task) -> Turns:
                 raise
             why, name = str(error).partition("\n")[0], task.parameters["target"]
             raise TrialError(f"samples of {name} cannot be made into a batch: {why}; name a --collate-fn") from error
-        size = checksums.size(batch) // len(indices)
+        size = checksums.size(batch) // task.batch_size
         sums.append(checksums.whole(batch))
     return {
         "metrics": {"overhead_us": 1e6 * seconds},
-        "samples": 2 * len(indices),
+        "samples": 2 * task.batch_size,
         "look": {
-            "length": len(found),
+            "length": len(users_dataset),
             "sample_bytes": max(1, size),
             "seconds": seconds,
             "opening": opening,
@@ -131,10 +140,7 @@ def look(task: Task) -> Turns:
 
 def search(task: Task) -> Turns:
     """Load the first `batch_size` samples, in this process and thread. Each is a turn of its own, as in `look`."""
-    found = dataset(task)
-    for number in range(task.batch_size):
-        yield
-        found[number % len(found)]
+    yield from _load(dataset(task), task.batch_size, lambda sample: None)  # which may be too many to keep
     return {"metrics": {}, "samples": task.batch_size}
 
 

@@ -17,18 +17,18 @@ def nbytes_of(batch: Any) -> int:
     Looks at no more than _MOST objects, the outer ones first. Objects of other classes count 0, as do tensors and
     arrays of subclasses. Never raises.
     """
-    total, found, seen = 0, [batch], set()
-    for value in found:  # a list that grows
+    total, objects, seen = 0, [batch], set()
+    for value in objects:  # a list that grows
         kind = type(value)
         if kind is torch.Tensor:
             total += value.numel() * value.element_size()  # sparse tensors have no nbytes
         elif kind is np.ndarray:
             total += value.nbytes
-        elif kind not in _SMALL and len(found) < _MOST and id(value) not in seen:  # a list may hold itself
+        elif kind not in _SMALL and len(objects) < _MOST and id(value) not in seen:  # a list may hold itself
             seen.add(id(value))
             for container, elements in _ELEMENTS.items():
                 if issubclass(kind, container):
-                    found += _copied(elements(value), _MOST - len(found))
+                    objects += _copied(elements(value), _MOST - len(objects))
     return total
 
 

@@ -238,8 +238,8 @@ class Fetchers(ThreadGroup):
         self._report(error, f"sample {key!r:.200}")
         return False
 
-    def _report(self, error: BaseException, what: str) -> None:
-        """Record *error* as ``trouble``. At the first error, warn that the cache could not get *what*."""
+    def _report(self, error: BaseException, missing: str) -> None:
+        """Record *error* as ``trouble``. At the first error, warn that the cache could not get *missing*."""
         with self._guard:
             self.trouble = error
             self.failures_in_a_row += 1
@@ -247,7 +247,7 @@ class Fetchers(ThreadGroup):
             self._changed.notify_all()
         if first:
             text = (
-                f"the cache {self._store.directory} could not get {what}: {type(error).__name__}: {error}. "
+                f"the cache {self._store.directory} could not get {missing}: {type(error).__name__}: {error}. "
                 "It goes on with others and tries again; more of such warnings are left out, the statistics count them"
             )
             try:

@@ -178,8 +178,8 @@ class GrowingCache(Dataset):
             raise CacheError("set_epoch is for the process that made the cache, not for its workers")
         if self._store is None or self._fetchers is None:
             state: dict[str, Any] = {}
-            while state != (found := sharing.wait_for_epoch(self._directory, epoch)):
-                state = found
+            while state != (published := sharing.wait_for_epoch(self._directory, epoch)):
+                state = published
                 self._pin(state)  # then look again: the writer may have gone on before, and evicted segments
             self._set_current(Snapshot.of_state(state, self._directory, at_most))
             return

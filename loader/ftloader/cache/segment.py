@@ -68,13 +68,13 @@ class Segment:
         self._checked(row, fill)
 
     def _checked(self, row: int, read: Callable[[int, int, int], Any]) -> Any:
-        offset, length, *_ = found = self.rows[row].item()
+        offset, length, *_ = index_row = self.rows[row].item()
         try:
             with opened(self.data_path, os.O_RDONLY | os.O_NOFOLLOW) as fd:
                 if offset + length > os.fstat(fd).st_size:
                     raise OSError(errno.EIO, "the file is shorter than it should be")
                 data = read(fd, offset, length)
-                right = record.is_right(self.version, fd, found, [data])
+                right = record.is_right(self.version, fd, index_row, [data])
         except OSError as error:
             if error.errno in _OF_THE_PROCESS:
                 raise
@@ -213,9 +213,9 @@ def load(directory: str, name: str) -> Segment:
     """Return the sealed segment *name*. Raise ``CacheError`` if the file is missing, unreadable or not sealed."""
     try:
         with _both_opened(directory, name, os.O_RDONLY) as (version, fds):
-            found = record.read_end(fds[0])
-        if version is not None and found is not None:
-            return Segment(directory, name, version, found[1], found[0])
+            trailer = record.read_end(fds[0])
+        if version is not None and trailer is not None:
+            return Segment(directory, name, version, trailer[1], trailer[0])
     except OSError as error:
         raise CacheError(f"the segment {name} of the cache {directory} cannot be read: {error}") from error
     raise CacheError(f"the segment {name} of the cache {directory} is not complete")
@@ -232,9 +232,9 @@ def recover(directory: str, name: str, most: int | None = None) -> Segment | Non
         with _both_opened(directory, name, os.O_RDONLY) as (version, fds):
             if version is None or (most is not None and usage(directory, name) > most):
                 return None
-            if (found := record.read_end(fds[0])) is None:
+            if (trailer := record.read_end(fds[0])) is None:
                 return None
-            rows, keys, synced = found
+            rows, keys, synced = trailer
             is_right = synced or all(_is_intact(version, fds[1], row) for row in rows.tolist())
             return Segment(directory, name, version, keys, rows) if is_right else None
     except OSError as error:
@@ -261,7 +261,7 @@ def sync(directory: str, name: str) -> None:
     """Sync a sealed segment to the disk, wait for that, and record it in the trailer. Ignore a missing segment."""
     with contextlib.suppress(FileNotFoundError), _both_opened(directory, name, os.O_RDWR) as (_, fds):
         fd = fds[0]
-        if (found := record.read_end(fd)) is None or found[2]:
+        if (trailer := record.read_end(fd)) is None or trailer[2]:
             return
         for each in set(fds):
             os.fdatasync(each)

@@ -40,11 +40,11 @@ def check_apart(directory: str, folder: str | None) -> None:
 def _lies_in(path: str, folder: str) -> bool:
     """Return True if *path* is *folder* or lies below it. Links and mounts may give either another name."""
     with contextlib.suppress(OSError):
-        wanted = os.stat(folder)
+        folder_status = os.stat(folder)
         place = os.path.realpath(path)
         for above in (place, *map(str, pathlib.PurePath(place).parents)):
             with contextlib.suppress(OSError):  # it is yet to be made
-                if os.path.samestat(os.stat(above), wanted):
+                if os.path.samestat(os.stat(above), folder_status):
                     return True
     return False
 
@@ -145,11 +145,11 @@ def published(directory: str) -> dict[str, Any]:
     """Return the snapshot that the writer published last, as a dict; {} if it is missing, damaged or being written."""
     try:
         text, _, check = _content(os.path.join(directory, _WRITER)).rpartition(b"\n")
-        found: Any = json.loads(text.decode()) if int(check) == zlib.crc32(text) else None
+        snapshot: Any = json.loads(text.decode()) if int(check) == zlib.crc32(text) else None
     except (FileNotFoundError, ValueError, RecursionError):
         return {}
-    names = found.get("segments") if isinstance(found, dict) else None
-    return found if isinstance(names, list) and all(isinstance(name, str) for name in names) else {}
+    names = snapshot.get("segments") if isinstance(snapshot, dict) else None
+    return snapshot if isinstance(names, list) and all(isinstance(name, str) for name in names) else {}
 
 
 def _content(path: str) -> bytes:
@@ -173,13 +173,13 @@ def wait_for_epoch(directory: str, epoch: int) -> dict[str, Any]:
                 try:
                     fcntl.flock(turn, fcntl.LOCK_SH | fcntl.LOCK_NB)
                 except BlockingIOError:
-                    found = published(directory)  # complete, or this turn ends once it is
-                    if (there := found.get("epoch", -1)) > epoch:
+                    snapshot = published(directory)  # complete, or this turn ends once it is
+                    if (there := snapshot.get("epoch", -1)) > epoch:
                         raise CacheError(
                             f"the writer of {directory} is at epoch {there} already, not at {epoch}"
                         ) from None
                     if there == epoch:
-                        return found
+                        return snapshot
                     fcntl.flock(turn, fcntl.LOCK_SH)
                 else:
                     if os.fstat(turn).st_ino == os.stat(path).st_ino:

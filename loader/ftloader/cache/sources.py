@@ -90,13 +90,13 @@ class UrlSource:
         self._filesystem.invalidate_cache()
         if isinstance(self._filesystem, LocalFileSystem) and not self._filesystem.isdir(self._root):
             raise FileNotFoundError(f"there is no directory {self._root}")
-        found, error = _find(self._filesystem, self._root)
+        files, error = _find(self._filesystem, self._root)
         if self._is_web:  # leave out links to the page itself ("?C=N;O=D") and to places in it
-            found = {path.partition("#")[0]: found[path] for path in found if "/?" not in path}
-            found = {path: found[path] for path in found if not path.endswith("/")}
+            files = {path.partition("#")[0]: files[path] for path in files if "/?" not in path}
+            files = {path: files[path] for path in files if not path.endswith("/")}
         # A page of the web may link to addresses elsewhere.
-        below = sorted(path for path in found if path.startswith(self._root) and path != self._root)
-        self._sizes = sizes = {path[len(self._root) :]: found[path].get("size") for path in below}
+        below = sorted(path for path in files if path.startswith(self._root) and path != self._root)
+        self._sizes = sizes = {path[len(self._root) :]: files[path].get("size") for path in below}
         return iter(sizes) if error is None else _then_raise(sizes, error)
 
     def read(self, key: str) -> bytes:
@@ -161,14 +161,14 @@ def _find(filesystem: Any, root: str) -> tuple[dict[str, Any], Exception | None]
     is_async = issubclass(kind, AsyncFileSystem)
     if kind._find is not AsyncFileSystem._find if is_async else kind.find is not AbstractFileSystem.find:
         return filesystem.find(root, detail=True), None  # a store without directories, such as s3
-    found: dict[str, Any] = {}
+    files: dict[str, Any] = {}
     failed: Exception | None = None
     folders = [filesystem._strip_protocol(root)]
     for folder in folders:
         try:
             for one in filesystem.ls(folder, detail=True):
                 if one["type"] != "directory":
-                    found[one["name"]] = one
+                    files[one["name"]] = one
                 elif (name := one["name"].rstrip("/")) != folder.rstrip("/"):
                     folders.append(name)
         except FileNotFoundError as error:
@@ -180,7 +180,7 @@ def _find(filesystem: Any, root: str) -> tuple[dict[str, Any], Exception | None]
                 raise
             if getattr(error, "errno", None) != errno.ELOOP:
                 failed = failed or error
-    return found, failed
+    return files, failed
 
 
 def _then_raise(keys: Iterable[str], error: Exception) -> Iterator[str]:

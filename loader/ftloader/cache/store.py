@@ -314,8 +314,8 @@ class Store:
         names = segment.names_in(self.directory)
         self._next_number = 1 + max(map(segment.number_of, names), default=-1)
         # All are read before one is removed: the directory may be another program's.
-        found, kept = [segment.recover(self.directory, name, self.max_bytes) for name in names], []
-        for name, one in zip(names[::-1], found[::-1]):
+        segments, kept = [segment.recover(self.directory, name, self.max_bytes) for name in names], []
+        for name, one in zip(names[::-1], segments[::-1]):
             if one is None or len(set(one.keys)) < len(one) or not self._keys.isdisjoint(one.keys):
                 segment.unlink(os.path.join(self.directory, name))
             else:

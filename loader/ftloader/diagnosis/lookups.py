@@ -4,6 +4,8 @@ torch would not have asked. Lazy objects and dead proxies answer ``isinstance``,
 exception; a ``__getattr__`` may raise ``KeyError``.
 """
 
+import contextlib
+import types
 from typing import Any
 
 
@@ -21,8 +23,14 @@ def is_a(value: Any, classes: type | tuple[type, ...]) -> bool:
 
 
 def attributes_of(value: Any) -> dict[str, Any]:
-    """Return a copy of the ``__dict__`` of *value*, made in one step; {} if it has none."""
-    try:
-        return dict(object.__getattribute__(value, "__dict__"))
-    except Exception:
-        return {}
+    """Return the ``__dict__`` of *value* itself, which other threads may change; {} if it has none.
+
+    A property that a user's class has under this name is not called.
+    """
+    with contextlib.suppress(Exception):  # of a metaclass
+        for cls in type.__getattribute__(type(value), "__mro__"):
+            member = type.__getattribute__(cls, "__dict__").get("__dict__")
+            if type(member) in (types.GetSetDescriptorType, types.MemberDescriptorType):
+                attributes = member.__get__(value)
+                return attributes if type(attributes) is dict else {}
+    return {}

@@ -180,10 +180,10 @@ class EpochRecord:
 
     def worker_times(self) -> list[WorkerTimes]:
         """Return each worker's times in the recorded epochs. Leave out spare workers that were never in use."""
-        found = [WorkerTimes().add(now).add(before, -1) for now, before in zip(self.workers, self._before)]
-        while len(found) > self._most_used and not found[-1].samples:  # any of the workers may be those in use
-            found.pop()
-        return found
+        times = [WorkerTimes().add(now).add(before, -1) for now, before in zip(self.workers, self._before)]
+        while len(times) > self._most_used and not times[-1].samples:  # any of the workers may be those in use
+            times.pop()
+        return times
 
     def add(self, other: "EpochRecord") -> None:
         """Add *other*, the record of a later epoch, worker by worker. ``worker_method`` becomes that of *other*."""

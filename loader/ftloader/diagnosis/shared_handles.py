@@ -63,10 +63,10 @@ _LOCKS: Final = (
 
 def warning_of_handles(dataset: Any) -> str | None:
     """Return the text of a warning if *dataset* has handles that worker threads would share, else None."""
-    found = list(handles_of(dataset))
-    if not found:
+    handles = list(handles_of(dataset))
+    if not handles:
         return None
-    (path, kind, trouble), *more = found
+    (path, kind, trouble), *more = handles
     likewise = f"Likewise {', '.join(path for path, *_ in more[:5])}. " if more else ""
     return (
         f"{path} is a {kind} that all workers of this DataLoader share, since they are threads "
@@ -135,7 +135,7 @@ def _children(value: Any) -> list[tuple[str, Any]]:
             return [(f"[{key[:40]!r}]", child) for key, child in items if isinstance(key, str)]
         if not is_a(value, Dataset) and not _is_of_users_class(value):
             return []
-        attributes = list(itertools.islice(attributes_of(value).items(), _ATTRIBUTES))
+        attributes = list(itertools.islice(attributes_of(value).copy().items(), _ATTRIBUTES))
     except Exception:  # a worker is changing it, or its class is an odd one
         return []
     if any(is_a(child, (*_LOCKS, mmap.mmap)) for _, child in attributes):

@@ -145,84 +145,84 @@ def _straggler(workers: tuple[WorkerStatistics, ...]) -> int | None:
     return slowest if times and times[slowest] > _STRAGGLES * middle > 0 else None
 
 
-def _limit(found: Statistics) -> tuple[str, str]:
+def _limit(totals: Statistics) -> tuple[str, str]:
     """Return two phrases: what limits the training loop (with numbers), and what to change."""
-    workers, processes = found.num_workers, found.worker_method == "process"
-    if found.shm_full:
-        return f"shared memory (/dev/shm): it was full (batches lost: {found.shm_full})", MORE_SHM
-    if found.starting > found.seconds / 2:
-        return f"the start of the worker processes: {found.starting:.1f} of {found.seconds:.1f} s", (
+    workers, processes = totals.num_workers, totals.worker_method == "process"
+    if totals.shm_full:
+        return f"shared memory (/dev/shm): it was full (batches lost: {totals.shm_full})", MORE_SHM
+    if totals.starting > totals.seconds / 2:
+        return f"the start of the worker processes: {totals.starting:.1f} of {totals.seconds:.1f} s", (
             'persistent_workers=True, which starts them once for all epochs; worker_method="thread" starts at once'
         )
-    later = found.seconds - found.first_batch
-    if later > found.seconds / 2 and found.waited - found.first_batch < _KEEPS_UP * later:
-        needed = max(1, math.ceil(found.busy_share * workers * 1.25))
+    later = totals.seconds - totals.first_batch
+    if later > totals.seconds / 2 and totals.waited - totals.first_batch < _KEEPS_UP * later:
+        needed = max(1, math.ceil(totals.busy_share * workers * 1.25))
         fewer = "nothing in the loader"
-        if needed < workers and found.max_workers is None:
+        if needed < workers and totals.max_workers is None:
             fewer = f"num_workers={needed} would do"
-        ready = f"its data is ready ({found.ready:.1f} batches when it asks)"
+        ready = f"its data is ready ({totals.ready:.1f} batches when it asks)"
         return f"the loop: {ready if workers else 'loading takes little of its time'}", fewer
-    if found.sampling > found.waited / 2:
-        return f"the sampler: {found.sampling / found.seconds:.0%} of the loop's time", (
+    if totals.sampling > totals.waited / 2:
+        return f"the sampler: {totals.sampling / totals.seconds:.0%} of the loop's time", (
             "let the sampler draw its indices at once, not one by one in the loop"
         )
     if not workers:
-        return f"no workers: the loop loads its data itself, {found.waited_share:.0%} of the time", (
-            f"num_workers={found.cpus}"
+        return f"no workers: the loop loads its data itself, {totals.waited_share:.0%} of the time", (
+            f"num_workers={totals.cpus}"
         )
-    if found.shares and (slow := _straggler(found.workers)) is not None:
+    if totals.shares and (slow := _straggler(totals.workers)) is not None:
         return f"worker {slow}, which takes {_STRAGGLES:.0f} times as long a sample as the others, or more", (
             "look at what that worker loads; with in_order=False the loop does not wait for it"
         )
-    busy = found.loading + found.collating
-    runnable = found.cpu + found.queued
-    saturated = min(busy, runnable) > 0.8 * found.cpus * (found.seconds - found.starting)
-    if found.busy_share < _BUSY and not saturated:
+    busy = totals.loading + totals.collating
+    runnable = totals.cpu + totals.queued
+    saturated = min(busy, runnable) > 0.8 * totals.cpus * (totals.seconds - totals.starting)
+    if totals.busy_share < _BUSY and not saturated:
         who = "worker processes" if processes else "worker threads"
-        hand_over = f"the hand-over of batches: {who} are busy only {found.busy_share:.0%} of the time"
+        hand_over = f"the hand-over of batches: {who} are busy only {totals.busy_share:.0%} of the time"
         if not processes:
             return hand_over, "larger batches"
-        small = found.nbytes < 1_000_000 * found.batches
+        small = totals.nbytes < 1_000_000 * totals.batches
         otherwise = "larger batches" if small else "tensors for arrays: tensors travel in shared memory"
         return hand_over, f'worker_method="thread", or {otherwise}'
-    if found.collating > busy / 2:
-        return f"collate_fn: {found.collating / busy:.0%} of the workers' busy time", (
+    if totals.collating > busy / 2:
+        return f"collate_fn: {totals.collating / busy:.0%} of the workers' busy time", (
             'make collate_fn cheaper; for torch\'s, worker_method="thread" copies less'
             if processes
             else "make collate_fn cheaper"
         )
-    return _limit_of_loading(found, busy, runnable)
+    return _limit_of_loading(totals, busy, runnable)
 
 
-def _limit_of_loading(found: Statistics, busy: float, runnable: float) -> tuple[str, str]:
-    workers, cpus = found.num_workers, found.cpus
+def _limit_of_loading(totals: Statistics, busy: float, runnable: float) -> tuple[str, str]:
+    workers, cpus = totals.num_workers, totals.cpus
     s = "s" if workers == 1 else ""
-    used = f"{workers} busy worker{'' if s else 's'} use{s} {found.cpu / found.seconds:.1f} of {cpus} CPUs"
-    crowded = found.queued > max(found.cpu, busy / 4)
+    used = f"{workers} busy worker{'' if s else 's'} use{s} {totals.cpu / totals.seconds:.1f} of {cpus} CPUs"
+    crowded = totals.queued > max(totals.cpu, busy / 4)
     if crowded:
-        used += f" and wait{s} for a CPU {min(1.0, found.queued / busy):.0%} of the time"
+        used += f" and wait{s} for a CPU {min(1.0, totals.queued / busy):.0%} of the time"
     uses_cpus = runnable > _COMPUTES * busy
-    computes = uses_cpus or (found.running or 0) > 0.5
-    if computes and found.gil and found.worker_method == "thread" and workers > 1 and runnable < 1.2 * found.seconds:
+    computes = uses_cpus or (totals.running or 0) > 0.5
+    if computes and totals.gil and totals.worker_method == "thread" and workers > 1 and runnable < 1.2 * totals.seconds:
         # Looking at threads takes the GIL and gives it back, which lets them run: waits for it cannot be seen.
         return f"the GIL: {used}", 'worker_method="process", or a Python without the GIL'
-    if not uses_cpus and found.locked is not None and found.locked > _LOCKED:
+    if not uses_cpus and totals.locked is not None and totals.locked > _LOCKED:
         return f"a lock in the dataset: {used}, and wait{s} for it", (
             "hold the lock for less time, or give each thread an object of its own"
         )
     if not computes:
-        return f"the dataset, which waits (disk, network): {used}", _more(found, workers * 2)
+        return f"the dataset, which waits (disk, network): {used}", _more(totals, workers * 2)
     if workers < cpus:
-        return f"the dataset, which computes: {used}", _more(found, min(cpus, workers * 2))
-    fewer = f"; num_workers={cpus} is enough" if workers > 2 * cpus and found.max_workers is None else ""
+        return f"the dataset, which computes: {used}", _more(totals, min(cpus, workers * 2))
+    fewer = f"; num_workers={cpus} is enough" if workers > 2 * cpus and totals.max_workers is None else ""
     others = "fewer other programs, " if crowded and workers <= cpus else ""
     return f"the dataset, which computes: {used}", f"{others}a cheaper dataset[i], or more CPUs{fewer}"
 
 
-def _more(found: Statistics, number: int) -> str:
+def _more(totals: Statistics, number: int) -> str:
     """Return advice on how to get *number* workers, which is more than there are now."""
-    if found.max_workers is None:
+    if totals.max_workers is None:
         return f"num_workers={number}"
-    if found.num_workers == found.max_workers:
+    if totals.num_workers == totals.max_workers:
         return f"max_workers={number}"
     return "nothing: the loader tries other numbers of workers itself, and keeps the best"

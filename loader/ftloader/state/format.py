@@ -217,9 +217,9 @@ def check_fit(state: Mapping[str, Any], resume: SavedState, loader: Any, batches
     own, saved = describe_loader(loader), state["loader"]
     for name, value in saved.items():
         if own[name] != value and (batches or name == "style"):
-            what = "the dataset's style" if name == "style" else name
+            setting = "the dataset's style" if name == "style" else name
             raise ValueError(
-                f"the state comes from a loader with another {what}: {value!r} there, {own[name]!r} here. The "
+                f"the state comes from a loader with another {setting}: {value!r} there, {own[name]!r} here. The "
                 "remaining batches are only defined for the same: create the DataLoader with the arguments of the "
                 "saved one (num_workers, worker_method and prefetch_factor may differ)"
             )

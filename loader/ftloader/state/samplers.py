@@ -45,13 +45,13 @@ ITERATOR = "iterator"
 
 def chain(index_sampler: Any) -> list[Any]:
     """Return *index_sampler* and all samplers inside it, the outermost first."""
-    found = [index_sampler]
-    for sampler in found:
+    samplers = [index_sampler]
+    for sampler in samplers:
         for name in _INNER:
             inner = attributes_of(sampler).get(name)
-            if inner is not None and all(inner is not other for other in found):
-                found.append(inner)
-    return found
+            if inner is not None and all(inner is not other for other in samplers):
+                samplers.append(inner)
+    return samplers
 
 
 class OwnGenerators:
@@ -71,9 +71,9 @@ class OwnGenerators:
         """Return (generator, state) for each state in *saved*. Raise ``ValueError`` if the loader lacks a generator."""
         here = self._found()
         for path in (path for path in saved if path not in here):
-            what = "generator" if path == LOADER else f"sampler's random generator ({path})"
+            kind = "generator" if path == LOADER else f"sampler's random generator ({path})"
             raise ValueError(
-                f"the state comes from a loader whose {what} this one does not have: create the "
+                f"the state comes from a loader whose {kind} this one does not have: create the "
                 "DataLoader with the same sampler and generator arguments as the saved one"
             )
         return [(here[path], state) for path, state in saved.items()]
@@ -82,13 +82,13 @@ class OwnGenerators:
         generators.load(self.at(saved))
 
     def _found(self) -> dict[str, Any]:
-        found = {LOADER: self._loaders}  # torch has checked its type
+        values = {LOADER: self._loaders}  # torch has checked its type
         for position, sampler in enumerate(chain(self._index_sampler)):
-            for name, value in attributes_of(sampler).items():
-                found[f"{position}.{name}"] = value
+            for name, value in attributes_of(sampler).copy().items():
+                values[f"{position}.{name}"] = value
         return {
             path: value
-            for path, value in found.items()
+            for path, value in values.items()
             if is_a(value, generators.KINDS) and value is not torch.default_generator
         }
 

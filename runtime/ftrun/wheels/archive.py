@@ -94,13 +94,13 @@ class _Ranges(io.RawIOBase):
         self._begin, self._fetched = begin, data
 
     def readinto(self, buffer) -> int:
-        wanted = min(len(buffer), self._size - self._position)
-        if wanted <= 0:
+        size = min(len(buffer), self._size - self._position)
+        if size <= 0:
             return 0
         if not self._begin <= self._position < self._begin + len(self._fetched):
-            self.fetch(self._position, max(wanted, _PART))
+            self.fetch(self._position, max(size, _PART))
         at = self._position - self._begin
-        part = self._fetched[at : at + wanted]
+        part = self._fetched[at : at + size]
         buffer[: len(part)] = part
         self._position += len(part)
         return len(part)
@@ -190,7 +190,7 @@ def _members(archive: zipfile.ZipFile, abi: str) -> list[zipfile.ZipInfo]:
     members = archive.infolist()
     if len(members) > _MOST_MEMBERS:
         raise BadArchive(f"{len(members)} files")
-    left, found = _MOST_IN_MODULES, []
+    left, modules = _MOST_IN_MODULES, []
     for member in members:
         match = _EXTENSION.fullmatch(member.filename)
         if match is None or (match["cpython"] and f"cp{match['cpython']}" != abi):
@@ -202,9 +202,9 @@ def _members(archive: zipfile.ZipFile, abi: str) -> list[zipfile.ZipInfo]:
         if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):  # others may unpack to any size
             raise BadArchive(f"{member.filename} is compressed by method {member.compress_type}")
         left -= member.file_size
-        found.append(member)
-        if len(found) > _MOST_MODULES:
+        modules.append(member)
+        if len(modules) > _MOST_MODULES:
             raise BadArchive(f"over {_MOST_MODULES} modules")
         if left < 0 or member.file_size > _MOST_AT_ONCE:
             raise BadArchive("its modules take over 1 GiB, or one of them over 512 MiB")
-    return sorted(found, key=lambda member: member.header_offset)
+    return sorted(modules, key=lambda member: member.header_offset)

@@ -31,9 +31,9 @@ def imported(requirement: Requirement, cache: Path, interruption: Interruption) 
         names = {normalise(pin.partition("==")[0]) for pin in added} | {normalise(requirement.name)}
         for name in sorted(names):
             interruption.check()
-            found = importlib.metadata.distributions(name=name, path=[str(folder)])
+            distributions = importlib.metadata.distributions(name=name, path=[str(folder)])
             try:
-                distribution = next(iter(found), None) or importlib.metadata.distribution(name)
+                distribution = next(iter(distributions), None) or importlib.metadata.distribution(name)
             except importlib.metadata.PackageNotFoundError:  # its marker excludes this interpreter
                 continue
             one = [(name, distribution.version, *imports.modules_of(distribution))]

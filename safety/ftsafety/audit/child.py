@@ -20,13 +20,15 @@ from ftrun.gil import noticing
 from ftrun.parent_death import die_with_parent
 from ftrun.project import DISTRIBUTIONS
 from ftsafety.audit import gil
+from ftsafety.audit.absent_files import audit_without_files
+from ftsafety.audit.empty_copies import CopyError
 from ftsafety.audit.run import AuditError, audit
 
 
 def main() -> None:
     """Run the audit, then end the process by os._exit: threads that hang would keep the process alive."""
     pipe, stacks, options = map(json.loads, sys.argv[1:])
-    wanted = options["target"]
+    target_name = options["target"]
     faulthandler.enable(file=stacks, all_threads=True)
     faulthandler.register(signal.SIGUSR1, file=stacks, all_threads=True)
     die_with_parent()
@@ -37,19 +39,23 @@ def main() -> None:
 
     status = 0
     try:
-        say(progress=f"loading {wanted}", threads=False)
+        say(progress=f"loading {target_name}", threads=False)
         with noticing() as turned_on:
-            found = target.find(wanted)
-            make = functools.partial(target.make, found, wanted)
-            dataset = make if target.is_factory(found) else make()
+            target_object = target.find(target_name)
+            make = functools.partial(target.make, target_object, target_name)
+            dataset = make if target.is_factory(target_object) else make()
         chosen = {name: options[name] for name in ("indices", "samples", "threads", "seconds", "patience", "seed")}
-        report = audit(dataset, progress=lambda text: say(progress=text, threads="threads" in text), **chosen)
+        chosen["progress"] = lambda text: say(progress=text, threads="threads" in text)
+        if memory := options["memory"]:
+            report = audit_without_files(dataset, memory, **chosen)
+        else:
+            report = audit(dataset, **chosen)
         report.findings += gil.findings(turned_on)
-        report.dataset = f"{wanted}: {report.dataset}"
+        report.dataset = f"{target_name}: {report.dataset}"
         say(report=report.to_dict())
     except target.TargetError as error:
-        say(error=_lacking(error.__cause__, wanted) or str(error), status=2)
-    except (AuditError, TypeError, ValueError) as error:
+        say(error=_lacking(error.__cause__, target_name) or str(error), status=2)
+    except (AuditError, CopyError, TypeError, ValueError) as error:
         say(error=str(error), status=3)
     except BaseException as error:  # raised by the dataset: KeyboardInterrupt, or anything in __getattribute__
         say(error=f"the dataset raised {''.join(traceback.format_exception(error))}", status=3)
@@ -58,14 +64,14 @@ def main() -> None:
     os._exit(status)
 
 
-def _lacking(error: BaseException | None, wanted: str) -> str:
-    """Return one line with the command that adds the package that importing *wanted* lacks; "" for other errors."""
-    name = error.name.partition(".")[0] if isinstance(error, ModuleNotFoundError) and error.name else ""
-    if not name or name == wanted.partition(":")[0].partition(".")[0]:
+def _lacking(error: BaseException | None, target_name: str) -> str:
+    """Return one line with the command that adds the package that *target_name* lacks; "" for other errors."""
+    package = error.name.partition(".")[0] if isinstance(error, ModuleNotFoundError) and error.name else ""
+    if not package or package == target_name.partition(":")[0].partition(".")[0]:
         return ""
-    install = f"./twins exec ft pip install --target packages {shlex.quote(DISTRIBUTIONS.get(name, name))}"
-    remedy = "" if "FT_COMMAND" in os.environ else f": {install} && PYTHONPATH=packages {host.audit(wanted)}"
-    return f"{wanted} needs the package of `import {name}`, which is not here{remedy}"
+    install = f"./twins exec ft pip install --target packages {shlex.quote(DISTRIBUTIONS.get(package, package))}"
+    remedy = "" if "FT_COMMAND" in os.environ else f": {install} && PYTHONPATH=packages {host.audit(target_name)}"
+    return f"{target_name} needs the package of `import {package}`, which is not here{remedy}"
 
 
 if __name__ == "__main__":

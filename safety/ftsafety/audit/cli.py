@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from typing import Any
 
@@ -17,7 +18,8 @@ from ftrun.protocol import LONGEST_LINE, conforms, decode
 from ftrun.supervise import DRAIN_SECONDS, Child, Stopped, signal_name
 from ftsafety.audit import gil, kinds
 from ftsafety.audit.arguments import check
-from ftsafety.audit.report import FORM, Finding, Line, Report
+from ftsafety.audit.empty_copies import NAMESPACES, CopyError, check_namespaces
+from ftsafety.audit.report import ABSENT, FORM, Finding, Line, Report
 
 _GRACE = 2.0
 """Seconds to wait for the process to end by itself after it has sent its report or error."""
@@ -58,12 +60,16 @@ class _Process:
                     Report.from_dict(message["report"])
                     self.answer = message
 
-    def run(self, options: Any, deadline: float, interruption: Interruption) -> None:
-        """Run the audit with *options*, until *deadline* (time.monotonic()) at the latest. A signal raises Stopped."""
+    def run(self, options: Any, deadline: float, interruption: Interruption, memory: str = "") -> None:
+        """Run the audit with *options*, until *deadline* (time.monotonic()) at the latest. A signal raises Stopped.
+
+        *memory*: an empty folder for the audit without files that loading writes; "" for the usual audit.
+        """
         watch = {interruption.fileno(): interruption.wanted}
-        program = [*command(sys.executable, "ftsafety.audit.child")]
+        program = [*(NAMESPACES if memory else ()), *command(sys.executable, "ftsafety.audit.child")]
+        values = json.dumps({**vars(options), "memory": memory})
         child = Child(
-            lambda pipe, stacks: [*program, str(pipe), str(stacks), json.dumps(vars(options))],
+            lambda pipe, stacks: [*program, str(pipe), str(stacks), values],
             os.environ,
             pipes=2,
             keep=_KEPT,
@@ -105,14 +111,17 @@ def main(arguments: list[str] | None = None) -> int:
                 crashes.append(process)
                 if len(crashes) == 1:
                     _say(f"the audit's process was ended by {process.signal}; a second look")
+            answer = process.answer or {}
+            report = Report.from_dict(answer["report"]) if "report" in answer else None
+            if report and ABSENT in report.cannot:
+                _audit_without_files(report, options, deadline, interruption)
     except Stopped:
         _say("interrupted; nothing is left running")
         return 128 + interruption.signum
     seconds = time.monotonic() - begin
     # A fault under threads is a finding though it came once. Other signals, such as SIGKILL, may come from elsewhere.
     crash = next((each for each in crashes if each.threads and (len(crashes) > 1 or each.signal in _FAULTS)), None)
-    if process.answer and "report" in process.answer:
-        report = Report.from_dict(process.answer["report"])
+    if report:
         report.unconfirmed += [
             f"the process was ended by {each.signal} while {each.step}, but not in a second run. "
             f"The stacks:\n{each.stacks}"
@@ -129,6 +138,32 @@ def main(arguments: list[str] | None = None) -> int:
         report.findings.append(_crash_finding(options, crash, crashes))
     print_report(json.dumps(report.to_dict(), indent=1) if options.json else terminal(str(report)))
     return 0 if report.ok else 1
+
+
+def _audit_without_files(report: Report, options: Any, deadline: float, interruption: Interruption) -> None:
+    """Audit again without the files that loading writes where they are absent; add the outcome to *report*."""
+    process = _Process()
+    try:
+        check_namespaces()
+        with tempfile.TemporaryDirectory() as memory:
+            process.run(options, deadline, interruption, memory)
+        silent = "the time limit was reached" if process.timed_out else "the process ended without a report"
+        answer: dict[str, Any] = process.answer or {"error": silent}
+    except (CopyError, OSError) as error:
+        answer = {"error": str(error)}
+    if process.signal:
+        report.unconfirmed.append(f"the process was ended by {process.signal} while {process.step}:\n{process.stacks}")
+    elif "error" in answer:
+        why = answer["error"].strip().splitlines()[-1]
+        report.cannot[report.cannot.index(ABSENT)] = f"{ABSENT} (the audit could not try it here: {why})"
+    else:
+        other = Report.from_dict(answer["report"])
+        known = {(finding.kind, finding.where) for finding in report.findings}
+        report.findings += [finding for finding in other.findings if (finding.kind, finding.where) not in known]
+        report.unconfirmed += other.unconfirmed
+        report.tried += other.tried
+        report.seconds += other.seconds
+        report.cannot.remove(ABSENT)
 
 
 def _failed(options: Any, process: _Process) -> int:

@@ -8,9 +8,8 @@ import os
 import stat
 from typing import Any, NamedTuple
 
-from ftloader.diagnosis.lookups import is_a
+from ftloader.diagnosis.lookups import attributes_of, is_a
 from ftloader.diagnosis.shared_handles import FILES
-from ftsafety.audit.reachable import attributes_of
 
 
 class OpenFile(NamedTuple):
@@ -27,11 +26,11 @@ def has_position(value: Any) -> bool:
 
 def positions(objects: list[Any]) -> dict[OpenFile, int]:
     """Return the position of each file object in *objects*, and of each regular file that this process reads."""
-    found = {}
+    positions = {}
     for value in objects:
         # Closed, not seekable, or a text file in the middle of an iteration: its descriptor has the position then.
         with contextlib.suppress(Exception):
-            found[OpenFile(("object", id(value)), str(getattr(value, "name", type(value).__name__)))] = value.tell()
+            positions[OpenFile(("object", id(value)), str(getattr(value, "name", type(value).__name__)))] = value.tell()
     standard = set()
     descriptors: list[int] = []
     with contextlib.suppress(OSError):  # if no descriptor is left
@@ -47,8 +46,8 @@ def positions(objects: list[Any]) -> dict[OpenFile, int]:
             if fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE == os.O_WRONLY:
                 continue  # a log
             file = OpenFile(("descriptor", descriptor, *inode), os.readlink(f"/proc/self/fd/{descriptor}"))
-            found[file] = os.lseek(descriptor, 0, os.SEEK_CUR)
-    return found
+            positions[file] = os.lseek(descriptor, 0, os.SEEK_CUR)
+    return positions
 
 
 def of_object(value: Any) -> Any:

@@ -4,6 +4,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+from ftrun import host
 from ftsafety.audit import kinds
 from ftsafety.audit.comparison import Raised
 from ftsafety.audit.concurrent_loads import Burst, Mismatch
@@ -36,10 +37,10 @@ def _write(write: Write) -> Finding:
     return kinds.make(kind, write.line, target=target)
 
 
-def softened(found: list[Finding], harmless: dict[Write, str]) -> list[Finding]:
-    """Return *found*, in which notes replace the findings of harmless writes. *harmless*: {write: kind of the note}."""
+def softened(findings: list[Finding], harmless: dict[Write, str]) -> list[Finding]:
+    """Return *findings*, in which notes replace those of harmless writes. *harmless*: {write: kind of the note}."""
     notes = {_write(write): kinds.make(kind, write.line, target=write.target) for write, kind in harmless.items()}
-    return [notes.get(finding, finding) for finding in found]
+    return [notes.get(finding, finding) for finding in findings]
 
 
 def _draw(draw: Draw) -> Finding:
@@ -57,13 +58,13 @@ def _moves(first: Observed, second: Observed) -> Iterator[Finding]:
     for file, moves in unique.values():
         others = ", ".join(sorted({f"{move.line.filename}:{move.line.number}" for move in moves[1:]}))
         handle = "memory map" if file == "mmap" else "file"
-        what, remedy = kinds.POSITIONS[handle]
+        harm, remedy = kinds.POSITIONS[handle]
         level = None
         if not any(move.direct for move in moves):
             level = Level.RISK
-            what += " Here a library moves it; it may hold a lock of its own around both calls."
+            harm += " Here a library moves it; it may hold a lock of its own around both calls."
         others = f" (also at {others})" if others else ""
-        values: dict[str, Any] = {"handle": handle, "file": file, "others": others, "what": what, "remedy": remedy}
+        values: dict[str, Any] = {"handle": handle, "file": file, "others": others, "what": harm, "remedy": remedy}
         yield kinds.make("file-position", moves[0].line, level, **values)
 
 
@@ -90,20 +91,23 @@ def _limits(seen: Observed, nodes: list[Node]) -> Iterator[Finding]:
 
 
 def from_serial(serial: Serial) -> list[Finding]:
-    """Return findings for samples that vary or are overwritten even if one thread loads, and for images decoded late.
+    """Return findings for what one thread shows: samples that vary, overwritten ones, late images, and written files.
 
     A late image is one that the dataset opened before, and that Pillow decoded only when samples were loaded.
     """
     loads, unequal, images = serial.loads, serial.unequal, serial.decoded_late
-    found, where = [], definition(loads.dataset)
+    findings, where = [], definition(loads.dataset)
     if unequal:
-        found.append(kinds.make("not-repeatable", where, keys=loads.shown(unequal)))
+        findings.append(kinds.make("not-repeatable", where, keys=loads.shown(unequal)))
     repeated = [key for key in serial.shared_memory if key not in unequal]
     if repeated:
-        found.append(kinds.make("overwritten-sample", where, keys=loads.shown(repeated), number=len(repeated)))
+        findings.append(kinds.make("overwritten-sample", where, keys=loads.shown(repeated), number=len(repeated)))
     if images:
-        found.append(kinds.make("decoded-late", where, path=images[0], number=len(images)))
-    return found
+        findings.append(kinds.make("decoded-late", where, path=images[0], number=len(images)))
+    if written := serial.opened.written():
+        path, line = next(iter(written.items()))
+        findings.append(kinds.make("files-written", line or where, path=host.path(path), number=len(written)))
+    return findings
 
 
 def from_arrays(dataset: Any, paths: set[str], codes: set, written: list[Finding], second: Observed) -> list[Finding]:
@@ -145,7 +149,7 @@ def from_threads(
         f"second look; {alone}"
     )
     through = [finding.where for finding in suspects if finding.level != Level.NOTE]
-    limits = [finding for finding in suspects if finding.kind == "known-limit"]
+    limits = [finding for finding in suspects if finding.kind in ("known-limit", "files-written")]
     values: dict[str, Any] = {
         "keys": "" if ignored else loads.shown({each.key for each in failures}),
         "remedy": _remedy(through, limits),
@@ -167,6 +171,6 @@ def _remedy(lines: list[str], limits: list[Finding]) -> str:
     if limits:
         return f"{nothing}, but " + "; ".join(f"{limit.title}: {limit.remedy}" for limit in limits)
     return (
-        f"{nothing}, so look at the objects that it calls: a decoder, reader or model that threads share needs a lock, "
-        "or one per thread (threading.local)"
+        f"{nothing}, so look at the objects that it calls: a decoder, reader or model that threads share needs one "
+        "lock around each use, or one object per thread (threading.local)"
     )

@@ -19,7 +19,8 @@ class _Kind(NamedTuple):
 _TWICE = "in both of two observations, each with two threads taking turns"
 _WRITTEN = f"written to the same object, with no lock held, {_TWICE}"
 _PER_THREAD = (
-    "keep it per thread (threading.local), or make it in __init__, or put a lock around the test and the write"
+    "keep it per thread (threading.local); or, if threads may share what is written (a connection, or a file with a "
+    "position, they may not), make it in __init__, or put a lock around the test and the write"
 )
 MIXTURE = f"Threads that write the same array at once leave a mixture ({NUMPY_SOURCE})."
 
@@ -27,13 +28,13 @@ POSITIONS = {
     "memory map": (
         "Between a seek() and its read() another thread may move it: the wrong bytes are read.",
         "read slices of the map (map[begin:end]), which have no position; or map the file once per thread "
-        "(threading.local); or put a lock around seek and read",
+        "(threading.local); or hold one lock from every seek to the end of its read",
     ),
     "file": (
         "Between a seek() and its read() another thread may move it, and the wrong bytes are read, mostly without an "
         f"error ({IO_SOURCE}).",
         "read with os.pread(file.fileno(), size, offset), which has no position; or open the file once per thread "
-        "(threading.local); or put a lock around seek and read",
+        "(threading.local); or hold one lock from every seek to the end of its read",
     ),
 }
 """By kind of handle: the harm that a shared position may do, and the remedy."""
@@ -43,7 +44,7 @@ def remedy_of_draw(name: str, generator: str, where: str) -> str:
     """Return the remedy in words: the code to write at *where* ("file:line") instead of calling *name*."""
     function = name.rpartition(".")[2]
     if "seed" in function:
-        return f"at {where} leave {function}() out: ftloader.sample_rng() is seeded for each sample"
+        return f"at {where} leave {function}() out; draw from ftloader.sample_rng(), which is seeded for each sample"
     if generator.startswith("NumPy"):
         calls = "random(), integers(), standard_normal(), shuffle(), choice()"
         return f"at {where} use ftloader.sample_rng().numpy instead: {calls} and others"
@@ -62,17 +63,20 @@ _WRITES = {
     "global": (
         "the global variable {target} is written by several threads without a lock",
         "Which value remains, and which value a thread reads back, depends on the order of the threads.",
-        "pass the value on as an argument or return it; else a lock, or threading.local",
+        "pass the value on as an argument or return it; else threading.local, or a lock from the write to the last "
+        "read",
     ),
     "attribute": (
         "{target} is written by several threads without a lock",
         "All threads share the dataset: what one writes there, another may read in the middle of its sample.",
-        "use a local variable for what belongs to one sample; else a lock, or threading.local",
+        "use a local variable for what belongs to one sample; else threading.local, or a lock from the write to the "
+        "last read",
     ),
     "item": (
         "{target} is written by several threads without a lock",
         "All threads share the container: one may overwrite what another is about to read.",
-        "use a local variable for what belongs to one sample; a cache needs a lock, or dict.setdefault",
+        "use a local variable for what belongs to one sample; a cache needs a lock around all lines that use it, or "
+        "dict.setdefault if no entry is ever changed or removed",
     ),
     "array": (
         "several threads change {target} without a lock",
@@ -83,8 +87,8 @@ _WRITES = {
         "several threads take the next element of {target} without a lock",
         "The cycle hands an element out again, also while another thread still uses it. A buffer then holds parts of "
         "two samples.",
-        "allocate the buffer in each call, or keep one per thread (threading.local); or keep free buffers in a "
-        "queue.SimpleQueue: get() one at first, put() it back once the sample is copied",
+        "allocate the buffer in each call; or keep one per thread (threading.local), and return a copy; or keep free "
+        "buffers in a queue.SimpleQueue: get() one at first, put() it back once the sample is copied",
     ),
     "call": (
         "several threads change {target} without a lock",
@@ -99,7 +103,7 @@ _KINDS = {
         Level.PROBLEM,
         "lost updates: several threads read, compute and write {target} without a lock",
         "Two threads that read the same value write the same result, and one update is gone.",
-        "put a lock around the line, or count per thread (threading.local) and add up at the end",
+        "put one lock around each line that writes it, or count per thread (threading.local) and add up at the end",
         _WRITTEN,
     ),
     "same-value": _Kind(
@@ -161,7 +165,7 @@ _KINDS = {
         "loading a sample overwrites the previous one: {keys}",
         "The dataset returns memory that it uses again for the next sample. But even a single worker collects "
         "all samples of a batch before it copies them.",
-        "return a copy, or allocate a new result in every call",
+        "allocate a new result in every call; or keep one per thread (threading.local), and return a copy of it",
         "{number} samples changed after they had been returned, with one thread",
     ),
     "raises": _Kind(
@@ -183,8 +187,8 @@ _KINDS = {
         Level.RISK,
         "the values of {path}, an array that threads share, are overwritten for every sample",
         f"{MIXTURE}{{lock}}",
-        "allocate the array in each call, or one a thread (threading.local); else a lock from the first write "
-        "to the last read",
+        "allocate the array in each call; or keep one per thread (threading.local), and return a copy; else a lock "
+        "from the first write to the last read, which is that of a copy if the array is returned",
         "other values after each of two serial passes",
     ),
     "shared-view": _Kind(
@@ -195,6 +199,15 @@ _KINDS = {
         "(https://github.com/python/cpython/issues/155606). {number} in all.",
         "keep what is behind it (bytes, an array, a memory map), and make a memoryview of that in each call",
         "the dataset refers to it; slices are not watched",
+    ),
+    "files-written": _Kind(
+        Level.NOTE,
+        "loading writes files, such as {path}",
+        "Two threads or processes that load the same sample may write one file at once, or one may read what the other "
+        "has not written to its end. Where the file is there from an earlier run, nothing of that is seen.",
+        "none needed where a file is written under a name of its own (tempfile.mkstemp() in the same folder) and then "
+        "renamed by os.replace(); else write it so",
+        "{number} written by one thread in three passes",
     ),
     "bound-to-thread": _Kind(
         Level.PROBLEM,
@@ -235,7 +248,7 @@ _KINDS = {
         Level.PROBLEM,
         "the interpreter crashes under threads: {crash.signal}",
         "while {crash.step}. The stacks:\n{crash.stacks}",
-        "put a lock around the object of an extension module that threads share, or make one per thread "
+        "put one lock around every use of the extension module's object that threads share, or make one per thread "
         "(threading.local); report the crash to the module's authors",
         "in {number} of 2 processes ({signals})",
     ),

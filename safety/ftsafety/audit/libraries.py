@@ -31,7 +31,8 @@ LIMITS: dict[str, Limit] = {
     "sqlite3": Limit(
         "a connection refuses threads other than its own unless check_same_thread=False; then the user must "
         "serialise writing, and cursors and row_factory stay shared",
-        "one connection per thread (threading.local), or a lock around each use",
+        "one connection per thread (threading.local); or check_same_thread=False, a cursor for each query, and one "
+        "lock from each execute() to the last row",
         "https://docs.python.org/3/library/sqlite3.html#sqlite3.connect",
     ),
     "lmdb": Limit(
@@ -65,7 +66,7 @@ LIMITS: dict[str, Limit] = {
     "zipfile": Limit(
         "a ZipFile guards the position of its file, but counts its open members without a lock: without the GIL a "
         'lost count closes the file while others read ("seek of closed file")',
-        "a lock around each read, or a ZipFile for each thread (threading.local)",
+        "a lock from opening a member to closing it, or a ZipFile for each thread (threading.local)",
         "https://github.com/python/cpython/blob/v3.13.5/Lib/zipfile/__init__.py (ZipFile.open, _fpclose)",
     ),
     "tarfile": Limit(

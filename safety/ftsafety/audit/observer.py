@@ -21,12 +21,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from ftloader.diagnosis.lookups import is_a
+from ftloader.diagnosis.lookups import attributes_of, is_a
 from ftsafety.audit import file_positions
 from ftsafety.audit.draws import Draw, recording, watching
 from ftsafety.audit.monitoring import events_in, monitoring
 from ftsafety.audit.pools import BUFFERS, POOL, assigned, is_part, is_value
-from ftsafety.audit.reachable import Node, attributes_of, is_held, is_lock, variables_of, walk
+from ftsafety.audit.reachable import Node, is_held, is_lock, variables_of, walk
 from ftsafety.audit.report import Line
 from ftsafety.audit.samples import attempt, thread
 from ftsafety.audit.writes import UNKNOWN, Store, stores_in

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from ftloader.diagnosis.call_site import is_user_code
-from ftloader.diagnosis.lookups import is_a
+from ftloader.diagnosis.lookups import attributes_of, is_a
 from ftrun.target import native_attribute
 from ftsafety.audit.libraries import LIMITS
 
@@ -60,12 +60,6 @@ def is_undecoded(value: Any) -> bool:
     return any(cls.__module__ == "PIL.ImageFile" for cls in type(value).__mro__) and bool(
         attributes_of(value).get("tile")
     )
-
-
-def attributes_of(value: Any) -> dict:
-    """Return the ``__dict__`` of *value*, {} if there is none. Runs no user code."""
-    found = native_attribute(value, "__dict__")
-    return found if type(found) is dict else {}
 
 
 @dataclass(frozen=True)
@@ -162,9 +156,9 @@ def variables_of(classes: Iterable[type]) -> list[dict]:
     """
     with contextlib.suppress(Exception):  # a metaclass may raise anything
         names = {kind.__module__ for cls in classes for kind in cls.__mro__ if is_user_code(_file_of(kind))}
-        found = [dict(vars(sys.modules[name])) for name in sorted(names)]
-        kinds = [value for variables in found for value in variables.values() if is_a(value, type)]
-        return [*found, *(dict(vars(kind)) for kind in kinds if is_user_code(_file_of(kind)))]
+        modules = [dict(vars(sys.modules[name])) for name in sorted(names)]
+        kinds = [value for variables in modules for value in variables.values() if is_a(value, type)]
+        return [*modules, *(dict(vars(kind)) for kind in kinds if is_user_code(_file_of(kind)))]
     return []
 
 

@@ -17,7 +17,7 @@ from ftsafety.audit.concurrent_loads import Burst
 from ftsafety.audit.ignored import collecting
 from ftsafety.audit.observer import Observed
 from ftsafety.audit.reachable import Node
-from ftsafety.audit.report import Finding, Report
+from ftsafety.audit.report import ABSENT, Finding, Report
 from ftsafety.audit.samples import IterableLoads, Loads, choose
 from ftsafety.audit.serial import OBSERVED, AuditError, Fresh, Serial
 
@@ -94,9 +94,10 @@ def _judge(
     first, second, nodes = observed
     suspects = findings.from_observation(first, second, nodes)
     scratch = findings.from_arrays(serial.loads.dataset, serial.overwritten_arrays, codes, suspects, second)
-    report.findings += [*suspects, *_of_one_thread(serial, say), *scratch, *of_gil]
+    alone = _of_one_thread(serial, say)
+    report.findings += [*suspects, *alone, *scratch, *of_gil]
     at_once = AtOnce(serial, codes, seconds, seed, say)
-    failures = at_once.run(suspects + scratch)
+    failures = at_once.run(suspects + scratch + [finding for finding in alone if finding.kind == "files-written"])
     report.unconfirmed += at_once.unconfirmed
     if not failures and not report.unconfirmed:
         report.findings = findings.softened(report.findings, same_values.harmless(serial, codes, first, second))
@@ -178,6 +179,8 @@ def _say_what_was_tried(report: Report, bursts: list[Burst], serial: Serial, fun
         report.findings.append(kinds.make("raises", first.line, keys=loads.shown(failing), error=first))
         units = loads.unit if len(loads.keys) == 1 else loads.units
         report.unjudged = f"{len(failing)} of {len(loads.keys)} {units} could not be judged"
+    if serial.opened.written() or serial.opened.rewritable():
+        cannot.append(ABSENT)
     if serial.only_first:
         cannot.append(f"what the first load alone does, in objects that are not restored: {serial.only_first}")
     if gil_enabled():

@@ -28,13 +28,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from ftloader.diagnosis.lookups import is_a
+from ftloader.diagnosis.lookups import attributes_of, is_a
 from ftsafety.audit.comparison import Frozen, freeze
 from ftsafety.audit.file_positions import has_position
 from ftsafety.audit.monitoring import events_in, monitoring
 from ftsafety.audit.observer import Observed, Write
 from ftsafety.audit.pools import POOL
-from ftsafety.audit.reachable import attributes_of, is_lock, walk, with_several_names
+from ftsafety.audit.reachable import is_lock, walk, with_several_names
 from ftsafety.audit.report import Line
 from ftsafety.audit.serial import Serial
 from ftsafety.audit.writes import UNKNOWN, Store, stores_in, tree_of
@@ -57,10 +57,10 @@ def harmless(serial: Serial, codes: set[types.CodeType], first: Observed, second
     writes, several = first.writes & second.writes, with_several_names(serial.loads.dataset)
     uses = {name: ways for name, ways in _uses(codes).items() if name not in several}
     lends_values = first.lends_values or second.lends_values
-    found = {write: "atomic-calls" for write in writes if _is_atomic(write, uses, lends_values)}
+    notes = {write: "atomic-calls" for write in writes if _is_atomic(write, uses, lends_values)}
     others = {write.target for write in writes if write.kind != "call" and not write.per_thread}
     if len(others) > 1 or second.has_locks or second.locks:  # what is written under a lock may be the flag
-        return found
+        return notes
     items = {"[]", "in", "get", "setdefault"}
     caches = {name for name, ways in uses.items() if items.issuperset(use for _, use in ways)}
     candidates = {
@@ -76,9 +76,9 @@ def harmless(serial: Serial, codes: set[types.CodeType], first: Observed, second
                 serial.snapshot.restore()
                 serial.alone(functools.partial(passes.load, keys))
             shown = passes.shown()
-            found |= {write: "same-value" for write in candidates if (write.line, write.target) in shown}
+            notes |= {write: "same-value" for write in candidates if (write.line, write.target) in shown}
         serial.snapshot.restore()
-    return found
+    return notes
 
 
 class _Passes:
@@ -87,11 +87,11 @@ class _Passes:
     def __init__(self, serial: Serial, codes: set[types.CodeType], candidates: set[Write]) -> None:
         self._serial = serial
         self._names = {(write.line, write.target) for write in candidates}
-        wanted = {(line.filename, target) for line, target in self._names}
+        targets = {(line.filename, target) for line, target in self._names}
         self._stores: dict[types.CodeType, dict[int, Store]] = {}
         self._next: dict[types.CodeType, set[int]] = {}  # offsets of the instructions that follow a store
         for code in codes:
-            stores = {at: store for at, store in stores_in(code).items() if (code.co_filename, store.target) in wanted}
+            stores = {at: store for at, store in stores_in(code).items() if (code.co_filename, store.target) in targets}
             if stores:
                 offsets = [instruction.offset for instruction in dis.get_instructions(code)]
                 self._stores[code] = stores
@@ -194,14 +194,14 @@ def _uses(codes: set[types.CodeType]) -> dict[str, list[tuple[ast.AST, str]]]:
     A use is the name of the called method, "[]", "in", or "" for any other use. ``__init__`` is left out.
     """
     firsts = {(code.co_filename, code.co_firstlineno) for code in codes}
-    found: dict[str, list[tuple[ast.AST, str]]] = collections.defaultdict(list)
+    uses: dict[str, list[tuple[ast.AST, str]]] = collections.defaultdict(list)
     for file in {file for file, _ in firsts}:
         for function in ast.walk(tree_of(file)):
             if isinstance(function, _FUNCTIONS) and getattr(function, "name", "") != "__init__":
                 first = min([function.lineno, *(each.lineno for each in getattr(function, "decorator_list", ()))])
                 for name, use in _uses_in(function) if (file, first) in firsts else ():
-                    found[name].append((function, use))
-    return found
+                    uses[name].append((function, use))
+    return uses
 
 
 def _uses_in(function: ast.AST) -> list[tuple[str, str]]:

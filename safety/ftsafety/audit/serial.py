@@ -11,6 +11,7 @@ from ftsafety.audit import kinds, reachable
 from ftsafety.audit.comparison import Frozen, Raised, difference, freeze, structure
 from ftsafety.audit.monitoring import discovering
 from ftsafety.audit.observer import Observed, Observer, definition
+from ftsafety.audit.opened_files import OpenedFiles, watching
 from ftsafety.audit.report import Finding
 from ftsafety.audit.samples import Loads, attempt, outcome, raised, stuck, thread
 
@@ -53,6 +54,8 @@ class Serial:
         """Keys whose sample changes while the next sample is loaded."""
         self.overwritten_arrays: set[str] = set()
         """Paths of arrays whose values change in every pass."""
+        self.opened: OpenedFiles
+        """Files that `passes` read and wrote."""
         self.slowest = 0.0
         """Seconds that the slowest load of a sample took."""
         self._loaded = 0
@@ -140,7 +143,10 @@ class Serial:
 
     def passes(self) -> set:
         """Load all samples three times; fill `reference`. Return the dataset's functions that ran in the first pass."""
-        keys = self.loads.keys
+        with watching() as self.opened:
+            return self._passes(self.loads.keys)
+
+    def _passes(self, keys: list) -> set:
         nodes = reachable.walk(self.loads.dataset)
         images = [node for node in nodes if reachable.is_undecoded(node.value)]
         with discovering(reachable.watched_files(nodes)) as codes:

@@ -80,8 +80,8 @@ def _unless_slow(outcome: Outcome, far: float, late: float) -> Outcome:
 
 
 def _common(runs: Runs) -> Blocker | None:
-    found = {outcome.blocker for outcome in runs.outcomes if outcome.kind.judged}
-    return found.pop() if len(found) == 1 else None
+    blockers = {outcome.blocker for outcome in runs.outcomes if outcome.kind.judged}
+    return blockers.pop() if len(blockers) == 1 else None
 
 
 def _survived(runs: Mapping[str, Runs]) -> set[Signature]:
@@ -101,16 +101,16 @@ def stopped(runs: Mapping[str, Runs]) -> dict[Blocker, list[str]]:
 
 def lacking(runs: Mapping[str, Runs]) -> dict[Blocker, list[str]]:
     """Return {missing package: configurations that lack it}, for the packages whose absence blocked no run."""
-    found = _blockers(runs, lambda outcome: outcome.kind.judged)
-    return {blocker: configs for blocker, configs in found.items() if blocker.cause == "module"}
+    blockers = _blockers(runs, lambda outcome: outcome.kind.judged)
+    return {blocker: configs for blocker, configs in blockers.items() if blocker.cause == "module"}
 
 
 def _blockers(runs: Mapping[str, Runs], chosen: Callable[[Outcome], bool]) -> dict[Blocker, list[str]]:
-    found: dict[Blocker, list[str]] = {}
+    configs_of_blockers: dict[Blocker, list[str]] = {}
     for config, each in runs.items():
         for blocker in dict.fromkeys(o.blocker for o in each.outcomes if o.blocker and chosen(o)):
-            found.setdefault(blocker, []).append(config)
-    return found
+            configs_of_blockers.setdefault(blocker, []).append(config)
+    return configs_of_blockers
 
 
 def reason(blocker: Blocker) -> str:

@@ -81,15 +81,15 @@ def one_run(
     forces_gil = config.python_gil is not None and (config.name != "ft" or runs.forced_off)
     variables = f"REPRO_THREADS={given.threads}" + (f" PYTHON_GIL={config.python_gil}" if forces_gil else "")
     after = f" <{shell_path(given.stdin)}" if given.stdin else ""
-    what = _what(script, shell_path(script.name) if given.module else script.argument)
-    plain = what is not None and script.how == FILE and not added and not given.beside
+    script_arguments = _what(script, shell_path(script.name) if given.module else script.argument)
+    plain = script_arguments is not None and script.how == FILE and not added and not given.beside
     if plain:
-        here = f"{variables} {program()} exec {config.twin} {what}{after}"
+        here = f"{variables} {program()} exec {config.twin} {script_arguments}{after}"
     else:
         here = repro(given, script, options_of(given, repeat=1, configs=(config.name,)))
     folder = _folder(given, script)
     # Plain Python finds files beside the script only where they are beside it already, and in that folder.
-    if what is None or any(os.path.dirname(each) != folder for each in given.beside):
+    if script_arguments is None or any(os.path.dirname(each) != folder for each in given.beside):
         return here
     python = descriptions[twin_of(runs.config)]["interpreter"]["version"].rpartition(".")[0]
     free, suffix = (" that is free-threaded", "t") if config.twin == "ft" else ("", "")
@@ -98,8 +98,8 @@ def one_run(
         f"--with {shlex.quote(f'{name}=={version.partition("+")[0]}')}" for name, version in (versions or {}).items()
     ]
     if folder and script.how != MODULE:
-        what = _what(script, shell_path(script.name)) or what
-    there = f"{variables} {' '.join([f'uv run --no-project --python {python}{suffix}', *pins, what])}"
+        script_arguments = _what(script, shell_path(script.name)) or script_arguments
+    there = f"{variables} {' '.join([f'uv run --no-project --python {python}{suffix}', *pins, script_arguments])}"
     if folder:
         there = f"cd {shell_path(folder)} && {there}"
         if after:  # the file for standard input is named for this directory

@@ -42,19 +42,19 @@ def observations(runs: Mapping[str, Runs]) -> list[str]:
     ]
 
 
-def median(runs: Runs, what: str) -> float | None:
-    """Return the median of *what* ("seconds", or peak "memory" in bytes) of successful runs; None without such runs."""
-    values = [getattr(outcome, what) for outcome in _sound(runs)]
+def median(runs: Runs, attribute: str) -> float | None:
+    """Return the median *attribute* of successful runs, "seconds" or peak "memory" in bytes; None if there are none."""
+    values = [getattr(outcome, attribute) for outcome in _sound(runs)]
     return statistics.median(values) if values else None
 
 
-def _costs(runs: Mapping[str, Runs], name: str, what: str, unit: str, one: float, least: float) -> Iterator[str]:
+def _costs(runs: Mapping[str, Runs], name: str, attribute: str, unit: str, one: float, least: float) -> Iterator[str]:
     """Yield a sentence if successful runs of one configuration all take more than those of another, by far.
 
-    *what*: the attribute of an outcome, called *name*. *one*: its value for one *unit*. *least*: the smallest
+    *attribute*: the attribute of an outcome, called *name*. *one*: its value for one *unit*. *least*: the smallest
     difference of medians, in units, that is worth a word.
     """
-    values = {config: [getattr(o, what) / one for o in _sound(each)] for config, each in runs.items()}
+    values = {config: [getattr(o, attribute) / one for o in _sound(each)] for config, each in runs.items()}
     values = {config: each for config, each in values.items() if len(each) >= FEWEST and min(each) > 0}
     if len(values) < 2:
         return

@@ -31,9 +31,9 @@ class NotebookError(Exception):
 def python_of_notebook(source: bytes) -> tuple[bytes, tuple[str, ...]]:
     """Return (Python source of the code cells, IPython lines that were left out); raises NotebookError."""
     try:
-        found = json.loads(source)
-        language = found["metadata"].get("language_info", {}).get("name", "python")
-        cells = [_text(cell["source"]) for cell in found["cells"] if cell["cell_type"] == "code"]
+        notebook = json.loads(source)
+        language = notebook["metadata"].get("language_info", {}).get("name", "python")
+        cells = [_text(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
     except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
         raise NotebookError(f"no notebook of version 4 ({type(error).__name__})") from error
     if language != "python":

@@ -47,20 +47,20 @@ exceptions = neighbour("exceptions.py")
 
 
 def main() -> None:
-    wanted = json.loads(sys.argv[1])
-    for name, value in wanted["limits"].items():
+    request = json.loads(sys.argv[1])
+    for name, value in request["limits"].items():
         which = getattr(resource, name)
         hard = resource.getrlimit(which)[1]
         value = value if hard == resource.RLIM_INFINITY else min(value, hard)
         resource.setrlimit(which, (value, value))
     die_first()
-    for descriptor in (wanted["status"], wanted["stacks"]):
+    for descriptor in (request["status"], request["stacks"]):
         os.set_inheritable(descriptor, False)
-    faulthandler.enable(file=wanted["stacks"], all_threads=True)
-    faulthandler.register(DUMP_SIGNAL, file=wanted["stacks"], all_threads=True, chain=False)
+    faulthandler.enable(file=request["stacks"], all_threads=True)
+    faulthandler.register(DUMP_SIGNAL, file=request["stacks"], all_threads=True, chain=False)
     # This module stays importable under another name: its functions are still needed.
     sys.modules["__repro_runner__"] = sys.modules["__main__"]
-    sender = Sender(wanted["status"], wanted["folder"])
+    sender = Sender(request["status"], request["folder"])
     watch_futures(sender)
     watch_threads(sender)
     watch_stdin(sender)
@@ -69,7 +69,7 @@ def main() -> None:
         sys.addaudithook(sender.listings)
     sender.begin()
     try:
-        START[wanted["how"]](wanted["script"], wanted["module"], wanted["arguments"], sender)
+        START[request["how"]](request["script"], request["module"], request["arguments"], sender)
     except SystemExit as error:
         sender.exception(error, None)
         raise
@@ -225,9 +225,9 @@ class Sender:
 
     def exception(self, error, thread) -> None:
         """Report an exception. *thread*: name of the thread or test that it ended; None if it ended the script."""
-        cause, what = self.cause or exceptions.cause_of(error, self.folder, self.raced)
+        cause, about = self.cause or exceptions.cause_of(error, self.folder, self.raced)
         place, text = exceptions.place_of(error, self.folder), exceptions.describe(error)
-        self.say(kind=type(error).__name__, exception=text, thread=thread, place=place, cause=cause, what=what)
+        self.say(kind=type(error).__name__, exception=text, thread=thread, place=place, cause=cause, what=about)
 
     def future(self, error) -> list:
         """Record that a future failed with *error*; return the record, a list [False, description].

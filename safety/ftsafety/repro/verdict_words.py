@@ -124,8 +124,9 @@ def unpatched(descriptions: Mapping[str, dict], source: str) -> Iterator[str]:
 
 
 def _seen(finding: Finding) -> str:
-    what = "failed" if finding.signature is None else "showed it"
-    return ", ".join(f"{number} of {of} runs {what} in {config}" for config, (number, of) in finding.seen.items() if of)
+    effect = "failed" if finding.signature is None else "showed it"
+    counts = finding.seen.items()
+    return ", ".join(f"{number} of {runs} runs {effect} in {config}" for config, (number, runs) in counts if runs)
 
 
 def _claim(verdict: Verdict) -> str:
@@ -167,8 +168,8 @@ def _were(configs: Iterable[str]) -> str:
 
 def _why_not(runs: Mapping[str, Runs], configs: Iterable[str]) -> str:
     """Return the reasons why runs of these configurations are missing or do not count, each with its configurations."""
-    found: dict[str, list[str]] = {}
+    configs_of_reasons: dict[str, list[str]] = {}
     for config in configs:
         details = (outcome.detail for outcome in runs[config].outcomes if not outcome.kind.judged)
-        found.setdefault(runs[config].missing or next(details, "nothing was run"), []).append(config)
-    return "; ".join(f"{', '.join(names)}: {why}" for why, names in found.items())
+        configs_of_reasons.setdefault(runs[config].missing or next(details, "nothing was run"), []).append(config)
+    return "; ".join(f"{', '.join(names)}: {why}" for why, names in configs_of_reasons.items())

@@ -83,6 +83,7 @@ def test_lazy_initialisation():
     finding = the(report, "unguarded-write")
     assert "self.file = open(self.path" in finding.where
     assert not report.ok and "looked at and then written" in finding.title
+    assert "a file with a position, they may not), make it in __init__" in finding.remedy
     assert dataset.file is None  # as it was before
 
 
@@ -95,6 +96,7 @@ def test_a_cache_with_eviction():
 def test_a_buffer_that_all_samples_are():
     report = audit(suspects.OneBuffer())
     assert {"overwritten-sample", "unguarded-write"} <= kinds(report)
+    assert "(threading.local), and return a copy" in the(report, "overwritten-sample").remedy  # not a copy alone
 
 
 def test_global_randomness_is_distinguished_from_a_race():

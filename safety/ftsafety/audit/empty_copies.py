@@ -1,0 +1,81 @@
+"""Copies of folders that lack some files, mounted over the folders, for this process alone (mount_namespaces(7)).
+
+The copies are overlays (overlayfs) whose changes are in memory. So no file below them is written, moved or deleted.
+"""
+
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterable
+
+NAMESPACES = ("unshare", "--user", "--map-root-user", "--mount")
+"""The start of a command that runs a program with mounts of its own. It needs no root, but user_namespaces(7)."""
+
+
+class CopyError(Exception):
+    """The system gives a process no mounts of its own; the message says why."""
+
+
+def _run(command: Iterable[str], folder: str | None = None) -> None:
+    try:
+        done = subprocess.run([*command], cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    except OSError as error:
+        raise CopyError(str(error)) from error
+    if done.returncode:
+        raise CopyError((done.stderr.strip() or f"{[*command][0]} failed").splitlines()[0])
+
+
+def check_namespaces() -> None:
+    """Raise CopyError if a program cannot be run with mounts of its own."""
+    _run([*NAMESPACES, "true"])
+
+
+class EmptyCopies:
+    """Copies of folders, mounted over them. Only for a process that was started by NAMESPACES. Owned by one thread."""
+
+    def __init__(self, folders: Iterable[str], memory: str) -> None:
+        """Prepare copies of *folders* and of all folders below. *memory*: an empty folder of this process's own.
+
+        Raises CopyError, as `mount` does.
+        """
+        folders = {os.path.join(os.path.realpath(folder), "") for folder in folders}
+        highest = [folder for folder in folders if not any(folder != top and folder.startswith(top) for top in folders)]
+        # A copy of a folder around *memory* hides it, so it is mounted last.
+        self._folders = sorted(highest, key=lambda folder: os.path.realpath(memory).startswith(folder))
+        self._memory = memory
+        self._mounted: dict[str, int] = {}
+        """By folder, a descriptor of the copy. Files are removed through it, so never from the folder itself."""
+        _run(["mount", "-t", "tmpfs", "tmpfs", memory])
+
+    def mount(self, lacking: Iterable[str] = ()) -> None:
+        """Replace all copies by new ones, without the files *lacking*."""
+        here = os.getcwd()
+        for folder in reversed([*self._mounted]):
+            os.close(self._mounted.pop(folder))
+            _run(["umount", "--lazy", folder])  # the dataset may have files open in it
+        layers = [tempfile.mkdtemp(dir=self._memory) for _ in self._folders]
+        for folder, layer in zip(self._folders, layers, strict=True):
+            below = os.stat(folder).st_dev
+            for name in ("upper", "work"):
+                os.mkdir(os.path.join(layer, name))
+            options = f"lowerdir=.,upperdir={layer}/upper,workdir={layer}/work,userxattr"
+            _run(["mount", "-t", "overlay", "-o", options, "overlay", folder], folder)
+            descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+            if os.fstat(descriptor).st_dev == below:
+                os.close(descriptor)
+                raise CopyError(f"mounting a copy over {folder} had no effect")
+            self._mounted[folder] = descriptor
+        os.chdir(here)  # else relative paths would still lead into the folder that is covered
+        self.remove(lacking)
+
+    def remove(self, files: Iterable[str]) -> None:
+        """Remove *files* from the copies, where they are there."""
+        for file in files:
+            path = os.path.join(os.path.realpath(os.path.dirname(file)), os.path.basename(file))
+            folder = next(folder for folder in self._folders if path.startswith(folder))
+            try:
+                os.unlink(path[len(folder) :], dir_fd=self._mounted[folder])
+            except FileNotFoundError:
+                pass
+            except OSError as error:  # of a group that has no number among this process's own
+                raise CopyError(f"a copy of {folder} cannot be changed: {error.strerror}") from error
