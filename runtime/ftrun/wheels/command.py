@@ -83,6 +83,11 @@ def run(arguments: list[str], as_json: bool, import_too: bool, cache: Path | Non
         print(json.dumps(_plain(reports, tree, verdicts, failed), indent=2))
     else:
         table.show(reports, verdicts, failed)
+    return _status(reports, tree, verdicts, failed)
+
+
+def _status(reports: list[Report], tree: Tree, verdicts: dict[str, list[Verdict]], failed: dict[str, str]) -> int:
+    """Return the exit status; see `run`."""
     turned_on = any(verdict.turned_gil_on for each in verdicts.values() for verdict in each) or any(
         finding.answer is Answer.ON for report in reports for finding in report.findings.values()
     )

@@ -64,8 +64,8 @@ def main() -> None:
     watch_futures(sender)
     watch_threads(sender)
     watch_stdin(sender)
-    if wanted["lists"]:
-        sender.listings = neighbour("listings.py").Listings(wanted["script"], sender, exceptions.shown)
+    if request["lists"]:
+        sender.listings = neighbour("listings.py").Listings(request["script"], sender, exceptions.shown)
         sys.addaudithook(sender.listings)
     sender.begin()
     try:
