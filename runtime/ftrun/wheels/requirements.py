@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -89,8 +89,8 @@ def read(arguments: list[str]) -> Contents:
     contents = Contents()
     seen: set[Path] = set()
 
-    def include(other: str) -> None:
-        _read_file(contents, Path(other), (), seen)
+    def include(other: str, extras: list[str] | None = None) -> None:
+        _read_file(contents, Path(other), (), seen, extras)
 
     for argument in arguments:
         path = Path(argument)
@@ -109,8 +109,13 @@ def read(arguments: list[str]) -> Contents:
     return contents
 
 
-def _read_file(contents: Contents, path: Path, within: tuple[Path, ...], seen: set[Path]) -> None:
-    """Add the requirements of a file. *within*: the files that include this one; *seen*: those that have been read."""
+def _read_file(
+    contents: Contents, path: Path, within: tuple[Path, ...], seen: set[Path], extras: list[str] | None = None
+) -> None:
+    """Add the requirements of a file. *within*: the files that include this one; *seen*: those that have been read.
+
+    *extras*: see `_read_toml`.
+    """
     if path.resolve() in within:
         raise BadRequirements(f"{path} includes itself")
     if path.resolve() in seen:  # files that include each the next one twice would take forever
@@ -124,11 +129,11 @@ def _read_file(contents: Contents, path: Path, within: tuple[Path, ...], seen: s
             if path.suffix == ".toml":
                 raise BadRequirements(f"{path} is no TOML: {error}") from error
         else:
-            _read_toml(contents, document, path)
+            _read_toml(contents, document, path, extras)
             return
 
-    def include(other: str) -> None:
-        _read_file(contents, path.parent / other, (*within, path.resolve()), seen)
+    def include(other: str, extras: list[str] | None = None) -> None:
+        _read_file(contents, path.parent / other, (*within, path.resolve()), seen, extras)
 
     lines = _of_conda(contents, text) if path.suffix in (".yml", ".yaml") else _logical_lines(text)
     for number, line in enumerate(lines, 1):
@@ -165,7 +170,7 @@ def _logical_lines(text: str) -> list[str]:
     return [line for line in re.sub(r"\\\r?\n", " ", text).splitlines() if _COMMENT.sub("", line).strip()]
 
 
-def _read_line(contents: Contents, line: str, folder: Path, include) -> None:
+def _read_line(contents: Contents, line: str, folder: Path, include: Callable[..., None]) -> None:
     """Add the requirement of a line, relative to *folder*; raises ``ValueError`` if the line is none."""
     options = _COMMENT.sub("", line)
     text = _OPTIONS.sub("", options).strip()
@@ -198,19 +203,23 @@ def _read_constraints(contents: Contents, path: Path) -> None:
             contents.others[f"{path}, constraint {number}: {text[:200]!r}"] = str(error)
 
 
-def _read_place(contents: Contents, place: str, include) -> None:
+def _read_place(contents: Contents, place: str, include: Callable[..., None]) -> None:
     """Add what a folder's pyproject.toml needs; anything else at an address or a path cannot be judged."""
     if not _ADDRESS.fullmatch(place):
         try:
-            include(f"{place.partition('[')[0]}/pyproject.toml")
+            name, _, extras = place.rstrip("]").partition("[")
+            include(f"{name}/pyproject.toml", [extra.strip() for extra in extras.split(",")])
         except BadRequirements:
             contents.others[place] = f"comes from this machine; {_ELSEWHERE}"
     else:
         contents.others[place] = f"comes from {'a repository' if '+' in place else 'an address'}; {_ELSEWHERE}"
 
 
-def _read_toml(contents: Contents, document: dict, path: Path) -> None:
-    """Add the requirements of a pyproject.toml, with those of its groups, or the packages of a lock file."""
+def _read_toml(contents: Contents, document: dict, path: Path, extras: list[str] | None) -> None:
+    """Add the requirements of a pyproject.toml, with those of its *extras*, or the packages of a lock file.
+
+    If *extras* is None, all extras and dependency groups are added.
+    """
     try:
         if "packages" in document or "package" in document:
             for package in locks.packages(document, (DEFAULT, address())):
@@ -222,8 +231,12 @@ def _read_toml(contents: Contents, document: dict, path: Path) -> None:
             return
         project = document.get("project", {})
         texts = list(project.get("dependencies", ()))
-        groups = (project.get("optional-dependencies", {}), document.get("dependency-groups", {}))
-        texts += [text for group in groups for part in group.values() for text in part if isinstance(text, str)]
+        optional = project.get("optional-dependencies", {})
+        if extras is None:
+            groups = [*optional.values(), *document.get("dependency-groups", {}).values()]
+        else:
+            groups = [optional.get(extra, ()) for extra in extras]
+        texts += [text for group in groups for text in group if isinstance(text, str)]
         own = canonicalize_name(project.get("name", ""))
         for text in texts:
             if canonicalize_name(Requirement(text).name) != own:  # as in an extra of all extras

@@ -94,7 +94,7 @@ d; python_version > "3
 """
     )
     contents = read(["mixed.txt", "environment.yml"])
-    assert {"numpy", "pandas>2", "h5py", "pytest"} <= set(names(contents))
+    assert {"numpy", "pandas>2"} <= set(names(contents)) and "h5py" not in names(contents)
     reasons = {
         "git+https://example.org/a.git@main#egg=a": "comes from a repository",
         "https://example.org/b-1.whl": "comes from an address",
@@ -107,6 +107,11 @@ d; python_version > "3
     }
     assert {name: contents.others[name].partition(";")[0].partition(" (")[0] for name in reasons} == reasons
     assert contents.others.keys() == reasons.keys()
+
+
+def test_a_local_project_brings_the_extras_that_are_named(folder):
+    (folder / "a.txt").write_text("-e .[extra]\n")
+    assert names(read(["a.txt"])) == ["h5py", "numpy", "pandas>2"]
 
 
 def test_constraints_are_no_requirements(folder):
