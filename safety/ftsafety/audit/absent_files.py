@@ -46,7 +46,7 @@ def audit_without_files(
     search = serial.alone(lambda: _search(serial, memory))
     if not search.files:
         report = Report("", "")
-        report.tried.append(f"{units} without each of {search.tried} files that they read: none was written then")
+        report.tried.append(f"{units} without the files that they read, one at a time ({search.tried}): none was written then")
         return report
 
     def make_without_files() -> Any:

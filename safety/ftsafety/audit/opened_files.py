@@ -19,8 +19,6 @@ from ftsafety.audit.report import Line
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 _CODE = (".py", ".pyc", ".so")
 _NO_DATA = tuple({os.path.join(path, "") for path in (sys.prefix, sys.base_prefix, "/proc", "/sys")})
-_CLOCK_TICK = 0.01
-"""Seconds by which the clock of a file system may be late: it advances by ticks of the kernel."""
 
 
 class OpenedFiles:
@@ -30,11 +28,13 @@ class OpenedFiles:
         self.read: dict[str, None] = {}
         self.opened_to_write: dict[str, Line] = {}
         """By file, the line that opened it first to write to it, or that renamed another file to it."""
-        self._since = time.time() - _CLOCK_TICK
+        # A file system's clock may be late by a tick, so that what is written in the first one does not count. What was
+        # written before never does.
+        self._since = time.time_ns()
 
     def written(self) -> dict[str, Line | None]:
         """Return the data files that are there and were written, each with the line that wrote it, if it is known."""
-        changed = [path for path in self.read if _is_data(path) and os.stat(path).st_mtime >= self._since]
+        changed = [path for path in self.read if _is_data(path) and os.stat(path).st_mtime_ns > self._since]
         return {path: self.opened_to_write.get(path) for path in [*self.opened_to_write, *changed] if _is_data(path)}
 
     def rewritable(self) -> list[str]:
