@@ -46,7 +46,8 @@ def audit_without_files(
     search = serial.alone(lambda: _search(serial, memory))
     if not search.files:
         report = Report("", "")
-        report.tried.append(f"{units} without the files that they read, one at a time ({search.tried}): none was written then")
+        files = f"the files that they read, one at a time ({search.tried})"
+        report.tried.append(f"{units} without {files}: none was written then")
         return report
 
     def make_without_files() -> Any:

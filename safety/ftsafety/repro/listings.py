@@ -4,7 +4,6 @@ ftsafety.repro.runner loads this file alone, with any Python.
 """
 
 import _thread
-import ast
 import contextlib
 import glob
 import os
@@ -18,11 +17,6 @@ FOLDERS = ("os.walk", "os.listdir", "os.scandir")
 # Files of the standard library that ask for a listing on behalf of the script. Those of PARTS have said so before.
 HELPERS = re.compile(r"<frozen os>|.*/(?:os|glob|pathlib(?:/\w+)?)\.py")
 PARTS = re.compile(r"<frozen os>|.*/(?:os|glob)\.py")
-CALLS = frozenset("glob iglob rglob walk listdir scandir iterdir".split())
-# Calls in loops that start threads and wait for them.
-MANAGING = frozenset("Thread Process start join submit result".split())
-LOOPS = (ast.For, ast.AsyncFor, ast.While, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 IDLE_SECONDS = 0.02
 """Processor time that a script needs to start a few threads that do nothing."""
 
@@ -46,15 +40,12 @@ class Listings:
         self._busy: set = set()  # threads in the hook, whose own listings do not count
 
     def idle(self) -> bool:
-        """Return True if no listing had files, and the script has done nothing that needs none.
+        """Return True if no listing had files, and the script has done next to nothing.
 
         Imports before the first listing do not count.
         """
-        if not self.unmatched or self._matched or self._raced or seconds() - self._since > IDLE_SECONDS:
-            return False
-        with contextlib.suppress(OSError), open(self._script, "rb") as file:
-            return not has_other_work(ast.parse(file.read()))
-        return False  # the script has deleted itself
+        worked = self._matched or self._raced or seconds() - self._since > IDLE_SECONDS
+        return bool(self.unmatched) and not worked
 
     def __call__(self, event: str, arguments: tuple) -> None:
         if event in ("import", "exec") and not self.unmatched:
@@ -103,47 +94,6 @@ def by_pattern(event: str, arguments: tuple) -> tuple:
     deep = event == PATTERNS[2]
     files = folder.rglob(pattern) if deep else folder.glob(pattern)
     return os.path.join(folder, "**" if deep else "", pattern), any(True for _ in files)
-
-
-def has_other_work(tree: ast.Module) -> bool:
-    """Return True if a script has loops that run without files, except those that only manage threads.
-
-    Skip loops and calls that name a listing, or what was made of one. Skip functions that are named only there.
-    """
-    listed = names_from(CALLS, tree)
-    functions = {node.name: node.body for node in ast.walk(tree) if isinstance(node, FUNCTIONS)}
-    nodes: list = [*tree.body]
-    while nodes:
-        node = nodes.pop()
-        if isinstance(node, FUNCTIONS) or (isinstance(node, (*LOOPS, ast.Call)) and names_in(node) & listed):
-            continue
-        if isinstance(node, LOOPS) and not names_in(node) & MANAGING:
-            return True
-        if isinstance(node, (ast.Name, ast.Attribute)):
-            nodes += functions.pop(name_of(node), [])
-        elif isinstance(node, ast.ClassDef):  # a thread's run() is named nowhere
-            nodes += [part for each in node.body if isinstance(each, FUNCTIONS) for part in each.body]
-        nodes += ast.iter_child_nodes(node)
-    return False
-
-
-def names_from(names: frozenset, tree: ast.Module) -> frozenset:
-    """Return *names*, and the names of variables whose values were made of them, directly or not."""
-    before = None
-    while names != before:
-        before = names
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Assign) and names_in(node.value) & names:
-                names |= {name_of(target) for target in node.targets} - {""}
-    return names
-
-
-def names_in(tree: ast.AST) -> set:
-    return {name_of(node) for node in ast.walk(tree)}
-
-
-def name_of(node: ast.AST) -> str:
-    return str(getattr(node, "attr", "") or getattr(node, "id", ""))
 
 
 def seconds() -> float:

@@ -160,10 +160,6 @@ def test_what_is_a_failure(run_script, source):
 @pytest.mark.parametrize(
     ("source", "pattern"),
     [
-        (
-            PICTURES + "for path in paths: load(path)" + THREADS.format("count") + "[t.join() for t in threads]",
-            "data/*.jpg",
-        ),
         (THREAD + PICTURES, "data/*.jpg"),
         ("import glob\nassert not glob.glob('core.*')\nsum(range(5_000_000))", "core.*"),
         ("import glob, os, sys\nos.makedirs('new')\nassert not glob.glob('new/*')\nglob.glob('*.py')", "new/*"),
