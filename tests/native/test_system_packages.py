@@ -144,7 +144,7 @@ def bare(tmp_path):
                 f'echo apt-get "$@" >>{tmp_path}/apt.log',
                 # The new python3 passes the check of its version and says how it was started.
                 'case "$*" in *" install "*)',
-                f'printf \'#!/bin/sh\\n[ "$1" = -c ] || echo runs "$@"\\n\' >{python}; chmod +x {python} ;; esac',
+                f'printf \'#!/bin/sh\\n[ "$2" = -c ] || echo runs "$@"\\n\' >{python}; chmod +x {python} ;; esac',
             )
         return {"PATH": str(tmp_path)}
 
@@ -173,7 +173,7 @@ def test_without_python_and_terminal_root_installs_it_and_goes_on(bare, tmp_path
     done = start_without_python(bare(0), status=0)
     assert "installing python3" in done.stderr
     assert "apt-get -q install -y --no-install-recommends python3\n" in (tmp_path / "apt.log").read_text()
-    assert done.stdout == f"runs -B {CHECKOUT}/native bench --quick\n"
+    assert done.stdout == f"runs -E -B {CHECKOUT}/native bench --quick\n"
 
 
 @pytest.mark.parametrize(("typed", "installs"), [("y\n", True), ("n\n", False), ("\n", False), ("\4", False)])

@@ -28,19 +28,25 @@ class Canary:
     pass
 
 def collect(place):
+    if getattr(local, "inside", False):  # torch's signal handler, which takes a lock, interrupts a collection
+        return
+    local.inside = True
     with one_at_a_time:  # no collection begins during another
-        if place in collected_in:
-            return
-        collected_in.add(place)
-        garbage = [Canary(), *stock.pop()]
-        canary = weakref.ref(garbage[0])
-        garbage.append(garbage)
-        del garbage
-        local.collecting = True
-        gc.collect()
-        local.collecting = False
-        if canary() is not None:
-            kept.append(place)
+        if place not in collected_in:
+            collected_in.add(place)
+            collect_garbage(place)
+    local.inside = False
+
+def collect_garbage(place):
+    garbage = [Canary(), *stock.pop()]
+    canary = weakref.ref(garbage[0])
+    garbage.append(garbage)
+    del garbage
+    local.collecting = True
+    gc.collect()
+    local.collecting = False
+    if canary() is not None:
+        kept.append(place)
 
 class Watched:
     def __init__(self, lock, place):
