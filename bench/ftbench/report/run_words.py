@@ -1,5 +1,6 @@
 """The wording of facts about a run: candidates, machine, rounds, failures. (verdict_words has the verdicts.)"""
 
+import math
 import re
 from dataclasses import replace
 
@@ -9,7 +10,7 @@ from ftbench.plan.candidates import Candidate, plural
 from ftbench.plan.metrics import METRICS
 from ftbench.stats.analysis import Analysis
 from ftbench.stats.comparisons import Comparison
-from ftbench.stats.turns import ENOUGH_TURNS, too_few_of_all
+from ftbench.stats.turns import ENOUGH_TURNS, UNSEEN, too_few_of_all
 from ftrun.configurations import CONFIGURATIONS
 
 # The number of disturbed rounds that are listed one by one.
@@ -179,7 +180,8 @@ def limits(scenario: Scenario) -> list[str]:
     if few := too_few_of_all(scenario):
         sentences.append(
             f"A candidate with {count(few, 'turn')} may have had none of its rare long ones (one in ten, twice as "
-            f"long): intervals of {METRICS[scenario.metrics[0]].noun} are 10% wider than with {ENOUGH_TURNS} turns."
+            f"long): intervals of {METRICS[scenario.metrics[0]].noun} are {math.expm1(UNSEEN):.0%} wider than with "
+            f"{ENOUGH_TURNS} turns."
         )
     return sentences
 

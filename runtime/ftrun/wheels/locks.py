@@ -33,23 +33,25 @@ def packages(document: dict, indexes: Collection[str]) -> Iterator[Locked]:
     *indexes*: addresses of package indexes; a package of another one has a reason.
     """
     listed = document.get("packages", document.get("package", ()))
-    own = {canonicalize_name(entry["name"]) for entry in listed if {"editable", "virtual"} & set(_source(entry))}
+    project_names = {
+        canonicalize_name(entry["name"]) for entry in listed if {"editable", "virtual"} & set(_source(entry))
+    }
     parents: dict[str, dict[str, list[str]]] = {}  # of each package, with the markers under which it is needed
     for entry in listed:
         for child, marker in _edges(entry):
             parents.setdefault(child, {}).setdefault(canonicalize_name(entry["name"]), []).append(marker)
     for entry in listed:
         name = canonicalize_name(entry["name"])
-        if name in own:
+        if name in project_names:
             continue
         needing = parents.get(name, {})
-        needed_by = () if needing.keys() & own else tuple(sorted(needing))
+        needed_by = () if needing.keys() & project_names else tuple(sorted(needing))
         if reason := _elsewhere(entry, indexes):
             yield Locked(name, frozenset(), needed_by, reason)
             continue
         conditions = _own_markers(entry)
         # Only uv writes down what the project itself needs. Its markers of extras are names of its own.
-        if own and not any("extra" in marker for markers in needing.values() for marker in markers):
+        if project_names and not any("extra" in marker for markers in needing.values() for marker in markers):
             conditions.append(_either(marker for markers in needing.values() for marker in markers))
         condition = " and ".join(f"({marker})" for marker in conditions if marker)
         requirement = f"{name}=={entry['version']}" + (f"; {condition}" if condition else "")

@@ -60,7 +60,7 @@ class Contents:
     others: dict[str, str] = field(default_factory=dict)
     """{line or name: reason why it cannot be judged}."""
 
-    def add(self, text: str, hashes: frozenset[str] = frozenset(), needed_by: tuple[str, ...] = ()) -> None:
+    def add(self, text: str, hashes: frozenset[str] = frozenset()) -> None:
         """Add one requirement (PEP 508); raises ``ValueError`` if it is none."""
         try:
             requirement = Requirement(text)
@@ -71,7 +71,7 @@ class Contents:
         if requirement.url:
             self.others[requirement.name] = f"comes from an address; {_ELSEWHERE}"
         elif hashes:
-            self.locked.append(Package(requirement, hashes, needed_by))
+            self.locked.append(Package(requirement, hashes))
         else:
             key = canonicalize_name(requirement.name), str(requirement.marker or "")
             if earlier := self.requirements.get(key):
@@ -157,8 +157,8 @@ def _text(path: Path) -> str:
             return data[len(mark) :].decode(coding, "replace")
     if b"\0" in data:
         raise BadRequirements(f"{path} is no text")
-    told = _CODING.search(b"\n".join(data.split(b"\n", 2)[:2]))
-    for coding in (*([told[1].decode()] if told else []), "utf-8"):
+    declared = _CODING.search(b"\n".join(data.split(b"\n", 2)[:2]))
+    for coding in (*([declared[1].decode()] if declared else []), "utf-8"):
         try:
             return data.decode(coding)
         except (UnicodeError, LookupError):
@@ -237,9 +237,9 @@ def _read_toml(contents: Contents, document: dict, path: Path, extras: list[str]
         else:
             groups = [optional.get(extra, ()) for extra in extras]
         texts += [text for group in groups for text in group if isinstance(text, str)]
-        own = canonicalize_name(project.get("name", ""))
+        project_name = canonicalize_name(project.get("name", ""))
         for text in texts:
-            if canonicalize_name(Requirement(text).name) != own:  # as in an extra of all extras
+            if canonicalize_name(Requirement(text).name) != project_name:  # as in an extra of all extras
                 contents.add(text)
         if "dependencies" in project.get("dynamic", ()):
             contents.others[f"{path}: dependencies"] = "are dynamic: only a build of the project names them"

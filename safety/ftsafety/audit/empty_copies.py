@@ -49,7 +49,7 @@ class EmptyCopies:
 
     def mount(self, lacking: Iterable[str] = ()) -> None:
         """Replace all copies by new ones, without the files *lacking*."""
-        here = os.getcwd()
+        working_folder = os.getcwd()
         for folder in reversed([*self._mounted]):
             os.close(self._mounted.pop(folder))
             _run(["umount", "--lazy", folder])  # the dataset may have files open in it
@@ -65,7 +65,7 @@ class EmptyCopies:
                 os.close(descriptor)
                 raise CopyError(f"mounting a copy over {folder} had no effect")
             self._mounted[folder] = descriptor
-        os.chdir(here)  # else relative paths would still lead into the folder that is covered
+        os.chdir(working_folder)  # else relative paths would still lead into the folder that is covered
         self.remove(lacking)
 
     def remove(self, files: Iterable[str]) -> None:

@@ -100,10 +100,10 @@ def classify(ended: Ended, hidden: Sequence[str] = ()) -> Outcome:
 def _messages(ended: Ended, hidden: Sequence[str]) -> list[dict]:
     """Return the messages of ftsafety.repro.runner. Other lines in the pipe are skipped: the script can write them."""
     texts = dict.fromkeys(("exception", "kind", "place", "cause", "what"), str)
-    seen = {"raced": bool, "asked": bool, "idle": bool, "unmatched": [str]}
+    observations = {"raced": bool, "asked": bool, "idle": bool, "unmatched": [str]}
     forms: tuple[dict[str, object], ...] = (
         {"begin": bool, "gil": bool},
-        {"end": bool, "gil": bool, "modules": [str], "memory": int, **seen},
+        {"end": bool, "gil": bool, "modules": [str], "memory": int, **observations},
         {**texts, "thread": (str, type(None))},
         {"future": str},
     )

@@ -212,10 +212,10 @@ class Sender:
                 self.say(future=text)
         self._left += 1
         modules = sorted(top_level() - self._before)[:2000]
-        seen = {"raced": self.raced, "asked": self.asked, "idle": False, "unmatched": []}
+        observations = {"raced": self.raced, "asked": self.asked, "idle": False, "unmatched": []}
         if self.listings is not None:
-            seen |= {"idle": self.listings.idle(), "unmatched": [*self.listings.unmatched][:MOST_MESSAGES]}
-        self.say(end=True, gil=self._gil(), modules=modules, memory=peak_memory(), **seen)
+            observations |= {"idle": self.listings.idle(), "unmatched": [*self.listings.unmatched][:MOST_MESSAGES]}
+        self.say(end=True, gil=self._gil(), modules=modules, memory=peak_memory(), **observations)
 
     def in_thread(self, arguments, /) -> None:
         if arguments.exc_type is not SystemExit:

@@ -36,8 +36,8 @@ def build_command(name: str, folder: str) -> str:
         build = f"python -c {shlex.quote(code)} {BUILD}"
     else:
         return ""
-    said = f"{setup} {project} {'cython' if source.endswith('.pyx') else ''}".lower()
-    needed = [each for each in NEEDED if each in said]
+    mentions = f"{setup} {project} {'cython' if source.endswith('.pyx') else ''}".lower()
+    needed = [each for each in NEEDED if each in mentions]
     if needed:
         install = f"python -m pip install --quiet --upgrade --target {NEEDED_FOLDER} {' '.join(needed)}"
         build = f"{install} && PYTHONPATH={NEEDED_FOLDER} {build}"
