@@ -66,20 +66,25 @@ class Listings:
             frame = frame.f_back
         if not frame.f_code.co_filename.startswith(self._sender.folder + os.sep):
             return
-        pattern, matched = by_pattern(event, arguments) if event in PATTERNS else self._of_folder(arguments[0])
+        if event in PATTERNS:
+            pattern, matched = by_pattern(event, arguments)
+        else:
+            pattern, matched = self._of_folder(event, arguments[0])
         self._matched |= matched
         name = self._shown(os.path.abspath(pattern), self._sender.folder) if pattern and not matched else ""
         if name:
             self.unmatched[name] = None
             self._raced |= self._sender.raced
 
-    def _of_folder(self, folder) -> tuple:
+    def _of_folder(self, event: str, folder) -> tuple:
         """Return (pattern, whether any file matches) for a listing of *folder*. The script itself does not count.
 
-        The pattern is "" for an empty folder, which the script must have made.
+        The pattern is "" for an empty folder, which the script must have made. Raise OSError if the folder cannot be
+        listed and the script is told so: os.walk alone then lists nothing without an error.
         """
         folder = os.fsdecode(folder or ".")
-        names = set(os.listdir(folder)) if os.path.isdir(folder) else None
+        missing = event == "os.walk" and not os.path.isdir(folder)
+        names = None if missing else set(os.listdir(folder))
         others = (names or set()) - {os.path.relpath(self._script, folder)}
         return "" if names == set() else os.path.join(folder, "*"), bool(others)
 

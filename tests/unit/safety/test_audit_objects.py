@@ -365,11 +365,10 @@ def test_a_shared_memoryview_is_a_risk():
         def __getitem__(self, index):
             return bytes(memoryview(self.parts[0])[index : index + 8])
 
-    (found,) = audit(Views(memoryview), seconds=0.5, threads=2).findings
-    assert (found.kind, found.level, found.title) == (
-        *("shared-view", "risk"),
-        "threads share dataset.parts[0], a memoryview",
-    )
+    # Without the GIL, the threads may also meet the bug itself: another finding.
+    findings = audit(Views(memoryview), seconds=0.5, threads=2).findings
+    (finding,) = [finding for finding in findings if finding.kind == "shared-view"]
+    assert (finding.level, finding.title) == ("risk", "threads share dataset.parts[0], a memoryview")
     assert audit(Views(bytes), seconds=0.5, threads=2).ok
 
 

@@ -165,6 +165,7 @@ def test_what_is_a_failure(run_script, source):
         ("import glob, os, sys\nos.makedirs('new')\nassert not glob.glob('new/*')\nglob.glob('*.py')", "new/*"),
         ("import glob, os\nassert not glob.glob(os.environ['TMPDIR'] + '/*')", None),
         ("import os\nos.makedirs('new')\nassert not os.listdir('new')", None),
+        ("import contextlib, os\nwith contextlib.suppress(OSError):\n    os.listdir('missing')", None),
         ("import glob\nassert glob.glob('*.py') and glob.glob('*', root_dir='.')", None),
         ("import encodings.cp037, linecache, logging.config", None),
     ],
