@@ -12,6 +12,8 @@ PATTERNS = (
     "CHANGELOG.md",
     "SECURITY.md",
     "docs/*.md",
+    "docs/design/*.md",
+    "changes/README.md",
     "repro/README.md",
     "loader/README.md",
     "examples/README.md",

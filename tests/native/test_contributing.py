@@ -119,5 +119,13 @@ def test_the_versions_agree_and_the_changelog_has_them():
     code = (CHECKOUT / "loader" / "ftloader" / "__init__.py").read_text()
     assert re.findall(r'^__version__ = "(.*)"$', code, re.M) == [version]
     assert f'org.opencontainers.image.version="{version}"' in (CHECKOUT / "Dockerfile.ft").read_text()
-    headings = re.findall(r"^## \[(.+?)\]", (CHECKOUT / "CHANGELOG.md").read_text(), re.M)
-    assert headings[0] == "Unreleased" and version in headings
+    changelog = (CHECKOUT / "CHANGELOG.md").read_text()
+    assert version in re.findall(r"^## \[(.+?)\]", changelog, re.M)
+    towncrier = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["tool"]["towncrier"]
+    assert towncrier["start_string"] in changelog
+
+
+def test_each_change_is_of_a_known_kind():
+    names = [path.name for path in (CHECKOUT / "changes").iterdir()]
+    kinds = re.compile(r"README\.md|[a-z0-9-]+\.(added|changed|removed|fixed)\.md")
+    assert "README.md" in names and [name for name in names if not kinds.fullmatch(name)] == []
