@@ -80,7 +80,7 @@ class Listings:
         """Return (pattern, whether any file matches) for a listing of *folder*. The script itself does not count.
 
         The pattern is "" for an empty folder, which the script must have made. Raise OSError if the folder cannot be
-        listed and the script is told so: os.walk alone then lists nothing without an error.
+        listed and the script gets the error, too: os.walk alone then lists nothing without one.
         """
         folder = os.fsdecode(folder or ".")
         missing = event == "os.walk" and not os.path.isdir(folder)
