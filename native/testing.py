@@ -24,7 +24,7 @@ REPORTS_WITHIN = 150.0  # seconds from an interruption to the end of the runs: l
 
 OF_THE_LOADER = ["unit/loader", "conformance", "stress"]
 OF_THE_BENCHMARK = ["unit/bench"]
-PROGRAMS = ["unit/safety", "unit/runtime", "examples", "libraries", "soak"]
+PROGRAMS = ["unit/safety", "unit/runtime", "examples", "libraries"]
 # Run by pytest-run-parallel without the GIL: tests that start many workers and change no process-wide state.
 AT_ONCE = ["conformance/test_workers.py", "conformance/test_failures.py", "conformance/test_ownership.py"]
 FOUR_THREADS = ("--parallel-threads=4", "--iterations=1")

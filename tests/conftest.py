@@ -43,8 +43,6 @@ def pytest_addoption(parser):
     group.addoption("--minutes", type=float, help="tests/stress: minutes for all scenarios together (a soak)")
     group.addoption("--seed", type=int, default=0, help="tests/stress: seed of the random choices")
     group.addoption("--stress-report", metavar="FILE", help="tests/stress: write what each scenario did, as JSON")
-    group.addoption("--iterators", type=int, default=300, help="tests/soak: iterators to make and abandon")
-    group.addoption("--soak-seed", type=int, default=0, help="tests/soak: seed of the random choices")
 
 
 # Fixtures that start a program, which imports torch for seconds.

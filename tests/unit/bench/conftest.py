@@ -11,7 +11,7 @@ import pytest
 
 from ftbench.data import synthesis
 from ftbench.document.model import Results, Scenario
-from ftbench.document.store import load
+from ftbench.document.store import RunDirectory, load
 from ftbench.measure import gpu
 from ftbench.report import page as pages
 from ftbench.stats.analysis import Analysis, analyse
@@ -41,17 +41,30 @@ def paths(photos: Path) -> list[str]:
 
 @pytest.fixture(scope="session")
 def finished_run(run_bench, photos: Path, twin: str, tmp_path_factory: pytest.TempPathFactory):
-    """(CompletedProcess, the run's directory) of a complete run: one configuration, one worker, two rounds."""
+    """(CompletedProcess, the run's directory) of a real run: one configuration, one worker, two rounds.
+
+    It takes half a minute. It is for tests of running (test_run, full disks): what is made of a record is tested with
+    the simulated `document` and `many`.
+    """
     out = tmp_path_factory.mktemp("results")
     amount = ["--quick", "--rounds", 2, "--workers", 1, "--batch-size", 2, "--budget", 1]
     done = run_bench("pillow", *amount, "--data", photos, "--out", out, "--configs", twin, status=0)
     return done, (out / "latest").resolve()
 
 
+@pytest.fixture(scope="session")
+def document() -> Results:
+    """The record of a simulated run of two rounds, for tests of what is made of a record. Not to be changed."""
+    return simulated.document(simulated.blank(), seed=0, rounds=2)
+
+
 @pytest.fixture
-def document(finished_run) -> Results:
-    """The record of the complete run."""
-    return load(finished_run[1] / "results.json")
+def saved_run(document: Results, tmp_path: Path) -> Path:
+    """The directory of the simulated run, with its results.json alone."""
+    directory = RunDirectory(tmp_path / "results")
+    directory.save(document)
+    assert directory.directory
+    return directory.directory
 
 
 @pytest.fixture(scope="session")

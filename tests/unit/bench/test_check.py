@@ -19,14 +19,6 @@ from ftbench.plan.candidates import Candidate
 from ftbench.stats.analysis import analyse
 from tests.checkout import CHECKOUT
 from tests.unit.bench import documents
-from tests.unit.bench.simulated import blank
-from tests.unit.bench.simulated import document as simulated
-
-
-@pytest.fixture(scope="module")
-def document() -> Results:
-    """Two simulated rounds."""
-    return simulated(blank(), 0, rounds=2)
 
 
 def test_what_is_written_is_read(document, tmp_path):

@@ -18,14 +18,7 @@ from ftbench.document.model import Results
 from ftbench.plan.comparisons import Comparison, ComparisonPlan, Side
 from ftbench.report.compare import compare, conclusion, describe, text, welch
 from tests.unit.bench import documents
-from tests.unit.bench.simulated import blank
 from tests.unit.bench.simulated import document as simulated
-
-
-@pytest.fixture(scope="module")
-def document() -> Results:
-    """Two simulated rounds."""
-    return simulated(blank(), 0, rounds=2)
 
 
 def thread(real: Results) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ftbench import arguments
+from ftbench import arguments, cli
 from ftbench.document.model import Verdict
 from ftbench.document.store import load
 from ftbench.report import commands
@@ -22,7 +22,8 @@ from tests.unit.bench.reports import decided, renamed
 from tests.unit.bench.simulated import blank
 
 
-def test_commands_ask_for_the_same(document):
+def test_commands_ask_for_the_same(document, photos):
+    document = replace(document, options=replace(document.options, data=str(photos), rounds=2, batch_size=2))
     found = {what: shlex.split(line) for what, line in commands.commands(analyse(document))}
     line = found["The same measurement"]
     start = line.index("./twins")
@@ -135,13 +136,13 @@ def test_out_is_checked_before_anything_is_built(given, capsys):
     assert "cannot write results to /dev/null; name another directory with --out DIR" in capsys.readouterr().err
 
 
-def test_every_printed_command_is_understood_where_it_was_printed(finished_run):
+def test_every_printed_command_is_understood_where_it_was_printed(saved_run, capsys):
     """In the terminal, the page and the summary: options are checked, and what is to be read is there."""
-    done, directory = finished_run
+    assert cli.main(["report", str(saved_run)]) == 0
     outputs = {
-        "terminal": done.stdout,
-        "page": html.unescape((directory / "report.html").read_text()),
-        "summary": (directory / "summary.md").read_text(),
+        "terminal": capsys.readouterr().out,
+        "page": html.unescape((saved_run / "report.html").read_text()),
+        "summary": (saved_run / "summary.md").read_text(),
     }
     checks = {"bench": arguments.check, "audit": audit_arguments.check, "repro": repro_arguments.check}
     for name, text in outputs.items():
@@ -149,8 +150,8 @@ def test_every_printed_command_is_understood_where_it_was_printed(finished_run):
         assert found, name
         for verb, rest in found:
             given = shlex.split(rest.rstrip("."))
-            given = [str(directory) if word == "/data" else word for word in given]  # the container's folder
+            given = [str(saved_run) if word == "/data" else word for word in given]  # the container's folder
             if given[:1] == ["report"]:
                 assert load(Path(given[1])), name
             checks[verb](given, f"./twins {verb}")
-    assert str(directory) in outputs["page"]
+    assert str(saved_run) in outputs["page"]

@@ -6,7 +6,6 @@ from statistics import median
 import pytest
 
 from ftbench.document.model import Distribution
-from ftbench.document.store import load
 from ftbench.report import charts, verdict_words
 from ftbench.stats.analysis import AnalysedScenario, analyse
 from ftbench.trial import child
@@ -16,9 +15,9 @@ KEY = "ft/loader-thread/2@decode"
 
 
 @pytest.fixture(scope="module")
-def scenario(finished_run) -> AnalysedScenario:
+def scenario(document) -> AnalysedScenario:
     """A scenario whose trials kept curves, a step with its parts, and a single value."""
-    return analyse(documents.with_inside(load(finished_run[1] / "results.json"))).scenarios[-1]
+    return analyse(documents.with_inside(document)).scenarios[-1]
 
 
 @pytest.fixture(scope="module")

@@ -9,17 +9,23 @@ from pathlib import Path
 
 import pytest
 
+from ftbench.document.model import Results
 from ftbench.document.store import load
 from tests.processes import assert_gone, descendants, wait_until
 from tests.programs import programs_to_end
 
 
-def test_complete_run(finished_run, document, twin):
+@pytest.fixture(scope="module")
+def record(finished_run) -> Results:
+    return load(finished_run[1])
+
+
+def test_complete_run(finished_run, record, twin):
     done, directory = finished_run
     assert load(directory / "results.json").status == "complete"
     assert sorted(p.name for p in directory.iterdir()) == ["report.html", "results.json", "summary.md", "waterfall.png"]
     assert os.readlink(directory.parent / "latest") == directory.name
-    (scenario,) = document.scenarios
+    (scenario,) = record.scenarios
     assert len(scenario.rounds) == 2
     keys = {f"{twin}/{variant}/1" for variant in ("torch-process", "loader-process", "loader-thread")}
     for one in scenario.rounds:
@@ -40,17 +46,17 @@ def test_complete_run(finished_run, document, twin):
     # Everybody's turns alternate: nobody has two before all have had one.
     began = sorted((at, trial.candidate) for trial in scenario.rounds[0].trials for at in trial.turn_began)
     assert all({who for _, who in began[n : n + 3]} == keys for n in range(0, len(began), 3))
-    (fall,) = document.waterfalls
+    (fall,) = record.waterfalls
     assert [step.candidate for step in fall.steps] == [f"{twin}/loader-process/1", f"{twin}/loader-thread/1"]
     # The start method is that of the trials' own processes.
     (method,) = {t.start_method for r in scenario.rounds for t in r.trials if t.candidate == f"{twin}/torch-process/1"}
     assert method == multiprocessing.get_start_method()
     assert fall.start.name == f"torch DataLoader, processes ({method})"
-    python = document.environment.twins[twin].interpreter
+    python = record.environment.twins[twin].interpreter
     assert python.twin == twin and python.config_args
 
 
-def test_what_a_person_reads(finished_run, document):
+def test_what_a_person_reads(finished_run, record):
     done, directory = finished_run
     # The answer first, and what to do; in the end the report's place.
     said = " ".join(done.stdout.split())
@@ -58,7 +64,7 @@ def test_what_a_person_reads(finished_run, document):
     assert said.index("Too little was measured to advise for pillow") < said.index("what changes factor")
     assert said.index("report: ") > said.index("revision ")
     assert f"report: {directory / 'report.html'}" in done.stdout
-    build = next(iter(document.environment.twins.values())).interpreter.build
+    build = next(iter(record.environment.twins.values())).interpreter.build
     assert build in done.stdout and build in (directory / "report.html").read_text()
     # No control codes where nobody looks at a terminal, and a line for each round.
     assert "\x1b" not in done.stdout + done.stderr

@@ -79,19 +79,20 @@ def test_full_disk(disk):
 
 
 @pytest.fixture
-def run_on(few, environment, finished_run, document, disk, tmp_path):
+def run_on(few, environment, finished_run, disk, tmp_path):
     """Runs the command on a disk with room for some times the results.json of its first round, and some bytes more.
 
     Returns what it did, and the only directory there.
     """
 
     def run(times: float, more: int, rounds: int, *variants: str):
-        (scenario,) = document.scenarios
+        measured = load(finished_run[1])
+        (scenario,) = measured.scenarios
         kept = [c for c in scenario.candidates if c.variant in variants]
         keys = [c.key for c in kept]
         first = replace(scenario.rounds[0], trials=[t for t in scenario.rounds[0].trials if t.candidate in keys])
         short = replace(
-            document, waterfalls=[], scenarios=[replace(scenario, candidates=kept, pairs=[], rounds=[first])]
+            measured, waterfalls=[], scenarios=[replace(scenario, candidates=kept, pairs=[], rounds=[first])]
         )
         RunDirectory(tmp_path / "short").save(short)
         (file,) = (tmp_path / "short").glob("*/results.json")

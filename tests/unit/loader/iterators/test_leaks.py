@@ -1,8 +1,17 @@
 """Epochs leave nothing behind: open files, threads, semaphores, shared memory and memory stay as they were."""
 
+import ctypes
+import gc
 import json
 
+import numpy as np
+import psutil
 import pytest
+import torch
+
+from ftloader import DataLoader
+from ftloader.batch.layout import SMALLEST_SLOT
+from tests.datasets import Rows
 
 pytestmark = [pytest.mark.timeout(900), pytest.mark.slow]
 
@@ -76,3 +85,43 @@ def test_many_epochs_without_the_collector(run_program, kind, dataset):
     # A thread of the first epochs may have been counted that has ended since.
     assert all(after[name] <= before[name] for name in before), (before, after)
     assert grown < epochs * (150 << 10)
+
+
+WIDTH = SMALLEST_SLOT // 4  # floats: enough for a sample to be copied straight into its batch's memory
+
+
+def allocated(index):
+    """Return what a worker allocates and the main thread frees: a tensor, an array, Python objects."""
+    return {
+        "slot": torch.full((WIDTH,), float(index)),
+        "small": np.full(64, index),
+        "text": f"sample {index}",
+        "pair": (index, float(index)),
+    }
+
+
+def resident():
+    """Return the resident bytes without freed memory, which glibc keeps in its arenas."""
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)
+    return psutil.Process().memory_info().rss
+
+
+@pytest.mark.long(reason="a minute")
+def test_a_million_samples():
+    # CPython 145615 and 156159: what one thread allocates and another frees can stay with the first.
+    dl = DataLoader(
+        Rows(100_000, allocated), batch_size=50, num_workers=8, worker_method="thread", persistent_workers=True
+    )
+
+    def epoch():
+        for number, batch in enumerate(dl):
+            index = number * 50
+            assert batch["slot"][0, 0] == batch["small"][0, 0] == batch["pair"][0][0] == index
+            assert batch["text"][0] == f"sample {index}"
+        return resident()
+
+    after = [epoch() for _ in range(10)]
+    print([f"{memory / 2**20:.1f} MiB" for memory in after])
+    # The memory of as many batches as can be in the making, which need not all have been so in the first epoch.
+    assert after[-1] < after[0] + 18 * 50 * WIDTH * 4
