@@ -47,17 +47,8 @@ The terms:
 from ftloader.batch.errors import SKIP, SkipLog, Skipped
 from ftloader.batch.slots import empty_sample
 from ftloader.dataloader import DataLoader
-from ftloader.rng.sample import GlobalRandomWarning, sample_rng
+from ftloader.rng.sample import sample_rng
 from ftloader.workers.info import get_worker_info
 
-__all__ = [
-    "SKIP",
-    "DataLoader",
-    "GlobalRandomWarning",
-    "SkipLog",
-    "Skipped",
-    "empty_sample",
-    "get_worker_info",
-    "sample_rng",
-]
+__all__ = ["SKIP", "DataLoader", "SkipLog", "Skipped", "empty_sample", "get_worker_info", "sample_rng"]
 __version__ = "0.1.0"
