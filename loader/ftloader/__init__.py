@@ -23,7 +23,7 @@ The parts:
 - ``datasets``, ``decode``: image folders and image decoding, for datasets
 - ``current``: the sample that a thread is loading
 - ``protocols``: optional methods of datasets and samplers; ``diagnosis``: warnings, exceptions and statistics
-- ``compat``: private names of torch, ranges for its profiler; ``fork``: locks in forked processes
+- ``compat``: private names of torch; ``fork``: locks in forked processes
 
 The layers, each of which imports only those after it: dataloader; cache, datasets, distributed and choose; iterators
 and decode; workers; batch; state; rng; current and protocols; compat and diagnosis; fork.
