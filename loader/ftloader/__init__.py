@@ -23,7 +23,7 @@ The parts:
 - ``datasets``, ``decode``: image folders and image decoding, for datasets
 - ``current``: the sample that a thread is loading
 - ``protocols``: optional methods of datasets and samplers; ``diagnosis``: warnings, exceptions and statistics
-- ``compat``: private names of torch, ranges for its profiler; ``fork``: locks in forked processes
+- ``compat``: private names of torch; ``fork``: locks in forked processes
 
 The layers, each of which imports only those after it: dataloader; cache, datasets, distributed and choose; iterators
 and decode; workers; batch; state; rng; current and protocols; compat and diagnosis; fork.
@@ -47,17 +47,8 @@ The terms:
 from ftloader.batch.errors import SKIP, SkipLog, Skipped
 from ftloader.batch.slots import empty_sample
 from ftloader.dataloader import DataLoader
-from ftloader.rng.sample import GlobalRandomWarning, sample_rng
+from ftloader.rng.sample import sample_rng
 from ftloader.workers.info import get_worker_info
 
-__all__ = [
-    "SKIP",
-    "DataLoader",
-    "GlobalRandomWarning",
-    "SkipLog",
-    "Skipped",
-    "empty_sample",
-    "get_worker_info",
-    "sample_rng",
-]
+__all__ = ["SKIP", "DataLoader", "SkipLog", "Skipped", "empty_sample", "get_worker_info", "sample_rng"]
 __version__ = "0.1.0"

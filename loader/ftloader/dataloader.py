@@ -40,8 +40,7 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
             - ``"auto"`` (default): threads if the GIL is off when the iterator is made, else processes. It also chooses
               processes if ``multiprocessing_context`` is given, for data pipes, and for iterable-style datasets that
               cannot be copied. The logger ``ftloader`` reports the choice and its reason. If "auto" chooses threads,
-              the loader warns once of files, cursors and readers among a map-style dataset's attributes, and once of
-              samples that use the program's global random generators.
+              the loader warns once of files, cursors and readers among a map-style dataset's attributes.
         on_error: the action for a sample whose loading raises an ``Exception``. ``"raise"`` (default) raises it;
             ``"skip"`` leaves the sample out; a callable ``on_error(error, index)`` returns a sample to use instead, or
             ``ftloader.SKIP``. The attribute ``skipped`` describes the samples left out, and a warning at the end of

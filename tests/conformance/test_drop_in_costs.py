@@ -154,7 +154,7 @@ def test_without_workers_a_batch_costs_a_few_calls_more_and_a_sample_none(batch_
     batches, ours = calls(DataLoader)
     expected, torchs_calls = calls(torchs)
     assert_same(batches, expected)
-    assert ours - torchs_calls < 27  # 8 of them for loader.statistics(), 2 for ranges in traces
+    assert ours - torchs_calls < 25  # 8 of them for loader.statistics()
 
 
 @pytest.mark.slow

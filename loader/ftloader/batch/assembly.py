@@ -23,7 +23,6 @@ from ftloader.batch.layout import Layout, is_torchs_collation
 from ftloader.batch.memory import BufferPool
 from ftloader.batch.size import nbytes_of
 from ftloader.batch.slots import Slots
-from ftloader.compat import ranges
 from ftloader.compat.torch_private import pinned
 from ftloader.current import this_thread
 from ftloader.diagnosis.exceptions import annotate, set_traceback, traceback_of
@@ -124,16 +123,12 @@ class SharedBatch:
         try:
             while piece:
                 started = time.perf_counter()
-                span = ranges.loading(dataset)
                 try:
                     self._load(piece, dataset)
                 except Cancelled:
                     raise
                 except BaseException as error:
                     self._fail(error, piece)
-                finally:
-                    if span is not None:
-                        span.end()
                 self.epoch.check()
                 seconds = time.perf_counter() - started
                 context.times.loading += seconds
@@ -147,12 +142,9 @@ class SharedBatch:
         if piece is None:
             return None
         started = time.perf_counter()
-        span = ranges.collating(self._hints.settings.collate_fn)
         try:
             return self._finish()
         finally:
-            if span is not None:
-                span.end()
             context.times.collating += time.perf_counter() - started
 
     def _claim(self, seconds: float | None = None) -> range | None:

@@ -16,7 +16,6 @@ import torch
 
 from ftloader.batch.errors import SKIP, ErrorPolicy, Skipped, annotate_sample, split_skipped
 from ftloader.batch.size import nbytes_of
-from ftloader.compat import ranges
 from ftloader.compat.torch_private import pin_memory
 from ftloader.current import CurrentSample, this_thread
 from ftloader.diagnosis.recording import WorkerTimes
@@ -128,7 +127,6 @@ class MapFetcher:
         skipped: tuple[Skipped, ...] = ()
         samples: Any
         started = time.perf_counter()
-        span = ranges.loading(dataset)
         # Like sample_scope(), but cheaper: one thread uses this object at a time, so it keeps its CurrentSample.
         outer, this_thread.sample = this_thread.sample, here
         try:
@@ -162,8 +160,6 @@ class MapFetcher:
         finally:
             here.leave()
             this_thread.sample = outer
-            if span is not None:
-                span.end()
         epoch.check()
         return collated(settings, samples, skipped, started)
 
@@ -174,11 +170,6 @@ def collated(settings: BatchSettings, samples: Any, skipped: tuple[Skipped, ...]
         return Fetched(EMPTY, skipped)
     loaded = time.perf_counter()
     number = len(samples) if settings.auto_collation and type(samples) in _BATCHES else 1
-    span = ranges.collating(settings.collate_fn)
-    try:
-        data = settings.collate_fn(samples)
-    finally:
-        if span is not None:
-            span.end()
+    data = settings.collate_fn(samples)
     times = WorkerTimes(loading=loaded - started, collating=time.perf_counter() - loaded, samples=number)
     return Fetched(data, skipped, times=times, nbytes=nbytes_of(data))

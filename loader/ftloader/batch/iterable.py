@@ -13,7 +13,6 @@ from typing import Any
 
 from ftloader.batch.errors import MOST_FAILURES_IN_A_ROW, SKIP, Skipped
 from ftloader.batch.fetch import EMPTY, BatchSettings, Cancelled, Epoch, Fetched, MapFetcher, collated, load_one
-from ftloader.compat import ranges
 from ftloader.current import enter_sample, sample_scope
 from ftloader.diagnosis.exceptions import annotate, text_of
 from ftloader.protocols import is_stateful
@@ -58,14 +57,10 @@ class IterableFetcher:
         self._catch_up(index, epoch)
         self._skipped = []
         started = time.perf_counter()
-        span = ranges.loading(self._dataset)
         try:
             samples = self._samples(index, epoch)
         except Exhausted:
             return self._end()
-        finally:
-            if span is not None:
-                span.end()
         fetched = collated(self._settings, samples, tuple(self._skipped), started)
         self._batches += 1
         self._after = 0

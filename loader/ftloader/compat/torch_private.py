@@ -9,7 +9,6 @@ from typing import Any
 
 import torch._utils
 import torch.utils.data
-from torch.autograd import profiler as autograd_profiler
 from torch.utils.data import dataloader
 from torch.utils.data._utils import collate, signal_handling, worker
 from torch.utils.data._utils.pin_memory import pin_memory
@@ -21,7 +20,6 @@ try:
     DatasetKind = dataloader._DatasetKind
     ExceptionWrapper = torch._utils.ExceptionWrapper
     WorkerInfo = worker.WorkerInfo
-    _ = autograd_profiler._is_profiler_enabled, autograd_profiler._run_on_profiler_start
     storage_use_count = torch._C._storage_Use_Count
     """Return the number of tensors and storage objects that refer to the memory of ``storage._cdata``."""
     begin_range = torch._C._autograd._record_function_with_args_enter
@@ -60,4 +58,4 @@ def pinned(data: Any, device_type: str | None) -> Any:
     return data if device_type is None else pin_memory(data, device_type)
 
 
-__all__ = ["autograd_profiler", "collate", "dataloader", "pin_memory", "signal_handling", "worker"]
+__all__ = ["collate", "dataloader", "pin_memory", "signal_handling", "worker"]

@@ -30,7 +30,6 @@ from ftloader.diagnosis.recording import EpochRecord, EpochRecords, WorkerTimes
 from ftloader.diagnosis.shared_handles import warning_of_handles
 from ftloader.iterators.tuner import WorkerTuner
 from ftloader.protocols import is_iterable, is_stateful
-from ftloader.rng.program import GlobalDrawCheck
 from ftloader.state import format as states
 from ftloader.state.order import IndexStream
 from ftloader.state.progress import EpochProgress
@@ -51,7 +50,6 @@ class Shared:
         self.states = StateStore() if states is None else states
         self.tuner = tuner  # of the latest iterator, with num_workers="auto"
         self._handles_warned = False
-        self.global_draws = GlobalDrawCheck()
         self.memory = BufferPool()
         self.records = EpochRecords()
         self.extra = 1  # batches ahead that the latest iterator has found to be enough: see iterators.ahead

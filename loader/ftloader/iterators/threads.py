@@ -34,7 +34,7 @@ from ftloader.workers.exit import WorkerThread
 from ftloader.workers.pool import WorkerPool
 from ftloader.workers.thread import Departure, Result, Task, WholeBatch, WorkerConfig, WorkerContext, consumer_modes
 
-_LOOK_AFTER = 0.005  # seconds of waiting after which the consumer looks what the workers do
+_BETWEEN_TASKS = 0.005  # seconds within which a worker that has sent its batch begins the next one
 
 
 class ThreadDataLoaderIter(ResumableDataLoaderIter):
@@ -171,10 +171,9 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
                 "forked from: make a new iterator with iter(loader)"
             )
         with self._lock:
-            if self._warns:  # before a batch is taken out, since filters may turn a warning into an error
-                self._shared.global_draws.report()
-                if self._prefetch.handed_over == 1 and not self._private_queues:  # opened for the first batch
-                    self._shared.warn_of_handles(self._dataset)
+            # Before a batch is taken out, since filters may turn a warning into an error.
+            if self._warns and self._prefetch.handed_over == 1 and not self._private_queues:
+                self._shared.warn_of_handles(self._dataset)  # a handle may have been opened for the first batch
             return super().__next__()
 
     def _next_data(self) -> Any:
@@ -362,21 +361,18 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
 
     def _wait_for_message(self) -> bool:
         """Wait for a worker's message and handle it. Return False if none came within the loader's ``timeout``."""
-        began, waits, arrived = time.perf_counter(), self._results.empty(), False
-        end = began + (self._timeout or math.inf)
-        if waits and self._record.look_is_due(began):
-            # Not at once: a worker that has just sent its batch begins the next one.
-            if not (arrived := self._receive(_LOOK_AFTER)):
-                self._record.look_at(self._pool.threads)
-        if not (waits and self._ahead.adapts):
-            return arrived or self._receive_checked(end - time.perf_counter())
+        timeout = self._timeout or math.inf
+        if not (self._ahead.adapts and self._results.empty()):
+            return self._receive(timeout)
+        began, arrived = time.perf_counter(), False
+        end = began + timeout
         # One slow sample may be all that is left to load. Then no message tells that the other workers are idle.
-        early = self._ahead.patience(began) + _LOOK_AFTER
-        if not arrived and began + early < end:
-            arrived = self._receive_checked(early)
+        early = self._ahead.patience(began) + _BETWEEN_TASKS
+        if early < timeout:
+            arrived = self._receive(early)
             if not arrived and self._workers_are_idle():
                 began = self._judge(began)
-        arrived = arrived or self._receive_checked(end - time.perf_counter())
+        arrived = arrived or self._receive(end - time.perf_counter())
         self._judge(began)
         return arrived
 
@@ -386,13 +382,6 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         if self._ahead.waited(now - began, self._workers_are_idle(), now):
             self._dispatch()
         return now
-
-    def _receive_checked(self, timeout: float) -> bool:
-        """Call ``_receive``. While it waits, detect draws from global random generators if the loader warns of them."""
-        if not self._warns or not self._results.empty():
-            return self._receive(timeout)
-        with self._shared.global_draws.waiting(self._pool.threads):
-            return self._receive(timeout)
 
     def _receive_all(self) -> None:
         """Handle all worker messages that have arrived. The caller must hold the lock."""

@@ -1,4 +1,4 @@
-"""Guards the program's global random generators: undoes seeding in ``worker_init_fn``, warns if worker threads draw.
+"""Guards the program's global random generators: undoes seeding in ``worker_init_fn``.
 
 In a worker thread, torch's recipe ``numpy.random.seed(torch.initial_seed() % 2**32)`` would seed the whole program.
 """
@@ -6,10 +6,7 @@ In a worker thread, torch's recipe ``numpy.random.seed(torch.initial_seed() % 2*
 import base64
 import contextlib
 import random
-import sys
-import threading
-from collections.abc import Collection, Iterator, Mapping
-from types import FrameType
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -17,15 +14,12 @@ import torch
 
 from ftloader import fork
 from ftloader.current import this_thread
-from ftloader.diagnosis.call_site import warn_user
 from ftloader.rng import generators
-from ftloader.rng.sample import GlobalRandomWarning
 
 # One ``preserved`` block at a time: else a block would restore the seeds of another block's worker_init_fn.
 _one_at_a_time = fork.rlock()
 
 _WORDS = 624  # in the state of a Mersenne Twister, which renews all of them once they are used up
-_WAITS = 16  # number of the consumer's waits for its workers that are checked
 _REFILLS = 64  # renewals of the words that are tried before a generator counts as seeded
 
 
@@ -88,60 +82,6 @@ def _queued_cuda_seeds(restore: dict[str, Any] | None = None) -> dict[str, Any]:
     if restore is not None:
         vars(tracker).update(restore)
     return dict(vars(tracker))
-
-
-class GlobalDrawCheck:
-    """Detector of draws from the program's global random generators by one loader's worker threads.
-
-    While the consumer waits, only workers should draw. So the generators' states before and after a wait are compared.
-    A wait is ignored if a Python thread other than the consumer and the workers has run during the wait. Only the first
-    16 waits are checked, so later waits cost nothing. No lock: two consumers at the same time may check a 17th wait, or
-    warn twice.
-    """
-
-    def __init__(self) -> None:
-        self._waits_left = _WAITS
-        self._used: list[str] = []
-
-    @contextlib.contextmanager
-    def waiting(self, workers: Collection[threading.Thread]) -> Iterator[None]:
-        """Detect draws during a ``with`` block in which the calling thread waits for *workers*."""
-        if not self._waits_left:
-            yield
-            return
-        self._waits_left -= 1
-        known = {threading.get_ident(), *(worker.ident for worker in workers)}
-        others = _places(known)
-        before, looks = states(), [_places(known)]
-        yield
-        looks.append(_places(known))
-        after = states()
-        looks.append(_places(known))
-        # A thread that is only there now was started by a worker.
-        if before != after and all(others.items() <= look.items() for look in looks):
-            self._waits_left = 0
-            self._used = [name for name in before if before[name] != after[name]]
-
-    def report(self) -> None:
-        """Warn once if workers have drawn from global random generators. Call this in the consumer's thread."""
-        if self._used:
-            used, self._used = self._used, []
-            warn_user(
-                f"samples of this DataLoader use {' and '.join(used)}. Its workers are threads (worker_method='auto' "
-                "chose so), which all share these generators: which sample gets which number depends on which worker "
-                "comes first, whatever the seed. Draw from the sample's own generators instead, ftloader.sample_rng(). "
-                "The audit (python -m ftsafety.audit) names the lines that draw. worker_method='process' gives each "
-                "worker generators of its own; worker_method='thread' leaves this warning out.",
-                GlobalRandomWarning,
-            )
-
-
-def _places(known: Collection[int | None]) -> dict[int, tuple[FrameType, int]]:
-    """Return where each Python thread is: {thread id: (frame, instruction)}. Leave out thread ids in *known*."""
-    # A thread at the same place in several looks has not moved, or its loop came back to the same call each time: while
-    # a caller holds the frames, no new call gets one. The dict of all frames is in no local, since this frame refers to
-    # the caller's: in that reference cycle the consumer's iterator and batch would stay alive.
-    return {ident: (frame, frame.f_lasti) for ident, frame in sys._current_frames().items() if ident not in known}
 
 
 def _initial_seed() -> int:

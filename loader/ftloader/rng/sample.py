@@ -24,10 +24,6 @@ from ftloader.current import NO_SAMPLE, this_thread
 from ftloader.rng.generators import make_torch_generator
 
 
-class GlobalRandomWarning(UserWarning):
-    """Warning that worker threads, chosen by ``worker_method="auto"``, draw from a global random generator."""
-
-
 class SampleRNG:
     """Random generators of one sample, each made at its first use.
 

@@ -23,7 +23,6 @@ from ftloader.batch.errors import describe_index, without_stop_iteration
 from ftloader.batch.fetch import EMPTY, BatchSettings, Cancelled, Epoch, Failure, Fetched, MapFetcher, Outcome
 from ftloader.batch.iterable import Fetcher, IterableFetcher
 from ftloader.batch.memory import keep_freed_memory
-from ftloader.compat import ranges
 from ftloader.compat.torch_private import LIBRARY, DatasetKind, pinned
 from ftloader.current import this_thread
 from ftloader.diagnosis.exceptions import annotate, drop_first_frame
@@ -218,10 +217,7 @@ def _serve(
 
     noted = note_usage()
     while True:
-        span = ranges.waiting()
         task = tasks.get()
-        if span is not None:
-            span.end()
         if isinstance(task, Command):
             if task is Command.FREE:
                 continue
