@@ -19,9 +19,7 @@ MOST_FACETS = 4
 # Titles of curves that trials recorded, by name; others have the name itself.
 TITLES = {
     "epoch": "Time of each epoch",
-    "fixed": "Throughput with each fixed number of threads",
     "memory_mib": "Memory",
-    "threads": 'Threads with num_workers="auto"',
     "uss_mib": "Memory of their own (USS)",
 }
 RANGES = "Geometric means of the rounds; lines: from the lowest round to the highest."
