@@ -105,8 +105,8 @@ def _of_trials(trials: Sequence[Trial], metrics: Sequence[str]) -> Iterator[str]
                 yield f"{name} of {trial.candidate} does not have equally many turns of two conditions"
         if trial.turn_seconds and not _is_of_its_turns(trial):
             yield f"throughput of {trial.candidate} is not that of its turns"
-        for name, of in trial.distributions.items():
-            if of.over and len(of.over.values) != len(of.values):
+        for name, curve in trial.distributions.items():
+            if len(curve.over.values) != len(curve.values):
                 yield f"{name} of {trial.candidate} is no curve: a value has no place"
 
 

@@ -9,13 +9,11 @@ from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 OPTIONAL = {
-    "over",
     "ranks",
     "start_method",
     "condition_seconds",
     "turn_loads",
     "turns_left_out",
-    "mimalloc_purge_delay",
     "machine_id",
 }
 """JSON keys that may be missing; they are left out if their value is None or empty."""
