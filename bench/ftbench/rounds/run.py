@@ -101,7 +101,7 @@ class Run:
         return sources
 
     def _measure_scenarios(self, sources: Sources) -> list[str]:
-        """Measure each scenario; return a line for each that failed. If there is but one, its exception is passed on."""
+        """Measure each scenario; return a line for each that failed. If there is only one, its error is raised."""
         options, failed = self.results.options, []
         # The scenarios' own budgets may be exceeded on a slow machine, a shorter one may not.
         usual = sum(scenario.share(options.quick) for scenario in self.scenarios)
