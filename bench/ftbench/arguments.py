@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NoReturn
 
+from ftbench.options import RunOptions
 from ftbench.plan.candidates import CONFIGS
 from ftbench.plan.scenario import Scenario
 from ftbench.plan.waterfall import PRECISION
@@ -230,19 +231,24 @@ def check(arguments: list[str], program: str) -> None:
     """Check the arguments of `./twins bench`, and that --out is writable; exit with status 2 if a check fails."""
     try:
         if reader := READERS.get("".join(arguments[:1])):
-            given = reader(program).parse_args(arguments[1:])
+            out = getattr(reader(program).parse_args(arguments[1:]), "out", None)  # report and compare have none
         else:
-            given = parse(arguments, program, both=True)
-            if given.twin:
+            options = parse(arguments, program, both=True)
+            out = options.out
+            if options.twin:
                 others = "FT_PYTHON=... and GIL_PYTHON=... name others"
                 raise UsageError(f"--twin is not needed: both are measured. {others}")
-        if out := getattr(given, "out", None):  # report and compare have none
-            out = out.absolute()
-            there = next(path for path in (out, *out.parents) if os.path.exists(path))
-            if not (there.is_dir() and os.access(there, os.W_OK | os.X_OK)):
-                raise UsageError(f"cannot write results to {out}; name another directory with --out DIR")
+        if out:
+            _check_writable(out.absolute())
     except UsageError as error:
         parser(program).exit(2, f"{program}: {error}\n")
+
+
+def _check_writable(out: Path) -> None:
+    """Raise UsageError if results cannot be written to the directory *out*, which may not exist yet."""
+    existing_parent = next(path for path in (out, *out.parents) if os.path.exists(path))
+    if not (existing_parent.is_dir() and os.access(existing_parent, os.W_OK | os.X_OK)):
+        raise UsageError(f"cannot write results to {out}; name another directory with --out DIR")
 
 
 def _percent(text: str) -> float:
@@ -331,10 +337,9 @@ def listing() -> str:
     return "\n".join(lines)
 
 
-def parse(arguments: list[str], program: str = PROGRAM, both: bool = False) -> argparse.Namespace:
-    """Parse and check the command line of a run; return the options, with `scenarios` as a tuple of Scenario.
+def parse(arguments: list[str], program: str = PROGRAM, both: bool = False) -> RunOptions:
+    """Parse and check the command line of a run.
 
-    The option `scenarios` lacks the scenarios that --ranks excludes; `left_out` has a pair (name, reason) for each.
     Raises UsageError for unknown names, and for options that do not go together. Raises SystemExit after --help and
     --list (status 0), and for arguments that argparse refuses (status 2).
     """
@@ -344,33 +349,82 @@ def parse(arguments: list[str], program: str = PROGRAM, both: bool = False) -> a
     if given.list:
         print(listing(), flush=True)
         command.exit()
-    named = given.scenarios
-    if given.dataset is not None:
-        if named:
-            raise UsageError("--dataset is measured alone: name no scenario with it")
-        given.scenarios = (_own(given.dataset, given.collate_fn),)
-    elif given.collate_fn is not None or given.requirements is not None:
-        raise UsageError("--collate-fn and --requirements belong to --dataset")
-    else:
-        given.scenarios = choose_scenarios(named)
+    named = _scenarios(given)
     if given.every is not None and given.again is None:
         raise UsageError("--every belongs to --again: --again 5 --every 1h makes five runs, an hour apart")
-    given.again, given.every = given.again or 1, given.every or USUAL_EVERY
     if given.stress_minutes is not None and given.stress is False:
         raise UsageError("--stress-minutes says how long what --no-stress leaves out takes: give one of them")
-    if given.stress is None:
-        given.stress = given.stress_minutes is not None or "all" in named or not (named or given.quick)
+    _check_use(given, named)
+    scenarios, left_out = _with_ranks(named, given.ranks)
+    return RunOptions(
+        scenarios=scenarios,
+        left_out=left_out,
+        quick=given.quick,
+        out=given.out,
+        data=given.data,
+        dataset=given.dataset,
+        collate_fn=given.collate_fn,
+        requirements=given.requirements,
+        cache=given.cache,
+        rounds=given.rounds,
+        budget=given.budget,
+        precision=given.precision,
+        workers=given.workers,
+        ranks=given.ranks if given.ranks > 1 else None,
+        batch_size=given.batch_size,
+        configs=given.configs,
+        stress=_runs_stress(given),
+        stress_minutes=given.stress_minutes,
+        again=given.again or 1,
+        every=given.every or USUAL_EVERY,
+        tables=given.tables,
+        twin=tuple(given.twin),
+    )
+
+
+def _scenarios(given: argparse.Namespace) -> tuple[Scenario, ...]:
+    """Return the scenarios that the arguments name; raises UsageError."""
+    if given.dataset is not None:
+        if given.scenarios:
+            raise UsageError("--dataset is measured alone: name no scenario with it")
+        return (_own(given.dataset, given.collate_fn),)
+    if given.collate_fn is not None or given.requirements is not None:
+        raise UsageError("--collate-fn and --requirements belong to --dataset")
+    return choose_scenarios(given.scenarios)
+
+
+def _runs_stress(given: argparse.Namespace) -> bool:
+    """True if the arguments ask for the thread-safety suite, or do so by default."""
+    if given.stress is not None:
+        return given.stress
+    if given.stress_minutes is not None or "all" in given.scenarios:
+        return True
+    return not given.scenarios and not given.quick
+
+
+def _check_use(given: argparse.Namespace, scenarios: tuple[Scenario, ...]) -> None:
+    """Raise UsageError if --data cannot be read, or if no scenario has a use for --data or --batch-size."""
     if given.data and not given.data.is_dir():
-        what = "is not a directory" if given.data.exists() else "does not exist"
-        raise UsageError(f"--data {given.data} {what}: name a directory that holds images")
-    if given.data and not any(s.takes_data for s in given.scenarios):
-        raise UsageError(f"--data is for images, which none of {', '.join(s.name for s in given.scenarios)} reads")
-    if given.batch_size and not any(s.batched for s in given.scenarios):
-        raise UsageError(f"--batch-size is for what loads batches; {given.scenarios[0].name} loads nothing")
-    given.ranks = given.ranks if given.ranks > 1 else None
-    given.left_out = [(s.name, s.one_rank) for s in given.scenarios if given.ranks and s.one_rank]
-    given.scenarios = tuple(s for s in given.scenarios if not (given.ranks and s.one_rank))
-    if not given.scenarios:
-        why = "; ".join(map(": ".join, given.left_out))
+        state = "is not a directory" if given.data.exists() else "does not exist"
+        raise UsageError(f"--data {given.data} {state}: name a directory that holds images")
+    if given.data and not any(s.takes_data for s in scenarios):
+        raise UsageError(f"--data is for images, which none of {', '.join(s.name for s in scenarios)} reads")
+    if given.batch_size and not any(s.batched for s in scenarios):
+        raise UsageError(f"--batch-size is for what loads batches; {scenarios[0].name} loads nothing")
+
+
+def _with_ranks(
+    scenarios: tuple[Scenario, ...], ranks: int
+) -> tuple[tuple[Scenario, ...], tuple[tuple[str, str], ...]]:
+    """Return (scenarios that this number of ranks can measure, (name, reason) of each of the others).
+
+    Raises UsageError if no scenario is left.
+    """
+    if ranks == 1:
+        return scenarios, ()
+    able = tuple(s for s in scenarios if not s.one_rank)
+    left_out = tuple((s.name, s.one_rank) for s in scenarios if s.one_rank)
+    if not able:
+        why = "; ".join(map(": ".join, left_out))
         raise UsageError(f"--ranks is for loading in several processes, and here one has to measure: {why}")
-    return given
+    return able, left_out

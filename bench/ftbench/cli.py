@@ -4,8 +4,6 @@ import contextlib
 import os
 import sys
 import time
-from argparse import Namespace
-from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +12,7 @@ from ftbench.arguments import UsageError, compare_parser, merge_parser, parse, r
 from ftbench.data.images import ImageError
 from ftbench.document.model import Options, Results, Skipped
 from ftbench.document.store import ResultsError, RunDirectory, find, load, write_atomically
+from ftbench.options import RunOptions
 from ftbench.plan.sizing import DoesNotFit
 from ftbench.stats.analysis import Analysis, analyse
 from ftbench.trial.process import TrialFailed
@@ -95,33 +94,45 @@ def _requirements(file: Path | None, dataset: str | None) -> list[str]:
         raise UsageError(f"{source}: {error}") from error
 
 
-def _record(given: Namespace) -> Results:
-    """Return the record of a new run with the options `given`; raises UsageError if nothing can be measured."""
+def _record(options: RunOptions) -> Results:
+    """Return the record of a new run; raises UsageError if nothing can be measured."""
     from ftbench.rounds.twins import split_configs
 
-    twins = dict(given.twin)
-    if len(twins) != len(given.twin):
+    twins = dict(options.twin)
+    if len(twins) != len(options.twin):
         raise UsageError("--twin names the same twin twice")
     twins = twins or {this_twin(): sys.executable}
-    configs, skipped = split_configs(given.configs, twins)
+    configs, skipped = split_configs(options.configs, twins)
     if not configs:
-        raise UsageError("nothing to measure: " + "; ".join(f"{each.what}: {each.why}" for each in skipped))
-    skipped += [Skipped(name, f"several ranks cannot measure it: {why}") for name, why in given.left_out]
+        raise UsageError("nothing to measure: " + "; ".join(f"{part.what}: {part.why}" for part in skipped))
+    skipped += [Skipped(name, f"several ranks cannot measure it: {why}") for name, why in options.left_out]
     needed = {TWIN[config] for config in configs}
-    options = vars(given) | {
-        "scenarios": [scenario.name for scenario in given.scenarios],
-        "budget": given.budget or sum(scenario.share(given.quick) for scenario in given.scenarios),
-        "configs": configs,
-        "twins": {name: where for name, where in twins.items() if name in needed},
-        "requirements": _requirements(given.requirements, given.dataset),
-        "folders": host.folders(),
-        **{name: path and str(path) for name, path in vars(given).items() if name in ("out", "data", "cache")},
-    }
-    return Results(
-        Options(**{field.name: options[field.name] for field in fields(Options)}),
-        started=datetime.now(UTC).isoformat(timespec="seconds"),
-        skipped=skipped,
+    record = Options(
+        scenarios=[scenario.name for scenario in options.scenarios],
+        quick=options.quick,
+        out=str(options.out),
+        data=_text(options.data),
+        rounds=options.rounds,
+        budget=options.budget or sum(scenario.share(options.quick) for scenario in options.scenarios),
+        workers=options.workers,
+        ranks=options.ranks,
+        batch_size=options.batch_size,
+        configs=configs,
+        twins={name: where for name, where in twins.items() if name in needed},
+        precision=options.precision,
+        requirements=_requirements(options.requirements, options.dataset),
+        cache=_text(options.cache),
+        dataset=options.dataset,
+        collate_fn=options.collate_fn,
+        stress=options.stress,
+        stress_minutes=options.stress_minutes,
+        folders=host.folders(),
     )
+    return Results(record, started=datetime.now(UTC).isoformat(timespec="seconds"), skipped=skipped)
+
+
+def _text(path: Path | None) -> str | None:
+    return str(path) if path else None
 
 
 def _report(run: Analysis, directory: RunDirectory, detailed: bool) -> None:
@@ -144,20 +155,20 @@ def _report(run: Analysis, directory: RunDirectory, detailed: bool) -> None:
             terminal.show(run, written, detailed)
 
 
-def _measure(given: Namespace, interruption: Interruption, twins: "Twins") -> tuple[int, Analysis | None]:
+def _measure(options: RunOptions, interruption: Interruption, twins: "Twins") -> tuple[int, Analysis | None]:
     """Run the benchmark once and write its report; return the exit status, and the run's analysis if it has rounds."""
     # These modules import rich, numpy and psutil, which takes too long for --help.
     from ftbench.rounds import run
     from ftbench.rounds.controller import WorkDiffers
     from ftbench.rounds.progress import Display
 
-    results = _record(given)
-    directory = RunDirectory(given.out.absolute())
+    results = _record(options)
+    directory = RunDirectory(options.out.absolute())
     status, why = 0, ""
     with Display(results) as shown:
-        for each in results.skipped:
-            shown.note(f"left out: {each.what}: {each.why}")
-        this = run.Run(results, given.scenarios, directory, interruption, shown, twins)
+        for part in results.skipped:
+            shown.note(f"left out: {part.what}: {part.why}")
+        this = run.Run(results, options.scenarios, directory, interruption, shown, twins)
         try:
             this.measure()
         except Interrupted as error:
@@ -178,25 +189,25 @@ def _measure(given: Namespace, interruption: Interruption, twins: "Twins") -> tu
         print(f"bench: {nothing}", file=sys.stderr)
         return status or 1, None
     analysis = this.finish()
-    _report(analysis, directory, given.tables)
+    _report(analysis, directory, options.tables)
     return status, analysis
 
 
 def run_main(arguments: list[str]) -> int:
     """Run the benchmark, once or --again, and write a report of each run; return the exit status, the worst of all."""
-    given = parse(arguments)
+    options = parse(arguments)
     from ftbench.rounds.twins import Twins
 
     with Interruption() as interruption, contextlib.closing(Twins()) as twins:
         started = time.monotonic()
-        status, latest = _measure(given, interruption, twins)
+        status, latest = _measure(options, interruption, twins)
         # A run that cannot start is not tried again. A later one may fail without ending a set of days.
-        later = range(2, given.again + 1) if latest and status != 2 else ()
+        later = range(2, options.again + 1) if latest and status != 2 else ()
         for number in later:
-            started, worse = started + given.every, 0
+            started, worse = started + options.every, 0
             try:
-                _wait(f"run {number} of {given.again}", started - time.monotonic(), interruption)
-                worse, run = _measure(given, interruption, twins)
+                _wait(f"run {number} of {options.again}", started - time.monotonic(), interruption)
+                worse, run = _measure(options, interruption, twins)
                 status, latest = max(status, worse), run or latest
             except Interrupted as error:
                 status = error.exit_status

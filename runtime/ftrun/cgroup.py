@@ -64,7 +64,8 @@ def cpu_quota(proc: Path = Path("/proc")) -> float | None:
         else:
             quota = read(group / "cpu.cfs_quota_us") or "-1"
             period = read(group / "cpu.cfs_period_us") or "100000"
-        if quota not in ("max", "-1"):
+        # "max" or -1 means no quota.
+        if quota.isdecimal() and int(quota) and (period or "100000").isdecimal():
             quotas.append(int(quota) / int(period or 100_000))
     return min(quotas, default=None)
 
@@ -115,11 +116,11 @@ def kills(proc: Path = Path("/proc")) -> int:
     return sum(map(int, re.findall(r"^oom_kill (\d+)$", text, re.MULTILINE)))
 
 
-def usable_cpus() -> int:
-    """Return the number of CPUs this process can keep busy, at least 1.
+def usable_cpus(proc: Path = Path("/proc")) -> int:
+    """Return the number of CPUs that the affinity mask or, if lower, the CPU quota (rounded up) allows; at least 1.
 
-    This is the number of CPUs in its affinity mask or, if that is less, its CPU quota, rounded up as ftloader does.
+    ftloader.diagnosis.cpus.usable_cpus returns the same, which a test of both checks.
     """
-    allowed = len(os.sched_getaffinity(0))
-    quota = cpu_quota()
+    allowed = os.process_cpu_count() or 1
+    quota = cpu_quota(proc)
     return allowed if quota is None else max(1, min(allowed, math.ceil(quota - 1e-6)))

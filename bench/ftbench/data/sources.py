@@ -73,27 +73,37 @@ class Sources:
         return self._made[name]
 
     def _make(self, name: str) -> tuple[list[str], Dataset]:
+        if name == "nothing":
+            return [], Dataset("none", name, None, files=0, resized=0, mean_bytes=0, version=None)
         own = self._data.absolute() if self._data and name == "images" else None
-        paths: list[Path] = []
-        if own:
-            paths, found = images.own_images(own)
-            if found > len(paths):
-                self._warn(f"only the first {len(paths)} of {found} images of {self._data} are used")
-        elif name != "nothing":
-            paths = GENERATED[name](self._step(f"generating the {name} (once)"))
-        resized = images.validate(paths, self._step("checking the images")) if name == "images" else 0
+        paths = self._own_images(own) if own else GENERATED[name](self._step(f"generating the {name} (once)"))
+        return [str(path) for path in paths], Dataset(
+            source="own" if own else "generated",
+            kind=name,
+            directory=str(own or paths[0].parent),
+            files=len(paths),
+            resized=self._resized(paths) if name == "images" else 0,
+            mean_bytes=round(sum(path.stat().st_size for path in paths) / len(paths)),
+            version=None if own else _version(name),
+        )
+
+    def _own_images(self, directory: Path) -> list[Path]:
+        paths, found = images.own_images(directory)
+        if found > len(paths):
+            self._warn(f"only the first {len(paths)} of {found} images of {self._data} are used")
+        return paths
+
+    def _resized(self, paths: list[Path]) -> int:
+        """Check that the images can be decoded; return the number of those that have another size."""
+        resized = images.validate(paths, self._step("checking the images"))
         if resized:
             self._warn(
                 f"{resized} of {len(paths)} images have another size: they are resized to 640x408 "
                 "after decoding, in every candidate alike"
             )
-        directory = own or (paths[0].parent if paths else None)
-        return [str(path) for path in paths], Dataset(
-            source="own" if own else "generated" if paths else "none",
-            kind=name,
-            directory=str(directory) if directory else None,
-            files=len(paths),
-            resized=resized,
-            mean_bytes=round(sum(path.stat().st_size for path in paths) / max(1, len(paths))),
-            version=None if own or not paths else images.VERSION if name == "images" else VERSION,
-        )
+        return resized
+
+
+def _version(name: str) -> int:
+    """Return the version of the generator of a source."""
+    return images.VERSION if name == "images" else VERSION

@@ -70,23 +70,37 @@ def _of_scenario(scenario: Scenario) -> Iterator[str]:
     for name in scenario.metrics:
         if name not in METRICS:
             yield f"metric {name!r} is unknown to this bench"
-    keys = [c.key for c in scenario.candidates]
-    yield from _twice(keys)
+    yield from _of_candidates(scenario)
+    keys = {c.key for c in scenario.candidates}
+    for position, finished in enumerate(scenario.rounds, 1):
+        if finished.number != position:
+            yield f"round {position} is missing"
+        for problem in _of_trials(finished.trials, scenario.metrics):
+            yield f"round {position}: {problem}"
+    yield from _of_keys(scenario, keys)
+
+
+def _of_candidates(scenario: Scenario) -> Iterator[str]:
+    yield from _twice([c.key for c in scenario.candidates])
     cases = {case.name for case in scenario.cases} or {""}
     for c in scenario.candidates:
         if c.variant not in VARIANTS:
             yield f"{c.key}: variant {c.variant!r} is unknown to this bench"
         if c.case not in cases:
             yield f"{c.key}: there is no case {c.case!r}"
-    for position, one in enumerate(scenario.rounds, 1):
-        if one.number != position:
-            yield f"round {position} is missing"
-        for problem in (*_twice([trial.candidate for trial in one.trials]), *_of_trials(one.trials, scenario.metrics)):
-            yield f"round {position}: {problem}"
-    for key in sorted({trial.candidate for one in scenario.rounds for trial in one.trials}.difference(keys)):
+
+
+def _of_keys(scenario: Scenario, keys: set[str]) -> Iterator[str]:
+    """Yield the contradictions between the keys of candidates and what the scenario says of candidates."""
+    measured: set[str] = set()
+    for finished in scenario.rounds:
+        measured |= {trial.candidate for trial in finished.trials}
+    for key in sorted(measured - keys):
         yield f"{key} was measured, and did not take part"
-    whole = {c.key for c in scenario.whole}
-    for key in sorted({key for pair in scenario.pairs for key in (pair.numerator, pair.denominator)} - whole):
+    compared: set[str] = set()
+    for pair in scenario.pairs:
+        compared |= {pair.numerator, pair.denominator}
+    for key in sorted(compared - {c.key for c in scenario.whole}):
         yield f"{key} is compared, and was not measured in every round"
     for failure in scenario.failures:
         if failure.candidate not in keys:
@@ -94,20 +108,25 @@ def _of_scenario(scenario: Scenario) -> Iterator[str]:
 
 
 def _of_trials(trials: Sequence[Trial], metrics: Sequence[str]) -> Iterator[str]:
+    yield from _twice([trial.candidate for trial in trials])
     for trial in trials:
-        for metric in metrics:
-            if metric not in trial.metrics:
-                yield f"{metric} of {trial.candidate} is missing"
-            elif not 1 / MOST < trial.metrics[metric] < MOST:
-                yield f"{metric} of {trial.candidate} is no measurement"
+        yield from _of_metrics(trial, metrics)
         for name, conditions in trial.condition_seconds.items():
             if len(conditions) != 2 or len(conditions[0]) != len(conditions[1]):
                 yield f"{name} of {trial.candidate} does not have equally many turns of two conditions"
         if trial.turn_seconds and not _is_of_its_turns(trial):
             yield f"throughput of {trial.candidate} is not that of its turns"
-        for name, of in trial.distributions.items():
-            if of.over and len(of.over.values) != len(of.values):
+        for name, curve in trial.distributions.items():
+            if len(curve.over.values) != len(curve.values):
                 yield f"{name} of {trial.candidate} is no curve: a value has no place"
+
+
+def _of_metrics(trial: Trial, metrics: Sequence[str]) -> Iterator[str]:
+    for metric in metrics:
+        if metric not in trial.metrics:
+            yield f"{metric} of {trial.candidate} is missing"
+        elif not 1 / MOST < trial.metrics[metric] < MOST:
+            yield f"{metric} of {trial.candidate} is no measurement"
 
 
 def _is_of_its_turns(trial: Trial) -> bool:

@@ -9,13 +9,11 @@ from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 OPTIONAL = {
-    "over",
     "ranks",
     "start_method",
     "condition_seconds",
     "turn_loads",
     "turns_left_out",
-    "mimalloc_purge_delay",
     "machine_id",
 }
 """JSON keys that may be missing; they are left out if their value is None or empty."""
@@ -52,25 +50,25 @@ def from_json(kind: Any, value: Any) -> Any:
         return [from_json(arguments[0], part) for part in value]
     if origin is dict:
         return {key: from_json(arguments[1], part) for key, part in value.items()}
-    if isinstance(kind, type) and is_dataclass(kind):
-        hints = _hints(kind)
-        names = {each.name.rstrip("_"): each.name for each in fields(kind)}
-        return kind(**{names[key]: from_json(hints[key], part) for key, part in value.items() if key in hints})
+    if is_dataclass(kind):
+        return _from_object(kind, value)
     if kind is float:
         float(value)  # an integer that no float holds could not be printed
     return kind(value) if isinstance(kind, type) and issubclass(kind, StrEnum) else value
+
+
+def _from_object(kind: Any, value: dict[str, Any]) -> Any:
+    """Convert a JSON object to a dataclass object of the type *kind*."""
+    hints = _hints(kind)
+    names = {field.name.rstrip("_"): field.name for field in fields(kind)}
+    return kind(**{names[key]: from_json(hints[key], part) for key, part in value.items() if key in hints})
 
 
 def schema(kind: Any) -> dict:
     """Return the JSON schema of a type. A dataclass's schema contains the schemas of its fields."""
     origin, arguments = get_origin(kind), get_args(kind)
     if origin is Annotated:
-        found = schema(arguments[0])
-        for each in kind.__metadata__:
-            found |= {"description": each} if isinstance(each, str) else each
-        return found
-    if kind is Any:
-        return {}
+        return _annotated(schema(arguments[0]), kind.__metadata__)
     if origin is Literal:
         return {"enum": [*arguments]}
     if origin is list:
@@ -79,12 +77,24 @@ def schema(kind: Any) -> dict:
         names, values = map(schema, arguments)
         return {"type": "object", "propertyNames": names, "additionalProperties": values}
     if origin in (Union, UnionType):
-        found = schema(arguments[0])
-        return {**found, "type": [found["type"], "null"]}
+        form = schema(arguments[0])
+        return {**form, "type": [form["type"], "null"]}
+    if kind is Any:
+        return {}
     if kind in TYPES:
         return {"type": TYPES[kind]}
-    if issubclass(kind, StrEnum):
-        return {"enum": [each.value for each in kind]}
+    return {"enum": [*map(str, kind)]} if issubclass(kind, StrEnum) else _schema_of_class(kind)
+
+
+def _annotated(form: dict, annotations: tuple[str | dict, ...]) -> dict:
+    """Return a schema with the bounds (dicts) and the meaning (a string) of a field."""
+    for annotation in annotations:
+        form |= {"description": annotation} if isinstance(annotation, str) else annotation
+    return form
+
+
+def _schema_of_class(kind: type) -> dict:
+    """Return the JSON schema of a dataclass."""
     properties = {key: schema(hint) for key, hint in _hints(kind).items()}
     return {
         "description": kind.__doc__,

@@ -32,7 +32,7 @@ class Interpreter:
     mimalloc_purge_delay: A[
         str | None,
         "MIMALLOC_PURGE_DELAY of its environment: milliseconds until freed memory goes back, without the GIL",
-    ] = None
+    ]
 
 
 @dataclass

@@ -19,7 +19,7 @@ from ftbench.plan.candidates import CONFIGS, Candidate, Pair
 from ftbench.plan.scenario import DISTRIBUTION_LIMIT
 from ftbench.plan.waterfall import PRECISION
 
-SCHEMA_VERSION = 7
+SCHEMA_VERSION = 8
 """Version of the schema. It is increased whenever an older benchmark would misread a new results.json."""
 
 Positive = A[float, {"exclusiveMinimum": 0}]
@@ -138,7 +138,7 @@ class Distribution:
 
     unit: A[str, "of the values"]
     values: A[Series, "in the order they were taken"]
-    over: A[Over | None, "the axis; null for values without an order, which earlier versions kept"] = None
+    over: A[Over, "the axis"]
 
 
 @dataclass
@@ -169,7 +169,7 @@ class Trial:
     condition_seconds: A[
         dict[Name, list[list[Positive]]], "seconds of each turn of the two conditions that a metric compares, by metric"
     ] = field(default_factory=dict)
-    turn_loads: A[list[Disturbance], "other load in each turn, in their order; none where it was not recorded"] = field(
+    turn_loads: A[list[Disturbance], "other load in each turn, in their order"] = field(
         default_factory=list
     )
     turns_left_out: A[list[Count], "positions of the turns (0, 1, ...) that do not count: others took CPUs"] = field(

@@ -77,20 +77,28 @@ class RunDirectory:
                 self.directory = self._make_directory()
             write_atomically(self.directory / name, content)
         except OSError as error:
-            where = self.directory or self.root
-            there = self.directory.iterdir() if self.directory else ()
-            kept = sorted(p.name for p in there if not p.name.startswith("."))
-            state = f"intact there: {', '.join(kept)}" if kept else "nothing of this run was saved"
-            what = "Make room or name another directory with --out DIR, then run again."
-            if name != "results.json" and "results.json" in kept:  # what was measured is safe
-                what = f"Make room, then make the report: {host.report(str(where))}"
+            kept = self._kept()
             if self.directory and not kept:
                 with contextlib.suppress(OSError):
                     self.directory.rmdir()
-            raise ResultsError(
-                f"cannot write {name} to {where}: {error.strerror or error} ({state}; earlier "
-                f"results are untouched). {what}"
-            ) from error
+            raise ResultsError(self._cannot_write(name, error, kept)) from error
+
+    def _kept(self) -> list[str]:
+        """Return the names of the files that are in the run's directory."""
+        files = self.directory.iterdir() if self.directory else ()
+        return sorted(file.name for file in files if not file.name.startswith("."))
+
+    def _cannot_write(self, name: str, error: OSError, kept: list[str]) -> str:
+        """Return what went wrong, which files are intact, and what to do."""
+        where = self.directory or self.root
+        state = f"intact there: {', '.join(kept)}" if kept else "nothing of this run was saved"
+        remedy = "Make room or name another directory with --out DIR, then run again."
+        if name != "results.json" and "results.json" in kept:  # what was measured is safe
+            remedy = f"Make room, then make the report: {host.report(str(where))}"
+        return (
+            f"cannot write {name} to {where}: {error.strerror or error} ({state}; earlier "
+            f"results are untouched). {remedy}"
+        )
 
     def _make_directory(self) -> Path:
         stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
@@ -151,6 +159,28 @@ def find(path: Path) -> Path:
 def load(path: Path) -> Results:
     """Read and check the results.json at *path* (see `find`); raises WrongPath if it is missing or invalid."""
     path = find(path)
+    document = _read(path)
+    version = document.get("schema_version") if isinstance(document, dict) else None
+    writer = _writer(document)
+    if version != SCHEMA_VERSION:
+        remedy = "a results.json of ./twins bench is wanted"
+        if isinstance(version, int):
+            remedy = f"use the bench that wrote it{writer}, or repeat the run"
+        raise WrongPath(f"{path} has schema version {version}; this bench reads {SCHEMA_VERSION}: {remedy}")
+    try:
+        check_form(document)
+        results = from_json(Results, document)
+        check_keys(results)
+    except (Inconsistent, OverflowError) as error:  # an integer that no float holds
+        raise WrongPath(
+            f"{path} is not a results.json that can be trusted: {error}. Restore the file, use the bench that wrote "
+            f"it{writer}, or repeat the run"
+        ) from error
+    return results
+
+
+def _read(path: Path) -> Any:
+    """Return the JSON document at *path*; raises WrongPath if there is none, or one that no file could hold again."""
     if path.exists() and not path.is_file():  # reading a pipe would wait
         raise WrongPath(f"{path} is no file")
     try:
@@ -168,23 +198,7 @@ def load(path: Path) -> Results:
         # Surrogates; a number of more than 4,300 digits; NaN, 1e999.
         why = "it is nested too deeply" if isinstance(error, RecursionError) else error
         raise WrongPath(f"{path} is not a results.json: {why}") from error
-    version = document.get("schema_version") if isinstance(document, dict) else None
-    writer = _writer(document)
-    if version != SCHEMA_VERSION:
-        what = "a results.json of ./twins bench is wanted"
-        if isinstance(version, int):
-            what = f"use the bench that wrote it{writer}, or repeat the run"
-        raise WrongPath(f"{path} has schema version {version}; this bench reads {SCHEMA_VERSION}: {what}")
-    try:
-        check_form(document)
-        results = from_json(Results, document)
-        check_keys(results)
-    except (Inconsistent, OverflowError) as error:  # an integer that no float holds
-        raise WrongPath(
-            f"{path} is not a results.json that can be trusted: {error}. Restore the file, use the bench that wrote "
-            f"it{writer}, or repeat the run"
-        ) from error
-    return results
+    return document
 
 
 def _writer(document: Any) -> str:

@@ -7,7 +7,7 @@ A comparison is made in every case of the scenario, with the run's highest numbe
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from ftbench.plan.candidates import CONFIGS, Candidate, Pair
@@ -59,6 +59,10 @@ class Comparison:
     def sides(self) -> tuple[Side, ...]:
         return (self.numerator, self.denominator) if self.denominator else (self.numerator,)
 
+    @property
+    def configs(self) -> set[str]:
+        return {side.config for side in self.sides}
+
 
 @dataclass(frozen=True)
 class ComparisonPlan:
@@ -78,40 +82,62 @@ class ComparisonPlan:
 
         If no comparison of two sides is left, return each side with such a configuration, to be measured alone.
         """
-        configs = tuple(config for config in CONFIGS if config in set(configs))
-        listed = self.comparisons(configs) if callable(self.comparisons) else self.comparisons
-        possible = tuple(c for c in listed if {side.config for side in c.sides} <= set(configs))
-        if any(c.denominator for c in possible) or not any(c.denominator for c in listed):
+        available = set(configs)
+        ordered = tuple(config for config in CONFIGS if config in available)
+        planned = self.comparisons(ordered) if callable(self.comparisons) else self.comparisons
+        possible = tuple(c for c in planned if c.configs <= available)
+        if any(c.denominator for c in possible) or not any(c.denominator for c in planned):
             return possible
-        alone = dict.fromkeys(side for c in listed for side in c.sides if side.config in configs)
-        return tuple(Comparison(side) for side in alone)
+        sides = itertools.chain.from_iterable(c.sides for c in planned)
+        alone = dict.fromkeys(filter(lambda side: side.config in available, sides))
+        return tuple(map(Comparison, alone))
 
     def ranked(self, configs: Iterable[str], workers: Iterable[int], quick: bool) -> list[tuple[int, Candidate]]:
         """Return (drop rank, candidate) for each candidate to measure, sorted by drop rank."""
-        possible = tuple(c for c in self.of(configs) if c.measures)
-        if quick:
-            short = [c for c in possible if c.asked] or [c for c in possible if c.quick]
-            # Of a single configuration there may be no quick comparison: then the first.
-            possible = tuple(short if any(c.denominator for c in short) else [*possible[:1], *short])
         counts = sorted(set(workers), reverse=True)
-        # The ends of the curve say most, its middle least.
-        places = list(dict.fromkeys([counts[0], counts[-1], *counts[1:-1]]))
-        cases = [case.name for case in self.cases if not (quick and self.quick_cases) or case.name in self.quick_cases]
-        found: dict[Candidate, tuple[int, ...]] = {}
-        for position, comparison in enumerate(possible):
-            curve = comparison.every_count and (not quick or comparison.quick == "ends")
-            chosen = counts if curve and not quick else sorted({counts[0], counts[-1 if curve else 0]})
-            for count, side in itertools.product(chosen, comparison.sides):
-                for case in cases if side.case is None else [side.case]:
-                    rank = {
-                        IMPORTANCE: _importance(comparison, position),
-                        COUNT: places.index(count) if side.workers is None else 0,
-                        CASE: cases.index(case) if side.case is None else 0,
-                    }
-                    key, candidate = tuple(rank[name] for name in self.order), side.candidate(count, case)
-                    found[candidate] = min(key, found.get(candidate, key))
-        ranks = sorted(set(found.values()))
-        return sorted(((ranks.index(key), candidate) for candidate, key in found.items()), key=lambda each: each[0])
+        cases = self._case_names(quick)
+        keys: dict[Candidate, tuple[int, ...]] = {}
+        for position, comparison in enumerate(self._measured(configs, quick)):
+            importance = _importance(comparison, position)
+            for count, side in itertools.product(_counts(comparison, counts, quick), comparison.sides):
+                for candidate, key in self._keys(side, count, importance, counts, cases):
+                    keys[candidate] = min(key, keys.get(candidate, key))
+        ranks = {key: rank for rank, key in enumerate(sorted(set(keys.values())))}
+        return sorted(((ranks[key], candidate) for candidate, key in keys.items()), key=lambda pair: pair[0])
+
+    def _case_names(self, quick: bool) -> list[str]:
+        """Return the names of the cases that a full or quick run measures."""
+        names = [case.name for case in self.cases]
+        if quick and self.quick_cases:
+            return [name for name in names if name in self.quick_cases]
+        return names
+
+    def _measured(self, configs: Iterable[str], quick: bool) -> list[Comparison]:
+        """Return the comparisons whose sides a full or quick run measures."""
+        possible = [c for c in self.of(configs) if c.measures]
+        if not quick:
+            return possible
+        short = [c for c in possible if c.asked] or [c for c in possible if c.quick]
+        if any(c.denominator for c in short):
+            return short
+        # Of a single configuration there may be no quick comparison: then the first.
+        return [*possible[:1], *short]
+
+    def _keys(
+        self, side: Side, count: int, importance: int, counts: list[int], cases: list[str]
+    ) -> Iterator[tuple[Candidate, tuple[int, ...]]]:
+        """Yield (candidate, criteria for dropping it) for each case of a side with this number of workers.
+
+        *counts*: all numbers of workers, the highest first. *cases*: all cases, the most important first.
+        """
+        rank = {IMPORTANCE: importance, COUNT: 0, CASE: 0}
+        if side.workers is None:
+            # The ends of the curve say most, its middle least.
+            places = dict.fromkeys([counts[0], counts[-1], *counts[1:-1]])
+            rank[COUNT] = list(places).index(count)
+        for position, case in enumerate(cases if side.case is None else [side.case]):
+            rank[CASE] = position
+            yield side.candidate(count, case), tuple(rank[criterion] for criterion in self.order)
 
     def pairs(self, candidates: Iterable[Candidate]) -> list[Pair]:
         """Return the pairs among the candidates, ordered by comparison, number of workers (highest first) and case."""
@@ -137,7 +163,19 @@ class ComparisonPlan:
 def _importance(comparison: Comparison, position: int) -> int:
     if comparison.importance is not None:
         return comparison.importance
-    return 0 if position == 0 else 1 if comparison.asked else 1 + position
+    if position == 0:
+        return 0
+    return 1 if comparison.asked else 1 + position
+
+
+def _counts(comparison: Comparison, counts: list[int], quick: bool) -> list[int]:
+    """Return those of the numbers of workers, the highest first, with which a run makes a comparison."""
+    if not comparison.every_count:
+        return counts[:1]
+    if not quick:
+        return counts
+    ends = {counts[0], counts[-1]} if comparison.quick == "ends" else {counts[0]}
+    return sorted(ends)
 
 
 # This project's loader in every configuration, and its most frequent opponents.

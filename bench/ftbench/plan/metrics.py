@@ -44,7 +44,6 @@ class Metric:
 
 MAX, SUM, ONE = "times max(load, train)", "times (load + train)", "times one worker"
 ALONE = "times the step alone"
-BEST, FEWEST = "times the best", "times the fewest"
 METRICS = {
     metric.name: metric
     for metric in (
@@ -69,8 +68,6 @@ METRICS = {
         Metric("step_over_max", "Step over max(load, train)", MAX, ".2f", "worse", "better", ideal="1"),
         Metric("step_over_sum", "Step over load + train", SUM, ".2f", "larger", "smaller"),
         Metric("scaling", "Scaling over one worker", ONE, ".2f", "better", "worse", "higher", "workers"),
-        Metric("of_best", "Throughput over the best number's", BEST, ".2f", "more", "less", "higher", "1"),
-        Metric("threads_of_fewest", "Threads over the fewest that would do", FEWEST, ".2f", "more", "fewer", ideal="1"),
         Metric("utilisation", "Utilisation", "%", ".0f", "busier", "less busy", "higher"),
     )
 }

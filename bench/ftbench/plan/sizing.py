@@ -86,46 +86,37 @@ def together[T](candidates: Iterable[T], demand: Callable[[T], Demand], has: Dem
 
 
 def fit(
-    requested: int,
-    sample_bytes: int,
-    workers: int,
-    prefetch_factor: int,
-    processes: bool,
-    memory: Mapping[str, Mapping],
-    queued_per_worker: int = 0,
-    dataset_bytes: int = 0,
-    ranks: int = 1,
+    requested: int, need: Callable[[int], Demand], workers: int, memory: Mapping[str, Mapping]
 ) -> tuple[int, list[str]]:
     """Return (batch size, warnings). The size is `requested`, halved until the batches fit into every twin's memory.
 
-    `processes`: True if any candidate has worker processes. `ranks`: number of loaders, each with `workers` workers.
-    `memory`: {twin: ftrun.environment.memory()}. Raises DoesNotFit.
+    `need`: function that returns the Demand of a batch size. `workers`: number of workers, of all ranks together, that
+    warnings name. `memory`: {twin: ftrun.environment.memory()}. Raises DoesNotFit.
     """
-    warnings: list[str] = []
-    size = requested
-    while True:
-        more = queued_per_worker, dataset_bytes, ranks
-        need = demand(size * sample_bytes, workers, prefetch_factor, processes, *more)
-        short = []
-        for twin, has in memory.items():
-            if need.shm > has["shm_free"] * USABLE:
-                short.append(
-                    f"/dev/shm of {twin} has {has['shm_free'] / MIB:.0f} MiB free, {ranks * workers} worker processes "
-                    f"need {need.shm / USABLE / MIB:.0f} MiB (raise it: docker run --shm-size, SHM_SIZE=... "
-                    "with compose)"
-                )
-            if need.memory > has["available"] * USABLE:
-                short.append(
-                    f"{twin} has {has['available'] / MIB:.0f} MiB of memory free, {ranks * workers} workers need "
-                    f"{need.memory / USABLE / MIB:.0f} MiB (raise the container's limit, or use --workers)"
-                )
-        if not short:
-            break
-        # The first reason says what the requested size would need.
-        warnings = warnings or short
+    size, reasons = requested, _lacking(need(requested), workers, memory)
+    # The reasons say what the requested size would need.
+    short = reasons
+    while short:
         if size == 1:
             raise DoesNotFit("not even batches of one sample fit: " + "; ".join(short))
         size //= 2
-    if size != requested:
-        warnings = [f"batch size {size} instead of {requested}, for all candidates: {reason}" for reason in warnings]
-    return size, warnings
+        short = _lacking(need(size), workers, memory)
+    return size, [f"batch size {size} instead of {requested}, for all candidates: {reason}" for reason in reasons]
+
+
+def _lacking(need: Demand, workers: int, memory: Mapping[str, Mapping]) -> list[str]:
+    """Return the reason why each twin has too little memory or /dev/shm, with what to do."""
+    reasons = []
+    for twin, has in memory.items():
+        if need.shm > has["shm_free"] * USABLE:
+            reasons.append(
+                f"/dev/shm of {twin} has {has['shm_free'] / MIB:.0f} MiB free, {workers} worker processes "
+                f"need {need.shm / USABLE / MIB:.0f} MiB (raise it: docker run --shm-size, SHM_SIZE=... "
+                "with compose)"
+            )
+        if need.memory > has["available"] * USABLE:
+            reasons.append(
+                f"{twin} has {has['available'] / MIB:.0f} MiB of memory free, {workers} workers need "
+                f"{need.memory / USABLE / MIB:.0f} MiB (raise the container's limit, or use --workers)"
+            )
+    return reasons

@@ -5,7 +5,7 @@ Each step changes one thing, so its ratio is the effect of that change alone. Th
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from ftbench.plan.candidates import CONFIGS, Candidate, Pair
@@ -66,23 +66,30 @@ class WaterfallPlan(ComparisonPlan):
         The first pair of a chain compares its last with its first candidate. The further pairs, one for each step,
         compare the candidate after the step with the candidate before it.
         """
-        there = {c.key: c for c in candidates}
-        counts = sorted({c.workers for c in there.values()}, reverse=True)
-        result = []
+        by_key = {c.key: c for c in candidates}
+        counts = sorted({c.workers for c in by_key.values()}, reverse=True)
+        pairs = []
         for case in self.cases:
             for count in counts:
-                chain = [
-                    c
-                    for side, _ in cells({c.config for c in there.values()})
-                    if (c := there.get(side.candidate(count, case.name).key))
-                ]
-                both = [(STEP, after, before) for before, after in zip(chain, chain[1:])]
-                if both:
-                    both.insert(0, (TOTAL, chain[-1], chain[0]))
-                asked = count == counts[0]
-                result += [Pair(kind, a.key, b.key, asked=asked) for kind, a, b in both]
-        for c in there.values():
-            one = replace(c, workers=1)
-            if c.workers > 1 and one.key in there:
-                result.append(Pair(SCALING, c.key, one.key, first_only=True))
-        return result
+                chain = _chain(by_key, count, case.name)
+                pairs += _pairs_of_chain(chain, asked=count == counts[0])
+        for c in by_key.values():
+            alone = replace(c, workers=1)
+            if c.workers > 1 and alone.key in by_key:
+                pairs.append(Pair(SCALING, c.key, alone.key, first_only=True))
+        return pairs
+
+
+def _chain(by_key: Mapping[str, Candidate], workers: int, case: str) -> list[str]:
+    """Return the keys of the chain of a case, in order, as far as its candidates are among *by_key*."""
+    sides = cells({c.config for c in by_key.values()})
+    keys = [side.candidate(workers, case).key for side, _ in sides]
+    return [key for key in keys if key in by_key]
+
+
+def _pairs_of_chain(chain: list[str], asked: bool) -> list[Pair]:
+    """Return the pair of the whole chain, then one for each of its steps; [] for a chain without steps."""
+    steps = [Pair(STEP, after, before, asked=asked) for before, after in zip(chain, chain[1:])]
+    if not steps:
+        return []
+    return [Pair(TOTAL, chain[-1], chain[0], asked=asked), *steps]

@@ -19,9 +19,7 @@ MOST_FACETS = 4
 # Titles of curves that trials recorded, by name; others have the name itself.
 TITLES = {
     "epoch": "Time of each epoch",
-    "fixed": "Throughput with each fixed number of threads",
     "memory_mib": "Memory",
-    "threads": 'Threads with num_workers="auto"',
     "uss_mib": "Memory of their own (USS)",
 }
 RANGES = "Geometric means of the rounds; lines: from the lowest round to the highest."
@@ -150,20 +148,19 @@ Kept = dict[str, list[Distribution]]
 
 
 def kept(scenario: Scenario) -> dict[str, Kept]:
-    """Return the curves that trials recorded, by name. Other values, which earlier versions recorded, are left out."""
+    """Return the curves that trials recorded, by name."""
     found: dict[str, Kept] = {}
     for c in (m.candidate for m in tables.candidates(scenario, scenario.metrics[0])):
         for trial in scenario.trials_of(c.key):
             for name, values in trial.distributions.items():
-                if values.over:
-                    found.setdefault(name, {}).setdefault(c.key, []).append(values)
+                found.setdefault(name, {}).setdefault(c.key, []).append(values)
     return found
 
 
 def _curve(rounds: Sequence[Distribution]) -> tuple[Sequence[float], list[float], list[float], list[float]]:
     """Return lists (x, median, lowest, highest value of the rounds) of a curve, for each x that every round has."""
     at_each = list(zip(*(each.values for each in rounds), strict=False))
-    x = rounds[0].over.values[: len(at_each)] if rounds[0].over else []
+    x = rounds[0].over.values[: len(at_each)]
     return x, [median(of) for of in at_each], [min(of) for of in at_each], [max(of) for of in at_each]
 
 
@@ -178,7 +175,7 @@ def _courses(scenario: Scenario, name: str, kept: Kept) -> Iterator[Chart]:
     If the curves of all candidates and rounds are equal, yield one chart with one curve.
     """
     first, label = next(iter(kept.values()))[0], _title(name)
-    unit, over = first.unit, first.over.title if first.over else ""
+    unit, over = first.unit, first.over.title
     candidates = [scenario.candidate(key) for key in kept]
     titles = [run_words.full_title(scenario, c) for c in candidates]
     curves = [_curve(rounds) for rounds in kept.values()]

@@ -20,6 +20,7 @@ from ftbench.measure.checksums import by_batch
 from ftbench.plan.candidates import VARIANTS, Candidate, reduce
 from ftbench.plan.sizing import BudgetTooShort
 from ftbench.rounds import cycles
+from ftbench.rounds.pace import Pace
 from ftbench.rounds.progress import Display
 from ftbench.rounds.work import Work
 from ftbench.stats import allocation
@@ -80,15 +81,15 @@ class Controller:
     fewest: int = FEWEST_ROUNDS
     limit: float = math.inf
     """Time (time.monotonic()) after which no round begins, even if there are fewer than `fewest`."""
-    seen: dict[str, dict[str, tuple[str, int]]] = field(default_factory=dict)
+    seen: dict[str, dict[str, tuple[str, int]]] = field(default_factory=dict, init=False)
     """{case: {batch name: (title of the first candidate that loaded the batch, checksum of the batch)}}"""
-    notes: dict[str, None] = field(default_factory=dict)
+    notes: dict[str, None] = field(default_factory=dict, init=False)
     """Notes of the trials, each once, in the order in which they came."""
-    differences: list[str] = field(default_factory=list)
+    differences: list[str] = field(default_factory=list, init=False)
     """Messages about differing samples, if the scenario allows different samples."""
-    failed: dict[Candidate, Failure] = field(default_factory=dict)
+    failed: dict[Candidate, Failure] = field(default_factory=dict, init=False)
     """Candidates that failed and are left out from then on, with their failures."""
-    repeated: dict[Candidate, Failure] = field(default_factory=dict)
+    repeated: dict[Candidate, Failure] = field(default_factory=dict, init=False)
     """Failures of trials that were run again in the same round. This happens at most once for each candidate."""
 
     def __post_init__(self) -> None:
@@ -103,19 +104,19 @@ class Controller:
         """Check a trial's result, and return a Trial for each of its cases; raises Unavailable or WorkDiffers."""
         if "unavailable" in result:
             raise Unavailable(result["unavailable"])
-        found = {}
-        cases = {}, *result.pop("others", ())
-        for c, of in zip(self.work.measured([candidate]), cases, strict=True):
-            of = {**result, **of}
+        trials = {}
+        case_results = {}, *result.pop("others", ())
+        for c, case_result in zip(self.work.measured([candidate]), case_results, strict=True):
+            case_result = {**result, **case_result}
             try:
-                check_same_work(self.seen.setdefault(c.case, {}), c.title, of)
+                check_same_work(self.seen.setdefault(c.case, {}), c.title, case_result)
             except WorkDiffers as error:
                 if self.work.scenario.same_work:
                     raise
                 self.differences.append(str(error))
-            self.notes[of["note"]] = None
-            found[c] = from_json(Trial, {"candidate": c.key, **of})
-        return found
+            self.notes[case_result["note"]] = None
+            trials[c] = from_json(Trial, {"candidate": c.key, **case_result})
+        return trials
 
     def _measure_group(self, group: Sequence[Candidate], trials: dict[Candidate, Trial]) -> dict[Candidate, float]:
         """Run a trial of each candidate, in turns, and add the results to `trials`.
@@ -123,23 +124,16 @@ class Controller:
         Return the seconds that each trial added to the run: its warm-up, its turns and its part of the imports.
         """
         with contextlib.ExitStack() as stack:
-            started: dict[Candidate, endpoints.Trial] = {}
             begun = time.monotonic()
-            # All trials import at the same time, before anything is measured.
-            for candidate in group:
-                self.display.trial(candidate, 0)
-                if trial := self._try(candidate, functools.partial(self._start, candidate)):
-                    started[candidate] = stack.enter_context(contextlib.closing(trial))
-            for candidate, trial in started.items():
-                self._try(candidate, trial.go_on)
+            started = self._started(group, stack)
             seconds = dict.fromkeys(group, (time.monotonic() - begun) / len(group))
             for turn in itertools.count():  # turn 0 is the warm-up
-                left = [c for c in group if c not in trials and c not in self.failed]
-                if not left:
+                unfinished = [c for c in group if c not in trials and c not in self.failed]
+                if not unfinished:
                     break
                 if turn:
-                    self._order.shuffle(left)
-                for candidate in left:
+                    self._order.shuffle(unfinished)
+                for candidate in unfinished:
                     if turn:
                         self.display.trial(candidate, turn)
                     self.interruption.check()
@@ -149,6 +143,18 @@ class Controller:
                     if result is not None:
                         trials |= self._checked(candidate, result)
         return seconds
+
+    def _started(self, group: Sequence[Candidate], stack: contextlib.ExitStack) -> dict[Candidate, endpoints.Trial]:
+        """Start a trial of each candidate, and wait for their imports; *stack* closes the trials."""
+        started: dict[Candidate, endpoints.Trial] = {}
+        # All trials import at the same time, before anything is measured.
+        for candidate in group:
+            self.display.trial(candidate, 0)
+            if trial := self._try(candidate, functools.partial(self._start, candidate)):
+                started[candidate] = stack.enter_context(contextlib.closing(trial))
+        for candidate, trial in started.items():
+            self._try(candidate, trial.go_on)
+        return started
 
     def _try[T](self, candidate: Candidate, act: Callable[[], T]) -> T | None:
         """Return the result of act(). If it raises TrialFailed, add the failure to `failed`, and return None."""
@@ -180,27 +186,36 @@ class Controller:
         over the twins. The times of imports and of the warm-up are the shortest of any twin, since longer ones include
         waits for the disk. Raises BudgetTooShort once `limit` has passed.
         """
-        found: list[Costs] = []
+        costs: list[Costs] = []
         hung: set[bool] = set()
         for twin in dict.fromkeys(TWIN[candidate.config] for candidate in candidates):
             if time.monotonic() > self.limit:
                 raise BudgetTooShort("--budget is over before the first round: give more, or a number of --rounds")
-            # Try the candidates with the most workers first, until one succeeds.
-            of_twin = [candidate for candidate in candidates if TWIN[candidate.config] == twin]
-            for candidate in sorted(of_twin, key=lambda c: -c.workers):
-                processes = VARIANTS[candidate.variant].processes
-                if processes in hung and not found:
-                    continue  # others of its kind hung and none has succeeded: skip it
-                self.display.warm_up(candidate)
-                if costs := self._try(candidate, functools.partial(self._costs, candidate)):
-                    found.append(costs)
-                    self._again(of_twin)  # those that failed get a second try in the first round
-                    break
-                if self.failed[candidate].kind == "hung":
-                    hung.add(processes)
-        if not found:
+            in_twin = [candidate for candidate in candidates if TWIN[candidate.config] == twin]
+            if twin_costs := self._warm_up_twin(in_twin, hung, bool(costs)):
+                costs.append(twin_costs)
+        if not costs:
             raise self._all_failed()
-        return Costs(min(c.imports for c in found), min(c.warm_up for c in found), fmean(c.turn for c in found))
+        imports, warm_up = min(c.imports for c in costs), min(c.warm_up for c in costs)
+        return Costs(imports, warm_up, fmean(c.turn for c in costs))
+
+    def _warm_up_twin(self, candidates: Sequence[Candidate], hung: set[bool], any_succeeded: bool) -> Costs | None:
+        """Try a twin's candidates, those with the most workers first; return the Costs of the first that succeeds.
+
+        *hung*: whether processes (True) or threads (False) hung so far, in any twin. A kind that hung is skipped until
+        a candidate has succeeded in some twin. Adds to *hung*. Returns None if none succeeds.
+        """
+        for candidate in sorted(candidates, key=lambda c: -c.workers):
+            processes = VARIANTS[candidate.variant].processes
+            if processes in hung and not any_succeeded:
+                continue
+            self.display.warm_up(candidate)
+            if costs := self._try(candidate, functools.partial(self._costs, candidate)):
+                self._again(candidates)  # those that failed get a second try in the first round
+                return costs
+            if self.failed[candidate].kind == "hung":
+                hung.add(processes)
+        return None
 
     def _all_failed(self) -> TrialFailed:
         return TrialFailed(failures(dict(itertools.islice(self.failed.items(), 1))))
@@ -251,39 +266,22 @@ class Controller:
         TwinError.
         """
         fewest = self.fewest if most is None else most
-        ranked = sorted((each for each in ranked if each[1] not in self.failed), key=lambda each: each[0])
-        # The longest trial of each candidate so far: the last round must not overrun.
-        longest = {c: trial_seconds for _, c in ranked}
-        number = 0
-
-        def left(now: float) -> tuple[float, int]:
-            """Return the expected seconds of a round, and the expected number of rounds from now on."""
-            expected = sum(longest[c] for _, c in ranked)
-            fitting = int(max(0.0, deadline - now) // max(expected, 1e-3))
-            return expected, (max(fewest - number, fitting) if most is None else most - number)
-
-        while most is None or number < most:
-            begin = time.monotonic()
-            expected, to_come = left(begin)
-            if number >= fewest and enough():
+        able = sorted(((rank, c) for rank, c in ranked if c not in self.failed), key=lambda pair: pair[0])
+        pace = Pace(able, trial_seconds, fewest, most, deadline, self.limit)
+        while pace.has_time(begin := time.monotonic()):
+            if pace.has_fewest() and enough():
                 return
-            if number and begin + expected > (deadline if number >= fewest else self.limit):
-                return
-            number += 1
-            turns = {c: self.work.turns(c) for _, c in ranked}
-            self.display.round(number, number - 1 + to_come, turns, begin + to_come * expected)
-            one, took = self._round(number, list(turns))
-            longest |= {c: s if number == 1 else max(longest[c], s) for c, s in took.items()}
-            measured = {trial.candidate for trial in one.trials}
-            ranked = [(rank, c) for rank, c in ranked if c.key in measured]
+            turns = {c: self.work.turns(c) for c in pace.candidates}
+            to_come = pace.to_come(begin)
+            end = begin + to_come * pace.round_seconds
+            self.display.round(pace.number + 1, pace.number + to_come, turns, end)
+            finished, seconds = self._round(pace.number + 1, pace.candidates)
             now = time.monotonic()
-            if most is None and number < fewest:
-                kept, _ = reduce(ranked, (deadline - now) / (fewest - number), lambda c: longest[c])
-                # A candidate that missed a round is not compared: more rounds of it would tell nothing.
-                ranked = [(rank, c) for rank, c in ranked if c in kept]
-            expected, to_come = left(now)
-            self.display.round_done(number, number + to_come, one.seconds, to_come * expected)
-            yield one
+            pace.add(finished, seconds, now)
+            to_come = pace.to_come(now)
+            left = to_come * pace.round_seconds
+            self.display.round_done(pace.number, pace.number + to_come, finished.seconds, left)
+            yield finished
 
     def _round(self, number: int, candidates: list[Candidate]) -> tuple[Round, dict[Candidate, float]]:
         """Run a trial of every candidate; raises TrialFailed if all fail.
@@ -307,8 +305,8 @@ class Controller:
                 groups.append(again)
         if not trials:
             raise self._all_failed()
-        found = together([vars(trial.disturbance) for trial in trials.values()])
-        disturbance = RoundDisturbance(**found, before=before)
+        disturbances = together([vars(trial.disturbance) for trial in trials.values()])
+        disturbance = RoundDisturbance(**disturbances, before=before)
         seconds = round(time.monotonic() - begin, 2)
         return Round(number, seconds, list(trials.values()), disturbance), longest
 

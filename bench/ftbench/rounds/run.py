@@ -8,7 +8,7 @@ import contextlib
 import functools
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -59,62 +59,81 @@ class Run:
     def measure(self) -> None:
         """Measure all scenarios, then run the thread-safety suite. If this raises, finished rounds are on disk."""
         options = self.results.options
-        with contextlib.ExitStack() as stack:
-            if not stack.enter_context(alone.claimed(self.directory.root)):
+        with alone.claimed(self.directory.root) as claimed, tempfile.TemporaryDirectory(prefix="ft-bench-") as work:
+            if not claimed:
                 self.display.note(f"note: {alone.OTHER}")
-            twins = self.twins
-            work = stack.enter_context(tempfile.TemporaryDirectory(prefix="ft-bench-"))
-            for name, where in options.twins.items():
-                twins.add(name, where, self.interruption)
-            twins.check_source(environment.source_hash())
-            about = {"revision": environment.revision(), "source": environment.source_hash()}
-            self.results.environment = from_json(Environment, {**about, "twins": twins.environments})
-            self.warn_of_machine(twins)
-            if options.requirements:
-                self.display.note("installing what the dataset needs")
-                cache = Path(options.cache or work)
-                twins.add_packages(options.requirements, cache, Path(work), self.interruption)
-            sources = Sources(Path(options.data) if options.data else None, self._step, self.display.warn)
-            # Make all sources before anything is measured, so that an unreadable source is reported at once.
-            for scenario in self.scenarios:
-                for case in scenario.plan.cases:
-                    sources.get(case.source or scenario.source)
+            self._connect(Path(work))
+            sources = self._sources()
             self.warn_of_options()
-            failed = []
-            # The scenarios' own budgets may be exceeded on a slow machine, a shorter one may not.
-            usual = sum(scenario.share(options.quick) for scenario in self.scenarios)
-            left = self._left if options.rounds is None and options.budget < usual else None
-            for position, scenario in enumerate(self.scenarios):
-                self.display.scenario(scenario.name, position + 1, len(self.scenarios), self._later(position))
-                measurement = Measurement(scenario, options, twins, self.display, left=left)
-                share = functools.partial(self._share, position)
-                try:
-                    for entry in measurement.rounds(sources, self.interruption, share):
-                        if len(entry.rounds) == 1:
-                            self.results.scenarios.append(entry)
-                        self.save()
-                except (Unavailable, sizing.BudgetTooShort) as error:
-                    if isinstance(error, sizing.BudgetTooShort) and not self.results.scenarios:
-                        raise
-                    self.display.skip(scenario.name, str(error))
-                except (sizing.DoesNotFit, TrialFailed, WorkDiffers) as error:
-                    # Go on with the other scenarios.
-                    if len(self.scenarios) == 1:
-                        raise
-                    failed.append(f"{scenario.name}: {error}")
-                    self.display.warn(f"stopped: {failed[-1]}")
-                self.ended.add(scenario.name)
-            if left and (over := time.monotonic() - self.begin - options.budget) > 0:
-                self.display.warn(f"--budget {options.budget:g} is exceeded by {over:.0f} s: a round took that longer")
+            failed = self._measure_scenarios(sources)
             if not failed:
                 self.results.status, self.results.reason = "complete", None
             if options.stress and self.results.scenarios:
-                self._stress(twins)
+                self._stress(self.twins)
             if failed:
                 raise RunFailed("; ".join(failed))
         problem = stress.problem(self.results.stress)
         if problem:
             raise RunFailed(problem)
+
+    def _connect(self, work: Path) -> None:
+        """Connect to the twins and record them; install what the dataset needs into the folder *work*."""
+        options = self.results.options
+        for name, where in options.twins.items():
+            self.twins.add(name, where, self.interruption)
+        source = environment.source_hash()
+        self.twins.check_source(source)
+        about = {"revision": environment.revision(), "source": source, "twins": self.twins.environments}
+        self.results.environment = from_json(Environment, about)
+        self.warn_of_machine(self.twins)
+        if options.requirements:
+            self.display.note("installing what the dataset needs")
+            cache = Path(options.cache or work)
+            self.twins.add_packages(options.requirements, cache, work, self.interruption)
+
+    def _sources(self) -> Sources:
+        """Make the files of all scenarios before anything is measured, so that a problem is reported at once."""
+        data = self.results.options.data
+        sources = Sources(Path(data) if data else None, self._step, self.display.warn)
+        for scenario in self.scenarios:
+            for case in scenario.plan.cases:
+                sources.get(case.source or scenario.source)
+        return sources
+
+    def _measure_scenarios(self, sources: Sources) -> list[str]:
+        """Measure each scenario; return a line for each that failed. If there is only one, its error is raised."""
+        options, failed = self.results.options, []
+        # The scenarios' own budgets may be exceeded on a slow machine, a shorter one may not.
+        usual = sum(scenario.share(options.quick) for scenario in self.scenarios)
+        left = self._left if options.rounds is None and options.budget < usual else None
+        for position, scenario in enumerate(self.scenarios):
+            self.display.scenario(scenario.name, position + 1, len(self.scenarios), self._later(position))
+            measurement = Measurement(scenario, options, self.twins, self.display, left=left)
+            rounds = measurement.rounds(sources, self.interruption, functools.partial(self._share, position))
+            try:
+                self._keep(scenario.name, rounds)
+            except (sizing.DoesNotFit, TrialFailed, WorkDiffers) as error:
+                # Go on with the other scenarios.
+                if len(self.scenarios) == 1 or isinstance(error, sizing.BudgetTooShort):
+                    raise
+                failed.append(f"{scenario.name}: {error}")
+                self.display.warn(f"stopped: {failed[-1]}")
+            self.ended.add(scenario.name)
+        if left and (over := time.monotonic() - self.begin - options.budget) > 0:
+            self.display.warn(f"--budget {options.budget:g} is exceeded by {over:.0f} s: a round took that longer")
+        return failed
+
+    def _keep(self, scenario: str, rounds: Iterator[model.Scenario]) -> None:
+        """Save the record of a scenario after each of its rounds; record if the scenario cannot run here."""
+        try:
+            for entry in rounds:
+                if len(entry.rounds) == 1:
+                    self.results.scenarios.append(entry)
+                self.save()
+        except (Unavailable, sizing.BudgetTooShort) as error:
+            if isinstance(error, sizing.BudgetTooShort) and not self.results.scenarios:
+                raise
+            self.display.skip(scenario, str(error))
 
     def stop(self, reason: str) -> None:
         """Record why the run ended early, and the scenarios not reached; do nothing if the run is complete."""

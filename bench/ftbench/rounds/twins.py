@@ -108,6 +108,10 @@ class Twins:
         """Return the smallest number of CPUs that any twin can use."""
         return min(e["cpu"]["usable"] for e in self.environments.values())
 
+    def cpus_of_rank(self, ranks: int) -> int:
+        """Return the number of CPUs for each of *ranks* ranks, at least 1."""
+        return max(1, self.usable_cpus() // ranks)
+
     def memory(self) -> dict[str, dict]:
         """Return {twin's name: its sizes of memory and /dev/shm, in bytes} (ftrun.environment.memory)."""
         return {twin: e["memory"] for twin, e in self.environments.items()}

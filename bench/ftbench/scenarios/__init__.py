@@ -24,7 +24,6 @@ FILES = (
     "memory",
     "startup",
     "latency",
-    "autotune",
     "cache",
     "contention",
     "training",

@@ -71,11 +71,18 @@ def analyse(results: Results) -> Analysis:
     falls = []
     for scenario in scenarios:
         cases = [case.name for case in scenario.cases] or [""]
-        chains = [links for case in cases if (links := chain(scenario, case)[0])]
-        different = set().union(*(apart(scenario, links[0][1]) for links in chains))
-        for c in scenario.comparisons:
-            if (c.numerator.key, c.denominator.key) in different:
-                c.verdict = Verdict.OTHER_SAMPLES
-        found = [waterfall(scenario, scenario.comparisons, case) for case in cases]
-        falls += [fall for fall in found if fall]
+        _mark_different(scenario, cases)
+        falls += filter(None, (waterfall(scenario, scenario.comparisons, case) for case in cases))
     return Analysis(results, scenarios, falls)
+
+
+def _mark_different(scenario: AnalysedScenario, cases: list[str]) -> None:
+    """Set the verdict of comparisons between candidates that loaded different samples."""
+    different: set[tuple[str, str]] = set()
+    for case in cases:
+        links, _ = chain(scenario, case)
+        if links:
+            different |= apart(scenario, links[0][1])
+    for c in scenario.comparisons:
+        if (c.numerator.key, c.denominator.key) in different:
+            c.verdict = Verdict.OTHER_SAMPLES

@@ -78,20 +78,29 @@ def predict(*candidates: Sequence[Series]) -> Predicted | None:
     Each candidate is given by its trials, one a round. Rounds in which a trial has fewer than FEWEST_TURNS turns say
     nothing of the variance, which is 0 if no round does. Returns None if no trial has two turns.
     """
-    variances, degrees = [], 0
-    for trials in zip(*candidates, strict=True):
-        if any(not series or min(map(len, series)) < FEWEST_TURNS for series in trials):
-            continue
-        distances = [relative_distances(series) for series in trials]
-        lengths = {len(one) for one in distances}
-        if len(lengths) == 1:  # the same cycles
-            distances = [[cycle[0] - sum(cycle[1:]) for cycle in zip(*distances, strict=True)]]
-        variances.append(sum(variance(one) / len(one) for one in distances))
-        degrees += min(lengths) - 1
+    rounds = [_predict_round(trials) for trials in zip(*candidates, strict=True) if _has_enough_turns(trials)]
     few = too_few(*candidates)
-    if few is None and not variances:
+    if few is None and not rounds:
         return None
-    return Predicted(fmean(variances) if variances else 0.0, degrees or 1, 0.0 if few is None else UNSEEN)
+    unseen = 0.0 if few is None else UNSEEN
+    if not rounds:
+        return Predicted(0.0, 1, unseen)
+    variances, degrees = zip(*rounds, strict=True)
+    return Predicted(fmean(variances), sum(degrees), unseen)
+
+
+def _has_enough_turns(trials: Iterable[Series]) -> bool:
+    """True if each trial of a round has enough turns for a variance."""
+    return all(series and min(map(len, series)) >= FEWEST_TURNS for series in trials)
+
+
+def _predict_round(trials: Iterable[Series]) -> tuple[float, int]:
+    """Return (the variance of a round that the turns of its trials predict, the variance's degrees of freedom)."""
+    distances = [relative_distances(series) for series in trials]
+    lengths = {len(trial_distances) for trial_distances in distances}
+    if len(lengths) == 1:  # the same cycles
+        distances = [[cycle[0] - sum(cycle[1:]) for cycle in zip(*distances, strict=True)]]
+    return sum(variance(values) / len(values) for values in distances), min(lengths) - 1
 
 
 def predicted(scenario: Scenario, metric: str, *keys: str) -> Predicted | None:

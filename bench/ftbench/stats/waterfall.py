@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import fields
 
 from ftbench.document.model import Change, Scenario, Start, Step, Steps, Waterfall
@@ -32,28 +32,44 @@ def chain(scenario: Scenario, case: str) -> tuple[Chain, list[str]]:
 
     Return ([], []) if the case has no chain, that is, no two compared candidates.
     """
-    there = {c.key: c for c in scenario.whole if c.case == case}
-    most = max((c.workers for c in there.values() if c.variant in (TODAY, PROCESSES, THREADS)), default=0)
-    configs = [config for config in CONFIGS if any(c.config == config for c in there.values())]
-    missing = [config for config in CONFIGS if config not in configs]
-    found: Chain = []
-    before = ""
-    for side, change in cells(configs) if configs else ():
-        reached = there.get(side.candidate(most, case).key)
-        if reached:
-            # The start of a chain is no change.
-            whole = f"{plural(side.variant)}, {CONFIGURATIONS[side.config].title}"
-            found.append((before + change if found or side.variant == TODAY else whole, reached))
-            before = ""
-        else:
-            missing.append(plural(side.variant))
-            # A change whose end could not be measured is part of the next one.
-            before += f"{change}; " if found else ""
-    if len(found) < 2 or not any(
-        (p.kind, p.numerator, p.denominator) == (TOTAL, found[-1][1].key, found[0][1].key) for p in scenario.pairs
-    ):
+    by_key = {c.key: c for c in scenario.whole if c.case == case}
+    measured_configs = {c.config for c in by_key.values()}
+    if not measured_configs:
         return [], []
-    return found, missing
+    links, lacking = _links(by_key, measured_configs, _most_workers(by_key.values()), case)
+    if len(links) < 2 or not _is_compared(scenario, links[-1][1], links[0][1]):
+        return [], []
+    return links, [*(config for config in CONFIGS if config not in measured_configs), *lacking]
+
+
+def _most_workers(candidates: Iterable[Candidate]) -> int:
+    """Return the highest number of workers of candidates that may be in a chain; 0 if there are none."""
+    return max((c.workers for c in candidates if c.variant in (TODAY, PROCESSES, THREADS)), default=0)
+
+
+def _links(by_key: Mapping[str, Candidate], configs: set[str], workers: int, case: str) -> tuple[Chain, list[str]]:
+    """Return (the chain as far as its candidates are among *by_key*, the loaders of the candidates that are not)."""
+    links: Chain = []
+    lacking = []
+    unreached = ""
+    for side, change in cells(configs):
+        candidate = by_key.get(side.candidate(workers, case).key)
+        if not candidate:
+            lacking.append(plural(side.variant))
+            # A change whose end could not be measured is part of the next one.
+            unreached += f"{change}; " if links else ""
+            continue
+        name = unreached + change
+        if not links and side.variant != TODAY:  # the start of a chain is no change
+            name = f"{plural(side.variant)}, {CONFIGURATIONS[side.config].title}"
+        links.append((name, candidate))
+        unreached = ""
+    return links, lacking
+
+
+def _is_compared(scenario: Scenario, end: Candidate, start: Candidate) -> bool:
+    """True if the run compares the ends of a whole chain."""
+    return any((p.kind, p.numerator, p.denominator) == (TOTAL, end.key, start.key) for p in scenario.pairs)
 
 
 def apart(scenario: Scenario, start: Candidate) -> set[tuple[str, str]]:
@@ -83,36 +99,59 @@ def waterfall(scenario: Scenario, comparisons: Iterable[Comparison], case: str) 
     if not links:
         return None
     by_place = {(c.kind, c.numerator.key, c.metric): c for c in comparisons if c.kind in (STEP, TOTAL)}
-    (name, start), *others = links
+    (name, start), *changes = links
     if start.variant in (TODAY, PROCESSES) and (method := _start_method(scenario, start)):
         name = f"{name} ({method})"
-    end = others[-1][1]
-    needed = [(STEP, c.key, metric) for _, c in others for metric in ("throughput", CPU)]
-    if not by_place.keys() >= {*needed, (TOTAL, end.key, "throughput"), (TOTAL, end.key, CPU)}:
-        return None  # a results.json from elsewhere may lack comparisons
-
-    def steps(metric: str) -> Steps:
-        return Steps(
-            start=Start(name, start.key, scenario.typical(start.key, metric)),
-            steps=[Step(name=name, candidate=c.key, **_change(by_place[STEP, c.key, metric])) for name, c in others],
-            total=Change(**_change(by_place[TOTAL, end.key, metric])),
-            end=scenario.typical(end.key, metric),
-        )
-
-    where = f"{scenario.name} on {scenario.ranks} ranks" if scenario.ranks else scenario.name
-    title = next((each.title for each in scenario.cases if each.name == case), "")
-    different = apart(scenario, start)
+    end, different = changes[-1][1], apart(scenario, start)
+    for metric in ("throughput", CPU):
+        needed = {(TOTAL, end.key, metric), *((STEP, c.key, metric) for _, c in changes)}
+        if not by_place.keys() >= needed:
+            return None  # a results.json from elsewhere may lack comparisons
+    links = [(name, start), *changes]
+    throughput, cpu = (_steps(scenario, links, by_place, metric) for metric in ("throughput", CPU))
     return Waterfall(
-        **vars(steps("throughput")),
-        workload=": ".join(filter(None, (where, title))),
+        **vars(throughput),
+        workload=_workload(scenario, case),
         scenario=scenario.name,
         case=case,
         workers=start.workers,
-        cpu_per_1000=steps(CPU),
-        ends={name: [scenario.typical(c.key, name) for c in (start, end)] for name in ENDS if name in scenario.metrics},
+        cpu_per_1000=cpu,
+        ends=_ends(scenario, start, end),
         missing=missing,
         others=[c.key for c in scenario.candidates if (start.key, c.key) in different],
     )
+
+
+def _steps(
+    scenario: Scenario, links: Chain, by_place: Mapping[tuple[str, str, str], Comparison], metric: str
+) -> Steps:
+    """Return the figures of a chain in a metric.
+
+    *by_place*: {(kind of comparison, key of the numerator, metric): comparison}.
+    """
+    (name, start), *changes = links
+    end = changes[-1][1]
+    return Steps(
+        start=Start(name, start.key, scenario.typical(start.key, metric)),
+        steps=[
+            Step(name=change, candidate=c.key, **_change(by_place[STEP, c.key, metric])) for change, c in changes
+        ],
+        total=Change(**_change(by_place[TOTAL, end.key, metric])),
+        end=scenario.typical(end.key, metric),
+    )
+
+
+def _ends(scenario: Scenario, start: Candidate, end: Candidate) -> dict[str, list[float]]:
+    """Return the values of the first and the last candidate in the metrics of ENDS that were measured."""
+    metrics = [metric for metric in ENDS if metric in scenario.metrics]
+    return {metric: [scenario.typical(start.key, metric), scenario.typical(end.key, metric)] for metric in metrics}
+
+
+def _workload(scenario: Scenario, case: str) -> str:
+    """Return the name of what a case loads: "raw-size on 2 ranks: 4 MiB"."""
+    where = f"{scenario.name} on {scenario.ranks} ranks" if scenario.ranks else scenario.name
+    title = next((measured.title for measured in scenario.cases if measured.name == case), "")
+    return f"{where}: {title}" if title else where
 
 
 def _start_method(scenario: Scenario, start: Candidate) -> str:

@@ -119,7 +119,7 @@ def _positive(name: str, value: float) -> float:
 def _checked(name: str, distribution: dict) -> dict:
     """Return a distribution, rounded for results.json; raises TrialError if a curve's x and y differ in number."""
     values = [float(f"{value:.6g}") for value in distribution["values"]]
-    if "over" in distribution and len(values) != (places := len(distribution["over"]["values"])):
+    if len(values) != (places := len(distribution["over"]["values"])):
         raise TrialError(f"the curve {name!r} has {len(values)} values over {places}")
     return {**distribution, "values": values}
 

@@ -6,6 +6,7 @@ line of the controller on to all ranks, and combines the ranks' answers. If this
 ranks (ftrun.parent_death).
 """
 
+import itertools
 import json
 import os
 import secrets
@@ -13,7 +14,7 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.connection import Connection, Listener, wait
 from statistics import fmean, harmonic_mean
 from typing import NamedTuple, NoReturn
@@ -42,10 +43,30 @@ def together(results: Sequence[dict]) -> dict:
     first, turns = results[0], len(results[0]["turn_seconds"])
     if not turns:
         raise TrialError("this measurement has no turns, in which several ranks could load together: leave out --ranks")
-    seconds = [harmonic_mean(of) for of in zip(*(each["turn_seconds"] for each in results), strict=True)]
-    samples = sum(each["samples"] for each in results)
+    seconds = list(map(harmonic_mean, _by_position("turn_seconds", results)))
+    samples = sum(result["samples"] for result in results)
     rate = samples / turns / fmean(seconds)
-    rates = [each["samples"] / turns / fmean(each["turn_seconds"]) for each in results]
+    rates = [result["samples"] / turns / fmean(result["turn_seconds"]) for result in results]
+    return {
+        **first,
+        "metrics": {**_metrics(results, rate, rates), "slowest_rank": min(rates)},
+        "samples": samples,
+        "batches": sum(result["batches"] for result in results),
+        "rows": list(itertools.chain.from_iterable(_by_position("rows", results))),
+        "turn_seconds": seconds,
+        "turn_began": list(map(min, _by_position("turn_began", results))),
+        "distributions": {},
+        "others": list(map(together, _by_position("others", results))),
+    }
+
+
+def _by_position(name: str, results: Sequence[dict]) -> Iterator[tuple]:
+    """Yield the ranks' values at each position of their lists called *name*."""
+    return zip(*(result.get(name, ()) for result in results), strict=True)
+
+
+def _metrics(results: Sequence[dict], rate: float, rates: Sequence[float]) -> dict[str, float]:
+    """Return the metrics of all ranks together. *rate* (samples/s) is that of all, *rates* are those of each."""
     combine: dict[str, Callable[[list[float]], float]] = {
         "throughput": lambda values: rate,
         "gb_per_s": lambda values: rate * values[0] / rates[0],
@@ -54,21 +75,10 @@ def together(results: Sequence[dict]) -> dict:
         "time_to_first_batch": max,
         "memory_mib": max,  # each rank has that of the whole job
     }
-    if unknown := [name for name in first["metrics"] if name not in combine]:
+    names = list(results[0]["metrics"])
+    if unknown := [name for name in names if name not in combine]:
         raise TrialError(f"several ranks cannot measure {', '.join(unknown)}: leave out --ranks")
-    metrics = {name: combine[name]([each["metrics"][name] for each in results]) for name in first["metrics"]}
-    others = zip(*(each.get("others", ()) for each in results), strict=True)
-    return {
-        **first,
-        "metrics": {**metrics, "slowest_rank": min(rates)},
-        "samples": samples,
-        "batches": sum(each["batches"] for each in results),
-        "rows": [row for step in zip(*(each["rows"] for each in results), strict=True) for row in step],
-        "turn_seconds": seconds,
-        "turn_began": [min(of) for of in zip(*(each["turn_began"] for each in results), strict=True)],
-        "distributions": {},
-        "others": [together(of) for of in others],
-    }
+    return {name: combine[name]([result["metrics"][name] for result in results]) for name in names}
 
 
 class Rank(NamedTuple):

@@ -99,8 +99,7 @@ def test_scenarios_name_their_cases(scenario):
         ranked = scenario.plan.ranked(CONFIGS, [1, 2], quick)
         assert scenario.plan.cases[0].name in {c.case for rank, c in ranked if rank == 0}
         pairs = scenario.plan.pairs(c for _, c in ranked)
-        # autotune compares inside of a trial.
-        assert not pairs if scenario.name == "autotune" else pairs[0].kind == "headline"
+        assert pairs[0].kind == "headline"
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """What trials kept of their inside is drawn as what it is, with its own figures."""
 
-import copy
 from statistics import median
 
 import pytest
@@ -47,14 +46,6 @@ def test_curves_that_are_all_the_same_are_one(scenario, drawn):
     (line,) = chart.picture.lines
     assert "all 24 candidates" in chart.caption and chart.title == "Loss: the same for all"
     assert list(line.y) == kept(scenario, KEY, "loss")[0].values
-
-
-def test_values_of_earlier_versions_that_are_no_curve_are_not_drawn(scenario):
-    mixed = copy.deepcopy(scenario)
-    for one in kept(mixed, KEY, "loss"):
-        one.over = None
-    (chart,) = [chart for chart in charts.charts(mixed) if chart.name == "inside-loss-curve"]
-    assert len(chart.table.rows) == 2 * 12 - 1
 
 
 def test_verdict_tells_cases_in_one_sentence(scenario):

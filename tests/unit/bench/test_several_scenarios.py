@@ -12,7 +12,7 @@ from ftbench.document.model import Results, Skipped
 from ftbench.document.store import RunDirectory
 from ftbench.plan import sizing
 from ftbench.plan.candidates import Candidate
-from ftbench.rounds import measurement, progress, run
+from ftbench.rounds import progress, recorder, run
 from ftbench.scenarios import SCENARIOS
 from ftrun.interruption import Interruption
 from tests.unit.bench.scripted import options
@@ -117,7 +117,7 @@ def test_progress_tells_the_time_of_the_whole_run(capsys):
 
 def test_notes_that_others_hold_are_said_once():
     assert (
-        measurement.joined(["no GPU here", "", "no GPU here, and 2 workers share 2 CPUs", "CPU backend"])
+        recorder.joined(["no GPU here", "", "no GPU here, and 2 workers share 2 CPUs", "CPU backend"])
         == "no GPU here, and 2 workers share 2 CPUs; CPU backend"
     )
 

@@ -21,13 +21,17 @@ SAMPLE = 640 * 408 * 3
 PLENTY = {"available": 10**12, "shm_free": 10**12}
 
 
+def fitted(requested: int, workers: int, processes: bool, memory: dict) -> tuple[int, list[str]]:
+    return fit(requested, lambda size: demand(size * SAMPLE, workers, 2, processes), workers, memory)
+
+
 def test_what_fits_is_left_alone():
-    assert fit(512, SAMPLE, 16, 2, True, {"ft": PLENTY, "gil": PLENTY}) == (512, [])
+    assert fitted(512, 16, True, {"ft": PLENTY, "gil": PLENTY}) == (512, [])
 
 
 def test_dockers_64_mb_of_shared_memory():
     small = {**PLENTY, "shm_free": 64 * MIB}
-    size, warnings = fit(512, SAMPLE, 2, 2, True, {"ft": PLENTY, "gil": small})
+    size, warnings = fitted(512, 2, True, {"ft": PLENTY, "gil": small})
     assert size & (size - 1) == 0 and 1 <= size < 512
     needs = [demand(samples * SAMPLE, 2, 2, processes=True).shm for samples in (size, 4 * size)]
     assert needs[0] <= 64 * MIB < needs[1]
@@ -35,11 +39,11 @@ def test_dockers_64_mb_of_shared_memory():
 
 
 def test_threads_alone_need_no_shared_memory():
-    assert fit(512, SAMPLE, 2, 2, False, {"ft": {**PLENTY, "shm_free": 0}}) == (512, [])
+    assert fitted(512, 2, False, {"ft": {**PLENTY, "shm_free": 0}}) == (512, [])
 
 
 def test_little_memory():
-    size, warnings = fit(512, SAMPLE, 4, 2, True, {"ft": {**PLENTY, "available": 3000 * MIB}})
+    size, warnings = fitted(512, 4, True, {"ft": {**PLENTY, "available": 3000 * MIB}})
     assert size < 512 and "memory free" in warnings[0]
 
 
@@ -104,7 +108,7 @@ def test_a_scenario_of_which_nothing_fits_is_refused(name):
 
 def test_nothing_fits():
     with pytest.raises(DoesNotFit, match="not even batches of one sample.*--shm-size"):
-        fit(8, SAMPLE, 2, 2, True, {"ft": {**PLENTY, "shm_free": MIB}})
+        fitted(8, 2, True, {"ft": {**PLENTY, "shm_free": MIB}})
 
 
 @pytest.mark.parametrize(

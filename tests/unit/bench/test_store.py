@@ -12,8 +12,7 @@ import fastjsonschema
 import pytest
 
 from ftbench.document.check import validator
-from ftbench.document.convert import as_json, from_json
-from ftbench.document.model import Results
+from ftbench.document.convert import as_json
 from ftbench.document.store import ResultsError, RunDirectory, load, write_atomically
 from tests.programs import completed
 
@@ -130,15 +129,6 @@ def test_disk_without_room_for_the_report(run_on, finished_run):
 
 GONE = object()
 ROUND, PAIR = "scenarios/0/rounds/0", "scenarios/0/pairs/0"
-
-
-def test_a_run_that_does_not_know_of_freed_memory_is_read(document):
-    earlier = as_json(document)
-    for twin in earlier["environment"]["twins"].values():
-        twin["interpreter"].pop("mimalloc_purge_delay", None)
-    validator()(earlier)
-    twins = from_json(Results, earlier).environment.twins.values()
-    assert [twin.interpreter.mimalloc_purge_delay for twin in twins] == [None] * len(twins)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from ftloader.diagnosis.cpus import usable_cpus as loader_cpus
 from ftrun import cgroup
 
 
@@ -89,11 +90,52 @@ def test_no_limits(tmp_path):
     assert cgroup.memory_left(tmp_path / "nowhere") == (None, None)
 
 
-@pytest.mark.parametrize("quota, expected", [(None, 4), (0.5, 1), (1.5, 2), (2.0, 2), (2.9, 3), (64.0, 4)])
-def test_usable_cpus(monkeypatch, quota, expected):
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2, 3})
-    monkeypatch.setattr(cgroup, "cpu_quota", lambda: quota)
-    assert cgroup.usable_cpus() == expected
+def limited(period: str, **quotas: str) -> dict[str, str]:
+    """Return the files of version 1 that set the quotas (µs of a *period*) of the groups ("" for the mount)."""
+    files = {}
+    for group, quota in quotas.items():
+        folder = f"cg/cpu,cpuacct/{group.strip('_')}"
+        files |= {f"{folder}/cpu.cfs_quota_us": quota, f"{folder}/cpu.cfs_period_us": period}
+    return files
+
+
+IN_DOCKER = "31 23 0:27 /docker/abc {root}/cg rw - cgroup2 cgroup2 rw\n"
+
+
+@pytest.mark.parametrize(
+    ("mounts", "groups", "files", "cpus"),
+    [
+        (V2, "0::/\n", {}, 4),
+        (V2, "0::/\n", {"cg/cpu.max": "max 100000"}, 4),
+        (V2, "0::/\n", {"cg/cpu.max": "50000 100000"}, 1),
+        (V2, "0::/\n", {"cg/cpu.max": "100000 100000"}, 1),
+        (V2, "0::/\n", {"cg/cpu.max": "101000 100000"}, 2),
+        (V2, "0::/\n", {"cg/cpu.max": "150000 100000"}, 2),
+        (V2, "0::/\n", {"cg/cpu.max": "200000 100000"}, 2),
+        (V2, "0::/\n", {"cg/cpu.max": "290000 100000"}, 3),
+        (V2, "0::/\n", {"cg/cpu.max": "6400000 100000"}, 4),
+        (V2, "0::/\n", {"cg/cpu.max": "nonsense"}, 4),
+        (V2, "", {"cg/cpu.max": "nonsense"}, 4),
+        (V2, "0::/a/b\n", {"cg/a/cpu.max": "150000 100000", "cg/a/b/cpu.max": "max 100000"}, 2),
+        (V2, "0::/not/mounted\n", {"cg/cpu.max": "100000 100000"}, 1),
+        (IN_DOCKER, "0::/docker/abc\n", {"cg/cpu.max": "150000 100000"}, 2),
+        (V1, "3:cpu,cpuacct:/a\n0::/\n", limited("100000", a="90000"), 1),
+        (V1, "3:cpu,cpuacct:/a\n", limited("100000", a="150000"), 2),
+        (V1, "3:cpu,cpuacct:/a\n", limited("100000", _="150000", a="-1"), 2),
+        (V1, "3:cpu,cpuacct:/a\n", limited("100000", _="-1"), 4),
+    ],
+)
+def test_auto_and_the_benchmark_use_the_same_number_of_cpus(
+    mounts, groups, files, cpus, tmp_path, monkeypatch
+):
+    """The smallest limit counts, and a part of a CPU as one."""
+    monkeypatch.setattr(os, "process_cpu_count", lambda: 4)
+    proc = tree(tmp_path, mounts, groups, files)
+    if mounts == V1:
+        (tmp_path / "cg").mkdir(exist_ok=True)
+        (tmp_path / "cg/cpu").symlink_to("cpu,cpuacct")  # as systemd and container runtimes do
+    assert cgroup.usable_cpus(proc) == cpus
+    assert loader_cpus(tmp_path / "cg", proc / "self/cgroup") == cpus
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,7 @@
-"""CPUs that may be used: the affinity mask, and quotas of control groups as the kernel lays them out."""
+"""CPUs that may be used: the affinity mask, and quotas of the kernel's own control groups.
+
+tests/unit/runtime/test_cgroup.py has the table of quotas, for this function and the benchmark's.
+"""
 
 import os
 import subprocess
@@ -8,35 +11,13 @@ from pathlib import Path
 import pytest
 
 from ftloader.diagnosis.cpus import usable_cpus
+from ftrun import cgroup
 
 ALLOWED = os.process_cpu_count()
 
 
-@pytest.mark.parametrize(
-    ("own", "files", "cpus"),
-    [
-        ("0::/\n", {}, ALLOWED),
-        ("0::/\n", {"cpu.max": "max 100000"}, ALLOWED),
-        ("0::/\n", {"cpu.max": "50000 100000"}, 1),
-        ("0::/\n", {"cpu.max": "100000 100000"}, 1),
-        ("0::/\n", {"cpu.max": "101000 100000"}, min(2, ALLOWED)),
-        ("0::/a/b\n", {"a/cpu.max": "100000 100000", "a/b/cpu.max": "max 100000"}, 1),
-        ("0::/not/mounted\n", {"cpu.max": "100000 100000"}, 1),
-        ("3:cpu,cpuacct:/a\n0::/\n", {"cpu/a/cpu.cfs_quota_us": "90000", "cpu/a/cpu.cfs_period_us": "100000"}, 1),
-        ("3:cpu,cpuacct:/a\n", {"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, ALLOWED),
-        ("", {"cpu.max": "nonsense"}, ALLOWED),
-    ],
-)
-def test_the_smallest_limit_counts_and_a_part_of_a_cpu_as_one(own, files, cpus, tmp_path):
-    (tmp_path / "cgroup").write_text(own)
-    for name, text in files.items():
-        (tmp_path / "groups" / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "groups" / name).write_text(text + "\n")
-    assert usable_cpus(tmp_path / "groups", tmp_path / "cgroup") == cpus
-
-
 def test_the_affinity_mask_counts():
-    assert 1 <= usable_cpus() <= len(os.sched_getaffinity(0))
+    assert 1 <= usable_cpus() == cgroup.usable_cpus() <= len(os.sched_getaffinity(0))
 
 
 @pytest.fixture
