@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from packaging.requirements import InvalidRequirement, Requirement
+from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
+from ftrun import overlay
 from ftrun.wheels import locks
 from ftrun.wheels.index import DEFAULT, address
 
@@ -62,12 +63,7 @@ class Contents:
 
     def add(self, text: str, hashes: frozenset[str] = frozenset()) -> None:
         """Add one requirement (PEP 508); raises ``ValueError`` if it is none."""
-        try:
-            requirement = Requirement(text)
-        except (InvalidRequirement, RecursionError) as error:
-            raise ValueError("is no requirement (PEP 508)") from error
-        if not str(requirement).isprintable():  # a marker's strings may hold line ends
-            raise ValueError("holds characters that no requirement has")
+        requirement = overlay.parse(text)
         if requirement.url:
             self.others[requirement.name] = f"comes from an address; {_ELSEWHERE}"
         elif hashes:
