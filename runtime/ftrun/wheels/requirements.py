@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from packaging.requirements import Requirement
-from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from ftrun import overlay
 from ftrun.wheels import locks
 from ftrun.wheels.index import DEFAULT, address
+from ftrun.wheels.package import Package
 
 _LARGEST_FILE = 32 << 20
 _FILE = re.compile(r".*[/\\].*|.*\.(txt|in|toml|lock|ya?ml)", re.DOTALL)
@@ -35,19 +35,6 @@ _ELSEWHERE = "only packages of an index can be judged"
 
 class BadRequirements(Exception):
     """Raised if a file cannot be read, or an argument is no requirement. The message names it."""
-
-
-@dataclass
-class Package:
-    """One version of a package of an index, as a lock file or a resolver gives it."""
-
-    requirement: Requirement
-    hashes: frozenset[str] = frozenset()
-    """Hashes of the files that a lock allows, such as ``sha256:00ff``; empty if any file will do."""
-    needed_by: tuple[str, ...] = ()
-    """Names of the packages that need this one; empty if the user named it."""
-    asked: SpecifierSet = field(default_factory=SpecifierSet)
-    """Versions that the user would take."""
 
 
 @dataclass
@@ -218,12 +205,9 @@ def _read_toml(contents: Contents, document: dict, path: Path, extras: list[str]
     """
     try:
         if "packages" in document or "package" in document:
-            for package in locks.packages(document, (DEFAULT, address())):
-                if package.reason:
-                    contents.others[package.requirement] = package.reason
-                else:
-                    requirement = Requirement(package.requirement)
-                    contents.locked.append(Package(requirement, package.hashes, package.needed_by))
+            locked, reasons = locks.packages(document, (DEFAULT, address()))
+            contents.locked += locked
+            contents.others |= reasons
             return
         project = document.get("project", {})
         texts = list(project.get("dependencies", ()))
