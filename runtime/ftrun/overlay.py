@@ -13,10 +13,14 @@ import shutil
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ftrun.interruption import Interrupted, Interruption
 from ftrun.project import ROOT, normalise
 from ftrun.supervise import Completed, Stopped, TimedOut, supervise
+
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
 
 UV_LOCK = ROOT / "docker" / "uv.lock"
 INSTALL_SECONDS = 900.0
@@ -158,20 +162,28 @@ def absent(requirement: str, installed: Mapping[str, str]) -> bool:
         return True
 
 
-def _checked(requirement: str) -> str:
-    """Return `requirement` in a form that uv cannot take as an option; raises OverlayError if malformed or a URL."""
+def parse(text: str) -> Requirement:
+    """Return *text* as a requirement (PEP 508). Raises ValueError, which says what is wrong with it."""
     from packaging.requirements import InvalidRequirement, Requirement
 
     try:
-        parsed = Requirement(requirement)
+        requirement = Requirement(text)
     except (InvalidRequirement, RecursionError) as error:
-        raise OverlayError(f"{requirement[:200]!r} is not a requirement (PEP 508)") from error
-    if parsed.url:
-        raise OverlayError(f"{requirement[:200]!r} names an address; only wheels of a package index are installed")
-    # A marker's strings may hold line ends.
-    if not str(parsed).isprintable():
-        raise OverlayError(f"{requirement[:200]!r} holds characters that no requirement has")
-    return str(parsed)
+        raise ValueError("is no requirement (PEP 508)") from error
+    if not str(requirement).isprintable():  # a marker's strings may hold line ends
+        raise ValueError("holds characters that no requirement has")
+    return requirement
+
+
+def _checked(text: str) -> str:
+    """Return a requirement in a form that uv cannot take as an option; raises OverlayError if malformed or a URL."""
+    try:
+        requirement = parse(text)
+    except ValueError as error:
+        raise OverlayError(f"{text[:200]!r} {error}") from error
+    if requirement.url:
+        raise OverlayError(f"{text[:200]!r} names an address; only wheels of a package index are installed")
+    return str(requirement)
 
 
 def last_words(done: Completed) -> str:

@@ -26,7 +26,8 @@ from ftrun.wheels import table
 from ftrun.wheels.imported import imported
 from ftrun.wheels.index import Index
 from ftrun.wheels.judge import SERIES, Answer, Report, judge
-from ftrun.wheels.requirements import BadRequirements, Package, read
+from ftrun.wheels.package import Package
+from ftrun.wheels.requirements import BadRequirements, read
 from ftrun.wheels.tree import Tree, resolve
 
 _AT_ONCE = 8  # projects; each waits for the index most of the time

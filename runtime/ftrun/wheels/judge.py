@@ -18,7 +18,7 @@ from packaging.version import Version
 from ftrun.wheels import archive, gil_slot
 from ftrun.wheels.gil_slot import Gil
 from ftrun.wheels.index import File, Index, IndexFailed
-from ftrun.wheels.requirements import Package
+from ftrun.wheels.package import Package
 
 SERIES = ("3.13t", "3.14t", "3.15t")
 _MOST_WHEELS = 3  # read in search of a version that leaves the GIL off
@@ -118,7 +118,7 @@ def _finding(package: Package, files: list[File], series: str, wheels: _Wheels) 
     else:
         finding = Finding(str(versions[0]) if versions else "", Answer.NONE)
     if finding.answer not in (Answer.PURE, Answer.OFF, Answer.UNKNOWN):
-        limits = [*requirement.specifier, *package.asked]
+        limits = [*requirement.specifier, *package.accepted]
         lowest = [limit for limit in limits if limit.operator in _LOWER]
         finding.better = _better(_by_version(fitting), lowest, series, wheels)
     return finding

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Iterable, Iterator
-from typing import NamedTuple
 
+from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+
+from ftrun.wheels.package import Package
 
 _PLACES = {
     **dict.fromkeys(("git", "vcs"), "a repository"),
@@ -13,78 +16,112 @@ _PLACES = {
     **dict.fromkeys(("path", "directory", "file"), "this machine"),
 }
 
-
-class Locked(NamedTuple):
-    """One package of a lock."""
-
-    requirement: str
-    """Name, version and marker, or the name alone if there is a reason."""
-    hashes: frozenset[str]
-    """Hashes of the files that the lock allows, such as ``sha256:00ff``; empty if it has none."""
-    needed_by: tuple[str, ...]
-    """Names of the packages that need this one; empty if the project does, or if the lock does not tell."""
-    reason: str
-    """Reason why the package cannot be judged, such as that it comes from git; empty if it comes from an index."""
+Parents = dict[str, dict[str, list[str]]]
+"""{package: {package that needs it: markers under which it is needed}}."""
 
 
-def packages(document: dict, indexes: Collection[str]) -> Iterator[Locked]:
-    """Yield the packages of a lock without the project's own; raises errors of wrong types for anything else.
+def packages(document: dict, indexes: Collection[str]) -> tuple[list[Package], dict[str, str]]:
+    """Return the packages of a lock without the project's own, and {name: reason} of those that cannot be judged.
 
-    *indexes*: addresses of package indexes; a package of another one has a reason.
+    Raises errors of wrong types for a document that is no lock. *indexes*: addresses of package indexes. Packages of
+    other indexes, of repositories and of this machine cannot be judged.
     """
-    listed = document.get("packages", document.get("package", ()))
-    project_names = {
-        canonicalize_name(entry["name"]) for entry in listed if {"editable", "virtual"} & set(_source(entry))
-    }
-    parents: dict[str, dict[str, list[str]]] = {}  # of each package, with the markers under which it is needed
-    for entry in listed:
-        for child, marker in _edges(entry):
-            parents.setdefault(child, {}).setdefault(canonicalize_name(entry["name"]), []).append(marker)
-    for entry in listed:
+    entries = document.get("packages", document.get("package", ()))
+    projects = _project_names(entries)
+    parents = _parents(entries)
+    locked, reasons = [], {}
+    for entry in entries:
         name = canonicalize_name(entry["name"])
-        if name in project_names:
+        if name in projects:
             continue
-        needing = parents.get(name, {})
-        needed_by = () if needing.keys() & project_names else tuple(sorted(needing))
         if reason := _elsewhere(entry, indexes):
-            yield Locked(name, frozenset(), needed_by, reason)
-            continue
-        conditions = _own_markers(entry)
-        # Only uv writes down what the project itself needs. Its markers of extras are names of its own.
-        if project_names and not any("extra" in marker for markers in needing.values() for marker in markers):
-            conditions.append(_either(marker for markers in needing.values() for marker in markers))
-        condition = " and ".join(f"({marker})" for marker in conditions if marker)
-        requirement = f"{name}=={entry['version']}" + (f"; {condition}" if condition else "")
-        yield Locked(requirement, frozenset(_hashes(entry)), needed_by, "")
+            reasons[name] = reason
+        else:
+            locked.append(_package(entry, projects, parents.get(name, {})))
+    return locked, reasons
+
+
+def _project_names(entries: Iterable[dict]) -> set[str]:
+    names = set()
+    for entry in entries:
+        if {"editable", "virtual"} & set(_source(entry)):
+            names.add(canonicalize_name(entry["name"]))
+    return names
+
+
+def _parents(entries: Iterable[dict]) -> Parents:
+    parents: Parents = {}
+    for entry in entries:
+        name = canonicalize_name(entry["name"])
+        for dependency, marker in _dependencies(entry):
+            parents.setdefault(dependency, {}).setdefault(name, []).append(marker)
+    return parents
+
+
+def _package(entry: dict, projects: set[str], parents: dict[str, list[str]]) -> Package:
+    conditions = _own_markers(entry)
+    markers = list(itertools.chain.from_iterable(parents.values()))
+    # Only uv writes down what the project itself needs. Its markers of extras are names of its own.
+    if projects and not any("extra" in marker for marker in markers):
+        conditions.append(_either(markers))
+    text = f"{canonicalize_name(entry['name'])}=={entry['version']}"
+    if condition := " and ".join(f"({marker})" for marker in conditions if marker):
+        text = f"{text}; {condition}"
+    needed_by = () if parents.keys() & projects else tuple(sorted(parents))
+    return Package(Requirement(text), frozenset(_hashes(entry)), needed_by)
 
 
 def _source(entry: dict) -> dict:
-    return {**entry.get("source", {}), **{key: True for key in ("vcs", "directory", "archive") if key in entry}}
+    source = dict(entry.get("source", {}))
+    for key in ("vcs", "directory", "archive"):
+        if key in entry:
+            source[key] = True
+    return source
 
 
 def _elsewhere(entry: dict, indexes: Collection[str]) -> str:
-    """Return the reason why a package is none of these indexes; "" if it is one."""
+    """Return the reason why a package is of none of these indexes; "" if it is of one."""
     source = _source(entry)
-    for kind in [source["type"]] if "type" in source else source:  # Poetry gives the kind as a type
+    kinds = [source["type"]] if "type" in source else list(source)  # Poetry gives the kind as a type
+    for kind in kinds:
         if kind in _PLACES:
             return f"comes from {_PLACES[kind]}; only packages of an index can be judged"
-    index = str(source.get("registry") or (source.get("type") == "legacy" and source["url"]) or entry.get("index", ""))
+    index = _index(entry, source)
     if index and index.rstrip("/") not in indexes:
         return "comes from another index; UV_DEFAULT_INDEX names the one to look at"
     return "" if "version" in entry else "has no version in the lock"
 
 
-def _edges(entry: dict) -> Iterator[tuple[str, str]]:
+def _index(entry: dict, source: dict) -> str:
+    """Return the address of the index that a package comes from; "" if the lock names none."""
+    if source.get("registry"):
+        return str(source["registry"])
+    if source.get("type") == "legacy" and source["url"]:
+        return str(source["url"])
+    return str(entry.get("index", ""))
+
+
+def _dependencies(entry: dict) -> Iterator[tuple[str, str]]:
     """Yield (name of a needed package, marker or ""), with those of uv's extras and groups."""
     dependencies = entry.get("dependencies", ())
-    if isinstance(dependencies, dict):  # Poetry's table: a version, a table, or a list of tables
-        for name, limits in dependencies.items():
-            for limit in limits if isinstance(limits, list) else [limits]:
-                yield canonicalize_name(name), limit.get("markers", "") if isinstance(limit, dict) else ""
+    if isinstance(dependencies, dict):
+        yield from _poetry_dependencies(dependencies)
         return
-    groups = (entry.get("optional-dependencies", {}), entry.get("dev-dependencies", {}))
-    for dependency in (*dependencies, *(each for group in groups for part in group.values() for each in part)):
+    lists = [dependencies]
+    lists += entry.get("optional-dependencies", {}).values()
+    lists += entry.get("dev-dependencies", {}).values()
+    for dependency in itertools.chain.from_iterable(lists):
         yield canonicalize_name(dependency["name"]), dependency.get("marker", "")
+
+
+def _poetry_dependencies(dependencies: dict) -> Iterator[tuple[str, str]]:
+    """Yield (name, marker or "") for Poetry's table, whose values are versions, tables, or lists of these."""
+    for name, limits in dependencies.items():
+        if not isinstance(limits, list):
+            limits = [limits]
+        for limit in limits:
+            marker = limit.get("markers", "") if isinstance(limit, dict) else ""
+            yield canonicalize_name(name), marker
 
 
 def _either(markers: Iterable[str]) -> str:
@@ -96,15 +133,17 @@ def _either(markers: Iterable[str]) -> str:
 def _own_markers(entry: dict) -> list[str]:
     """Return the markers of a package itself; Poetry may have one for each group, uv one for each resolution."""
     marker = entry.get("marker", entry.get("markers", ""))
-    return [
-        _either(marker.values()) if isinstance(marker, dict) else marker,
-        _either(entry.get("resolution-markers", ())),
-    ]
+    if isinstance(marker, dict):
+        marker = _either(marker.values())
+    return [marker, _either(entry.get("resolution-markers", ()))]
 
 
 def _hashes(entry: dict) -> Iterator[str]:
-    for file in (*entry.get("wheels", ()), *entry.get("files", ()), *([entry["sdist"]] if "sdist" in entry else ())):
+    files = [*entry.get("wheels", ()), *entry.get("files", ())]
+    if "sdist" in entry:
+        files.append(entry["sdist"])
+    for file in files:
         if "hash" in file:
             yield file["hash"].lower()
-        for kind, value in file.get("hashes", {}).items():
-            yield f"{kind}:{value}".lower()
+        for algorithm, value in file.get("hashes", {}).items():
+            yield f"{algorithm}:{value}".lower()

@@ -9,12 +9,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from packaging.requirements import InvalidRequirement, Requirement
-from packaging.specifiers import SpecifierSet
+from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from ftrun import overlay
 from ftrun.wheels import locks
 from ftrun.wheels.index import DEFAULT, address
+from ftrun.wheels.package import Package
 
 _LARGEST_FILE = 32 << 20
 _FILE = re.compile(r".*[/\\].*|.*\.(txt|in|toml|lock|ya?ml)", re.DOTALL)
@@ -37,19 +38,6 @@ class BadRequirements(Exception):
 
 
 @dataclass
-class Package:
-    """One version of a package of an index, as a lock file or a resolver gives it."""
-
-    requirement: Requirement
-    hashes: frozenset[str] = frozenset()
-    """Hashes of the files that a lock allows, such as ``sha256:00ff``; empty if any file will do."""
-    needed_by: tuple[str, ...] = ()
-    """Names of the packages that need this one; empty if the user named it."""
-    asked: SpecifierSet = field(default_factory=SpecifierSet)
-    """Versions that the user would take."""
-
-
-@dataclass
 class Contents:
     """Everything that the arguments name."""
 
@@ -62,12 +50,7 @@ class Contents:
 
     def add(self, text: str, hashes: frozenset[str] = frozenset()) -> None:
         """Add one requirement (PEP 508); raises ``ValueError`` if it is none."""
-        try:
-            requirement = Requirement(text)
-        except (InvalidRequirement, RecursionError) as error:
-            raise ValueError("is no requirement (PEP 508)") from error
-        if not str(requirement).isprintable():  # a marker's strings may hold line ends
-            raise ValueError("holds characters that no requirement has")
+        requirement = overlay.parse(text)
         if requirement.url:
             self.others[requirement.name] = f"comes from an address; {_ELSEWHERE}"
         elif hashes:
@@ -222,12 +205,9 @@ def _read_toml(contents: Contents, document: dict, path: Path, extras: list[str]
     """
     try:
         if "packages" in document or "package" in document:
-            for package in locks.packages(document, (DEFAULT, address())):
-                if package.reason:
-                    contents.others[package.requirement] = package.reason
-                else:
-                    requirement = Requirement(package.requirement)
-                    contents.locked.append(Package(requirement, package.hashes, package.needed_by))
+            locked, reasons = locks.packages(document, (DEFAULT, address()))
+            contents.locked += locked
+            contents.others |= reasons
             return
         project = document.get("project", {})
         texts = list(project.get("dependencies", ()))

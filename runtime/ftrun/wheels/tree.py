@@ -19,7 +19,7 @@ from packaging.utils import canonicalize_name
 
 from ftrun import overlay
 from ftrun.interruption import Interruption
-from ftrun.wheels.requirements import Package
+from ftrun.wheels.package import Package
 
 _LINE = re.compile(r"(?P<requirement>[^#\s][^#]*?)\s+# via (?P<needed_by>.+)")
 _WITHOUT_WHEEL = re.compile(r"Wheels are required for `([^`]+)`")
@@ -85,6 +85,6 @@ def resolve(
 def _package(line: re.Match, by_name: Mapping[str, Requirement]) -> Package:
     requirement = Requirement(line["requirement"])
     if named := by_name.get(canonicalize_name(requirement.name)):
-        return Package(requirement, asked=named.specifier)
+        return Package(requirement, accepted=named.specifier)
     needed_by = [name for name in line["needed_by"].split(", ") if not name.startswith("-")]  # nor a constraints file
     return Package(requirement, needed_by=tuple(needed_by))

@@ -21,7 +21,7 @@ from ftrun.configurations import this_twin
 from ftrun.wheels import archive
 from ftrun.wheels.index import Index
 from ftrun.wheels.judge import Answer, judge
-from ftrun.wheels.requirements import Package
+from ftrun.wheels.package import Package
 from tests.checkout import importable
 from tests.extension_modules import compiled
 from tests.unit.runtime.wheels.test_gil_slot import INTERPRETERS, SLOTS

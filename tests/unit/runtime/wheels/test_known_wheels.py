@@ -9,7 +9,7 @@ from packaging.requirements import Requirement
 
 from ftrun.wheels.index import Index
 from ftrun.wheels.judge import Answer, judge
-from ftrun.wheels.requirements import Package
+from ftrun.wheels.package import Package
 
 KNOWN = [
     ("pandas==2.2.3", "3.13t", Answer.ON),
