@@ -9,7 +9,7 @@ The steps and their modules:
 1. Choose the samples to load (samples), and save the state of the dataset (reachable).
 2. Load the samples in one thread, as the reference (serial), and note which files that opens (opened_files).
 3. Observe which lines of code write to objects, move file positions or draw random numbers, while two threads take
-   turns (observer, writes, file_positions, draws).
+   turns (observer, shared_writes, moved_files, lent_objects, draws).
 4. Load in all threads at the same time, and compare with the reference (at_once, concurrent_loads, comparison). Then
    load again to confirm each failure: the second look.
 5. Add the documented limits of libraries (libraries) and the state of the GIL (gil).

@@ -10,7 +10,7 @@ from ftsafety.audit import findings, kinds
 from ftsafety.audit.comparison import Raised
 from ftsafety.audit.concurrent_loads import WAYS, Burst, Burster, Mismatch
 from ftsafety.audit.ignored import collecting
-from ftsafety.audit.observer import definition
+from ftsafety.audit.places import definition
 from ftsafety.audit.report import Finding
 from ftsafety.audit.samples import Stuck, stuck
 from ftsafety.audit.serial import AuditError, Serial

@@ -10,11 +10,13 @@ from ftsafety.audit.comparison import Raised
 from ftsafety.audit.concurrent_loads import Burst, Mismatch
 from ftsafety.audit.draws import Draw
 from ftsafety.audit.libraries import CONNECTIONS, LIMITS, ONLY_SHARED
-from ftsafety.audit.observer import Observed, Write, definition, line_naming
+from ftsafety.audit.observer import Observed
+from ftsafety.audit.places import definition, line_naming
 from ftsafety.audit.reachable import Node
 from ftsafety.audit.report import Finding, Level
 from ftsafety.audit.samples import Loads
 from ftsafety.audit.serial import Serial
+from ftsafety.audit.shared_writes import Write
 
 
 def from_observation(first: Observed, second: Observed, nodes: list[Node]) -> list[Finding]:

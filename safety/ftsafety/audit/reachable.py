@@ -12,7 +12,6 @@ import threading
 import types
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from multiprocessing.synchronize import Condition, SemLock
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,7 @@ from ftloader.diagnosis.call_site import is_user_code
 from ftloader.diagnosis.lookups import attributes_of, is_a
 from ftrun.target import native_attribute
 from ftsafety.audit.libraries import LIMITS
+from ftsafety.audit.locks import is_lock
 
 _LIMIT = 20_000
 """Largest number of objects visited."""
@@ -35,24 +35,6 @@ _HASHED = 64 << 20
 ATOMS = (str, bytes, int, float, complex, bool, type(None), type, types.ModuleType)
 _LEAVES = (*ATOMS, torch.Tensor, torch.Generator, np.ndarray, np.generic, threading.Thread, range, slice, mmap.mmap)
 _CONTAINERS = (dict, list, set, collections.deque)
-_SHOWS_HELD = ("locked", "is_locked", "_is_owned")
-"""Names of the methods or attributes by which locks of different libraries tell if they are held."""
-
-
-def is_lock(value: Any) -> bool:
-    """True if *value* is a lock of threading, multiprocessing or another library, but not of asyncio."""
-    with contextlib.suppress(Exception):
-        kind: Any = type(value)
-        return _is_lock_type(kind)
-    return False
-
-
-@functools.cache  # asked for every global variable of a running function
-def _is_lock_type(cls: Any) -> bool:
-    if issubclass(cls, (threading.Condition, threading.Semaphore, Condition, SemLock)):
-        return True
-    acquires = all(callable(getattr(cls, name, None)) for name in ("acquire", "release"))
-    return acquires and any(hasattr(cls, name) for name in _SHOWS_HELD) and not cls.__module__.startswith("asyncio")
 
 
 def is_undecoded(value: Any) -> bool:
@@ -268,17 +250,3 @@ def _same(current: Any, saved: Any) -> bool:
             return current == saved
         return False
     return all(a is b for a, b in zip(current, saved, strict=True))
-
-
-def is_held(lock: Any) -> bool:
-    """True if any thread holds *lock*. False if this cannot be found out."""
-    with contextlib.suppress(Exception):
-        if is_a(lock, (threading.Condition, Condition)):
-            lock = lock._lock
-        if is_a(lock, threading.Semaphore):
-            return lock._value == 0
-        if is_a(lock, SemLock):
-            return lock._semlock._is_zero()
-        shown = next(getattr(lock, name) for name in _SHOWS_HELD if hasattr(lock, name))
-        return bool(shown() if callable(shown) else shown)
-    return False

@@ -31,12 +31,14 @@ import torch
 from ftloader.diagnosis.lookups import attributes_of, is_a
 from ftsafety.audit.comparison import Frozen, freeze
 from ftsafety.audit.file_positions import has_position
+from ftsafety.audit.locks import is_lock
 from ftsafety.audit.monitoring import events_in, monitoring
-from ftsafety.audit.observer import Observed, Write
+from ftsafety.audit.observer import Observed
 from ftsafety.audit.pools import POOL
-from ftsafety.audit.reachable import is_lock, walk, with_several_names
+from ftsafety.audit.reachable import walk, with_several_names
 from ftsafety.audit.report import Line
 from ftsafety.audit.serial import Serial
+from ftsafety.audit.shared_writes import Write
 from ftsafety.audit.writes import UNKNOWN, Store, stores_in, tree_of
 
 _LARGEST = 64 << 20

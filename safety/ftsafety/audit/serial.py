@@ -10,8 +10,9 @@ from typing import Any
 from ftsafety.audit import kinds, reachable
 from ftsafety.audit.comparison import Frozen, Raised, difference, freeze, structure
 from ftsafety.audit.monitoring import discovering
-from ftsafety.audit.observer import Observed, Observer, definition
+from ftsafety.audit.observer import Observed, Observer
 from ftsafety.audit.opened_files import OpenedFiles, watching
+from ftsafety.audit.places import definition
 from ftsafety.audit.report import Finding
 from ftsafety.audit.samples import Loads, attempt, outcome, raised, stuck, thread
 
@@ -225,6 +226,5 @@ class Serial:
             nodes = reachable.walk(self.loads.dataset)
             observer = Observer(self.loads.dataset, self.load, codes, nodes)
             seen.append(observer.observe(keys))
-            observer.observe_draws(keys)
             nodes = reachable.walk(self.loads.dataset)
         return seen[0], seen[1], nodes

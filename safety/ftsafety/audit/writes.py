@@ -8,6 +8,7 @@ import ast
 import contextlib
 import dis
 import linecache
+import threading
 import types
 from dataclasses import dataclass
 from functools import cache
@@ -15,6 +16,7 @@ from typing import Any
 
 _STORES = {"STORE_ATTR", "STORE_SUBSCR", "DELETE_ATTR", "DELETE_SUBSCR", "STORE_SLICE", "STORE_GLOBAL"}
 _TARGETS = (ast.Attribute, ast.Subscript, ast.Name)
+_THREAD_NUMBERS = ("get_ident", "current_thread", "get_native_id")
 UNKNOWN = object()
 
 
@@ -25,8 +27,8 @@ class Store:
     target: str
     """The target as in the source: "self.count"."""
     kind: str
-    """As `observer.Write.kind`: "augmented" for ``+=`` and other operators that read, compute and write; "checked" if a
-    test around the write, or just before it, reads the same target."""
+    """As `shared_writes.Write.kind`: "augmented" for ``+=`` and other operators that read, compute and write; "checked"
+    if a test around the write, or just before it, reads the same target."""
     owner: types.CodeType | None = None
     """The expression of the object that is written into; None if evaluating it may have side effects."""
     key: types.CodeType | None = None
@@ -40,6 +42,15 @@ class Store:
     def key_value(self, frame: types.FrameType) -> Any:
         """Return the key of the written item, evaluated in *frame*; UNKNOWN if there is no key, or evaluation fails."""
         return _evaluate(self.key, frame)
+
+    def is_of_thread(self, frame: types.FrameType) -> bool:
+        """True if the key of the written item is the number of this thread, or contains it."""
+        key = self.key_value(frame)
+        parts = key if type(key) is tuple else (key,)
+        numbers = (threading.get_ident(), threading.get_native_id())
+        if any(type(part) is int and part in numbers for part in parts):
+            return True
+        return any(name in self.key_text for name in _THREAD_NUMBERS)
 
 
 def _evaluate(code: types.CodeType | None, frame: types.FrameType) -> Any:

@@ -19,7 +19,8 @@ from PIL import Image
 from ftloader.diagnosis.lookups import attributes_of
 from ftrun import target
 from ftsafety.audit.comparison import difference, freeze
-from ftsafety.audit.reachable import Node, Snapshot, is_held, is_lock, walk
+from ftsafety.audit.locks import is_held, is_lock
+from ftsafety.audit.reachable import Node, Snapshot, walk
 from tests.checkout import importable
 from tests.datasets import Rows
 from tests.programs import completed
