@@ -1,16 +1,14 @@
-"""Remarks on runs other than failures (output that differs, uncaught exceptions), and medians of time and memory."""
+"""Remarks on runs other than failures: output that differs, and uncaught exceptions."""
 
 from __future__ import annotations
 
 import re
-import statistics
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 
 from ftsafety.repro.campaign import Runs
 from ftsafety.repro.classify import UNSEEN
 from ftsafety.repro.outcome import Kind, Outcome
-from ftsafety.repro.request import MIB
 
 # Addresses of objects, durations, times and builds (of sys.version), which always differ.
 VARYING = re.compile(
@@ -25,9 +23,6 @@ NO_NEWS = re.compile(r'^(?:  File "|    |Traceback \()|\d(?:it/s|s/it)\b')
 # A text in `Outcome.noticed`.
 NOTICED = re.compile(r"([^:]*): ([\w.]+)(?:: .*?)?(?: at (\S+:\d+ in .+))?", re.DOTALL)
 
-FEWEST, FAR_APART = 4, 2.0
-"""A remark on time or memory needs this number of runs of each (all above all: p = 0.03), and this ratio of medians."""
-
 Lines = tuple[str, ...]
 
 
@@ -37,34 +32,11 @@ def observations(runs: Mapping[str, Runs]) -> list[str]:
         *_noticed(runs),
         *_output(runs, "Standard output", _of_stdout),
         *_output(runs, "Standard error", _of_stderr),
-        *_costs(runs, "time", "seconds", "s", 1.0, 0.5),
-        *_costs(runs, "peak memory", "memory", "MiB", MIB, 32),
     ]
 
 
-def median(runs: Runs, attribute: str) -> float | None:
-    """Return the median *attribute* of successful runs, "seconds" or peak "memory" in bytes; None if there are none."""
-    values = [getattr(outcome, attribute) for outcome in _sound(runs)]
-    return statistics.median(values) if values else None
-
-
-def _costs(runs: Mapping[str, Runs], name: str, attribute: str, unit: str, one: float, least: float) -> Iterator[str]:
-    """Yield a sentence if successful runs of one configuration all take more than those of another, by far.
-
-    *attribute*: the attribute of an outcome, called *name*. *one*: its value for one *unit*. *least*: the smallest
-    difference of medians, in units, that is worth a word.
-    """
-    values = {config: [getattr(o, attribute) / one for o in _sound(each)] for config, each in runs.items()}
-    values = {config: each for config, each in values.items() if len(each) >= FEWEST and min(each) > 0}
-    if len(values) < 2:
-        return
-    low, high = (choose(values, key=lambda config: statistics.median(values[config])) for choose in (min, max))
-    small, large = (statistics.median(values[config]) for config in (low, high))
-    if large >= max(FAR_APART * small, small + least) and min(values[high]) > max(values[low]):
-        yield f"Its {name} differs: {large:.3g} {unit} in {high}, {small:.3g} {unit} in {low} (medians)."
-
-
-def _sound(runs: Runs) -> list[Outcome]:
+def sound(runs: Runs) -> list[Outcome]:
+    """Return the outcomes of the successful runs."""
     return [outcome for outcome in runs.outcomes if outcome.kind is Kind.OK]
 
 
@@ -104,7 +76,7 @@ def _output(runs: Mapping[str, Runs], name: str, lines_of: Callable[[Outcome], L
 
     *name*: the output's name in the sentences. *lines_of*: returns the output's lines for one run.
     """
-    outputs = {config: Counter(map(lines_of, _sound(each))) for config, each in runs.items() if _sound(each)}
+    outputs = {config: Counter(map(lines_of, sound(each))) for config, each in runs.items() if sound(each)}
     if len({lines for each in outputs.values() for lines in each}) < 2:
         return
     steady = {config: next(iter(each)) for config, each in outputs.items() if len(each) == 1 and each.total() > 1}
@@ -141,13 +113,3 @@ def _line(lines: Lines, others: Lines) -> str:
     """Return the first of *lines* that is not in *others*, as Markdown code; "fewer lines" if there is no such line."""
     first = next((line for line in lines if line not in others), None)
     return f"`{first[:100]}`" if first is not None else "fewer lines"
-
-
-def in_seconds(value: float) -> str:
-    """Return a number of seconds with the unit: "1.25 s"."""
-    return f"{value:.2f} s"
-
-
-def in_mib(value: float) -> str:
-    """Return a number of bytes in MiB, with the unit: "128 MiB"."""
-    return f"{value / MIB:.0f} MiB"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib.metadata
+import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -12,8 +13,9 @@ from ftrun.configurations import CONFIGURATIONS
 from ftrun.escape import fenced, markdown, terminal
 from ftrun.project import normalise
 from ftsafety.repro.campaign import Runs
-from ftsafety.repro.look import in_mib, in_seconds, median, observations
+from ftsafety.repro.look import observations, sound
 from ftsafety.repro.outcome import Kind, Outcome
+from ftsafety.repro.request import MIB
 from ftsafety.repro.script import Script
 from ftsafety.repro.verdict import Finding, Verdict, groups_of, signatures_of
 from ftsafety.repro.verdict_words import named, others, rate, remarks, sentence
@@ -67,18 +69,28 @@ def details(runs: Mapping[str, Runs]) -> str:
 
 
 def measured(runs: Mapping[str, Runs]) -> str:
-    """Return Markdown: median time and memory by configuration, then the output of one successful run of each."""
+    """Return Markdown on the successful runs: median time and memory by configuration, then one output of each.
+
+    Return "" if no run succeeded.
+    """
     rows = ["| configuration | median time | peak memory |", "|---|---:|---:|"]
-    samples: dict[str, list[str]] = {}
+    configs_of_outputs: dict[str, list[str]] = {}
     for config, each in runs.items():
-        time, peak = median(each, "seconds"), median(each, "memory")
-        rows.append(f"| `{config}` | {in_seconds(time) if time else '-'} | {in_mib(peak) if peak else '-'} |")
-        text = next((o.stdout for o in each.outcomes if o.kind is Kind.OK), "").strip()
-        samples.setdefault(excerpt(text, LONGEST_SAMPLE), []).append(config)
+        outcomes = sound(each)
+        time = memory = "-"
+        if outcomes:
+            time = f"{statistics.median(outcome.seconds for outcome in outcomes):.2f} s"
+            if peak := statistics.median(outcome.memory for outcome in outcomes):
+                memory = f"{peak / MIB:.0f} MiB"
+            output = excerpt(outcomes[0].stdout.strip(), LONGEST_SAMPLE)
+            configs_of_outputs.setdefault(output, []).append(config)
+        rows.append(f"| `{config}` | {time} | {memory} |")
+    if not configs_of_outputs:
+        return ""
     parts = ["\n".join(rows), "Medians of the runs that did not fail."]
-    for text, configs in samples.items():
-        if text:
-            parts += [f"Standard output of the first of these in {', '.join(configs)}:", fenced(text, "text")]
+    for output, configs in configs_of_outputs.items():
+        if output:
+            parts += [f"Standard output of the first of these in {', '.join(configs)}:", fenced(output, "text")]
     return "\n\n".join(parts)
 
 
@@ -227,8 +239,8 @@ def render(
         parts.append(first_failure(*failure))
     for title, text in sections:
         parts += [f"## {title}", text]
-    if any(median(each, "seconds") for each in runs.values()):
-        parts += ["## Time, memory and output", measured(runs)]
+    if measurements := measured(runs):
+        parts += ["## Time, memory and output", measurements]
     parts += [
         "## Script",
         fenced(excerpt(script.text, LONGEST_SCRIPT), "python"),
