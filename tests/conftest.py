@@ -250,12 +250,12 @@ def restless_tuner():
 
 @pytest.fixture(scope="module")
 def small_arrays_have_slots():
-    """Write arrays of 4 kB into slots too, so that tests need no large ones. Yield the real size.
+    """Write arrays of 4 kB into slots too, so that tests need no large ones.
 
     Without ``monkeypatch``, which would keep tests from running in several threads.
     """
     from ftloader.batch import layout
 
     real, layout.SMALLEST_SLOT = layout.SMALLEST_SLOT, 4096
-    yield real
+    yield
     layout.SMALLEST_SLOT = real
