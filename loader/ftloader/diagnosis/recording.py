@@ -6,8 +6,6 @@ numbers from before a batch and some from after it.
 """
 
 import math
-import platform
-import threading
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -19,11 +17,9 @@ _BINS = 32 * _BINS_PER_DOUBLING  # up to 70 minutes
 READ_EVERY = 0.02  # seconds; asking the system for a thread's CPU time and its waits for a CPU takes ten microseconds
 _ADDED = (
     *("batches", "samples", "nbytes", "skipped", "waited", "first_batch", "sampling", "starting"),
-    *("shm_full", "ready", "looks", "locked", "running"),
+    *("shm_full", "ready"),
 )
 _OVERLAPPING = 8  # epochs that may run at the same time, each in an iterator of its own
-_LOOK_EVERY = 0.05  # seconds between two looks at what busy workers wait for
-_FUTEX = {"x86_64": b"202", "aarch64": b"98"}.get(platform.machine())  # number of the system call that waits for locks
 
 
 @dataclass(eq=False)
@@ -91,8 +87,6 @@ class EpochRecord:
         self.shm_full = 0  # batches lost because worker processes had no shared memory left
         self.ready = 0  # batches that were ready when the consumer asked, summed over its requests
         self.waits = [0] * _BINS
-        self.looks = self.locked = self.running = 0  # looks at busy workers; found waiting for a lock, or computing
-        self._looked = 0.0
 
     @property
     def seconds(self) -> float:
@@ -145,28 +139,6 @@ class EpochRecord:
         self.skipped += len(fetched.skipped)
         if self.worker_method != "thread":
             self.workers[worker_id].add(fetched.times)
-
-    def look_is_due(self, now: float) -> bool:
-        """Return True if, at the time *now*, the latest call of ``look_at`` is long enough ago for another call."""
-        return now - self._looked > _LOOK_EVERY
-
-    def look_at(self, threads: Iterable[threading.Thread]) -> None:
-        """Count how many of the workers' *threads* are busy, how many compute and how many wait for a lock now."""
-        self._looked = time.perf_counter()
-        if _FUTEX is None:
-            return
-        for times, thread in zip(self.workers, threads):
-            if not times.busy:
-                continue
-            try:
-                with open(f"/proc/self/task/{thread.native_id}/syscall", "rb", buffering=0) as file:
-                    state = file.read(16)
-            except OSError:
-                return  # no Linux, or the thread has ended
-            if times.busy:
-                self.looks += 1
-                self.locked += state.startswith(_FUTEX + b" ")
-                self.running += state.startswith(b"running")  # on a CPU, or waiting for one
 
     def wait_at(self, share: float) -> float:
         """Return the quantile at *share* (0 to 1) of the waits in ``next()``, in seconds; or up to 25% more than it."""

@@ -13,7 +13,7 @@ _KEEPS_UP = 0.05  # share of the time; a loop that waits less has its data in ti
 _BUSY = 0.7  # share of the time; workers that load more are what limits
 _COMPUTES = 0.6  # share of the busy time on a CPU or waiting for one; below it, loading mostly waits for other things
 _STRAGGLES = 3.0  # times as long a sample as the median worker
-_LOCKED = 0.1  # share of looks that found a busy worker waiting for a lock; without a lock it is 0
+_ONE_CPU = 0.8, 1.2  # range of the seconds on a CPU, or waiting for one, per second of threads that share the GIL
 # Fields that an ``EpochRecord`` has under the same name, in the order in which they are read: "seconds" after its
 # parts, since the epoch may go on. Then the fields that are sums over the workers.
 _RECORDED = (
@@ -73,8 +73,6 @@ class Statistics:
     shm_full: int  # batches lost because worker processes had no shared memory left
     memory_held: int  # bytes of batch memory that the loader keeps for reuse or has lent; 0 with processes
     memory_peak: int  # the largest value of memory_held
-    locked: float | None  # share of looks at busy threads that found one waiting for a lock; None if nobody looked
-    running: float | None  # share of these looks that found one computing, or waiting for a CPU
     gil: bool  # True if the GIL is on
     cpus: int  # that this process may use
     note: str | None  # a cost that another setting of the interpreter avoids
@@ -129,8 +127,6 @@ def statistics(record: EpochRecord, memory: tuple[int, int]) -> Statistics:
         workers=tuple(WorkerStatistics(**dataclasses.asdict(times)) for times in workers),
         memory_held=memory[0],
         memory_peak=memory[1],
-        locked=record.locked / record.looks if record.looks else None,
-        running=record.running / record.looks if record.looks else None,
         gil=sys._is_gil_enabled(),
         cpus=usable_cpus(),
         note=faults_note(summed["faults"], record.samples, summed["cpu"], memory[1]),
@@ -201,17 +197,12 @@ def _limit_of_loading(totals: Statistics, busy: float, runnable: float) -> tuple
     crowded = totals.queued > max(totals.cpu, busy / 4)
     if crowded:
         used += f" and wait{s} for a CPU {min(1.0, totals.queued / busy):.0%} of the time"
-    uses_cpus = runnable > _COMPUTES * busy
-    computes = uses_cpus or (totals.running or 0) > 0.5
-    if computes and totals.gil and totals.worker_method == "thread" and workers > 1 and runnable < 1.2 * totals.seconds:
-        # Looking at threads takes the GIL and gives it back, which lets them run: waits for it cannot be seen.
+    least, most = _ONE_CPU
+    if totals.gil and totals.worker_method == "thread" and workers > 1 and least < runnable / totals.seconds < most:
+        # All but one of the threads wait for the GIL: waits that no time shows.
         return f"the GIL: {used}", 'worker_method="process", or a Python without the GIL'
-    if not uses_cpus and totals.locked is not None and totals.locked > _LOCKED:
-        return f"a lock in the dataset: {used}, and wait{s} for it", (
-            "hold the lock for less time, or give each thread an object of its own"
-        )
-    if not computes:
-        return f"the dataset, which waits (disk, network): {used}", _more(totals, workers * 2)
+    if runnable <= _COMPUTES * busy:
+        return f"the dataset, which waits (disk, network, a lock): {used}", _more(totals, workers * 2)
     if workers < cpus:
         return f"the dataset, which computes: {used}", _more(totals, min(cpus, workers * 2))
     fewer = f"; num_workers={cpus} is enough" if workers > 2 * cpus and totals.max_workers is None else ""

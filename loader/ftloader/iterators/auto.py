@@ -60,7 +60,5 @@ def totals(times: list[WorkerTimes], record: EpochRecord, batches: int, dispatch
         samples=sum(each.samples for each in times),
         busy=sum(each.loading + each.collating for each in times),
         cpu=sum(each.cpu + each.queued for each in times),
-        looks=record.looks,
-        running=record.running,
         dispatched=dispatched,
     )

@@ -34,7 +34,7 @@ from ftloader.workers.exit import WorkerThread
 from ftloader.workers.pool import WorkerPool
 from ftloader.workers.thread import Departure, Result, Task, WholeBatch, WorkerConfig, WorkerContext, consumer_modes
 
-_LOOK_AFTER = 0.005  # seconds of waiting after which the consumer looks what the workers do
+_BETWEEN_TASKS = 0.005  # seconds within which a worker that has sent its batch begins the next one
 
 
 class ThreadDataLoaderIter(ResumableDataLoaderIter):
@@ -361,17 +361,14 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
 
     def _wait_for_message(self) -> bool:
         """Wait for a worker's message and handle it. Return False if none came within the loader's ``timeout``."""
-        began, waits, arrived = time.perf_counter(), self._results.empty(), False
-        end = began + (self._timeout or math.inf)
-        if waits and self._record.look_is_due(began):
-            # Not at once: a worker that has just sent its batch begins the next one.
-            if not (arrived := self._receive(_LOOK_AFTER)):
-                self._record.look_at(self._pool.threads)
-        if not (waits and self._ahead.adapts):
-            return arrived or self._receive(end - time.perf_counter())
+        timeout = self._timeout or math.inf
+        if not (self._ahead.adapts and self._results.empty()):
+            return self._receive(timeout)
+        began, arrived = time.perf_counter(), False
+        end = began + timeout
         # One slow sample may be all that is left to load. Then no message tells that the other workers are idle.
-        early = self._ahead.patience(began) + _LOOK_AFTER
-        if not arrived and began + early < end:
+        early = self._ahead.patience(began) + _BETWEEN_TASKS
+        if early < timeout:
             arrived = self._receive(early)
             if not arrived and self._workers_are_idle():
                 began = self._judge(began)

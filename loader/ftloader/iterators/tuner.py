@@ -47,14 +47,7 @@ class Totals:
     samples: int  # loaded
     busy: float  # of all workers
     cpu: float  # of all workers, and waiting for a CPU
-    looks: int = 0  # at busy workers (EpochRecord.look_at); 0 where the system does not tell
-    running: int = 0  # of these looks, found a worker that computed, or waited for a CPU
     dispatched: int = 0  # batches that the workers have been given
-
-    @property
-    def computing(self) -> float:
-        """Seconds that workers computed or waited for a CPU, summed over the workers."""
-        return max(self.cpu, self.busy * self.running / self.looks if self.looks else 0.0)
 
     def since(self, start: "Totals") -> "Totals":
         """Return the differences to the earlier totals *start*."""
@@ -133,7 +126,7 @@ class WorkerTuner:
         assert self._settled_rate is not None
         change = max(rate / self._settled_rate, self._settled_rate / rate)
         other_loop = waited < _WAITS / 2 if self._settled_waits else waited > 3 * _WAITS
-        other_kind = abs(window.computing / (window.busy or 1.0) - self._settled_computing) > _OTHER_KIND
+        other_kind = abs(window.cpu / (window.busy or 1.0) - self._settled_computing) > _OTHER_KIND
         another = change > _CHANGED or other_loop or other_kind
         self._changed = self._changed + 1 if another else 0
         if self._changed >= self._patience or change > _CHANGED_MUCH:
@@ -187,13 +180,13 @@ class WorkerTuner:
         again = number == self._settled_number
         self._patience = min(2 * self._patience, _MOST_PATIENCE) if again else _PATIENCE
         self._settled_rate, self._settled_waits, self._changed = rate, waits, 0
-        self._settled_computing = window.computing / (window.busy or 1.0)
+        self._settled_computing = window.cpu / (window.busy or 1.0)
 
     def _wanted(self, waits: bool, window: Totals) -> int:
         """Return the number of workers to try next; the present number if none is left to try."""
         number, seconds = self.number, window.now
         busy = min(number, window.busy / seconds)  # workers, as the next
-        computing = min(busy, window.computing / seconds)
+        computing = min(busy, window.cpu / seconds)
         may_shrink = number > _CLOSE * self._floor
         halfway = math.isqrt(self._floor * number)
         if not waits or busy < _BUSY * number:

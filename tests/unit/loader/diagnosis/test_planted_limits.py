@@ -112,7 +112,7 @@ def check(dataset, method, workers, limit, change, step=0.0, **options):
     raise AssertionError(told)
 
 
-WAITS, COMPUTES, LOCKED = "the dataset, which waits", "the dataset, which computes", "a lock in the dataset"
+WAITS, COMPUTES = "the dataset, which waits", "the dataset, which computes"
 ONE_BY_ONE = [[number % 80] for number in range(600)]
 CASES = {
     "no-workers": ("disk", "thread", 0, "no workers", "num_workers="),
@@ -122,8 +122,7 @@ CASES = {
     "transform-threads": ("transform", "thread", 2, COMPUTES, "a cheaper dataset[i], or more CPUs"),
     "transform-processes": ("transform", "process", 2, COMPUTES, "a cheaper dataset[i], or more CPUs"),
     "too-many": ("transform", "thread", 2 * CPUS + 1, COMPUTES, f"num_workers={CPUS} is enough"),
-    "lock-2": ("lock", "thread", 2, LOCKED, "hold the lock for less time"),
-    "lock-8": ("lock", "thread", 8, LOCKED, "hold the lock for less time"),
+    "lock": ("lock", "thread", 2, WAITS, "num_workers=4"),
 }
 if CPUS > 2:
     CASES["transform-threads"] = ("transform", "thread", 2, COMPUTES, f"num_workers={min(4, CPUS)}")

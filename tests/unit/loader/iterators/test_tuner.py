@@ -35,12 +35,11 @@ class Simulation:
     def __init__(self, seed, first=CPUS):
         self.random, self.tuner = random.Random(seed), WorkerTuner(first, MOST, CPUS)
         self.now = self.waited = self.busy = self.cpu = 0.0
-        self.batches = self.samples = self.looks = self.running = 0
+        self.batches = self.samples = 0
         self.numbers = [self.tuner.number]
 
     def totals(self):
-        sums = (self.batches, self.samples, self.busy, self.cpu, self.looks, self.running)
-        return Totals(self.now, self.waited, *sums)
+        return Totals(self.now, self.waited, self.batches, self.samples, self.busy, self.cpu)
 
     def run(self, load, seconds):
         """Load batches for *seconds* s of simulated time. Return the numbers of workers of each batch."""
@@ -56,9 +55,8 @@ class Simulation:
             self.samples += samples
             self.busy += workers * loads
             self.cpu += samples * (load.computes + load.queued)
-            runs = min(1.0, workers * load.computes / (load.computes + load.waits) / workers)
-            self.looks += 100
-            self.running += round(100 * runs)
+            if load.computes and load.rate(workers) == CPUS / load.computes:  # the rest of the time they want a CPU
+                self.cpu += max(0.0, workers * loads - samples * (load.computes + load.waits + load.queued))
             if self.now >= self.tuner.due:
                 self.tuner.look(self.totals())
             found.append(workers)
