@@ -1,7 +1,7 @@
 """A PyTorch ``DataLoader`` whose workers are threads where the GIL is off.
 
 ``from ftloader import DataLoader`` in place of ``from torch.utils.data import DataLoader`` is the whole change. This
-package makes torch's own ``get_worker_info`` answer for worker threads too (``ftloader.workers.info``).
+package replaces some names in torch, so that torch's own functions answer for worker threads too (``compat.patch``).
 
 The path of a batch, with worker threads:
 
@@ -23,10 +23,10 @@ The parts:
 - ``datasets``, ``decode``: image folders and image decoding, for datasets
 - ``current``: the sample that a thread is loading
 - ``protocols``: optional methods of datasets and samplers; ``diagnosis``: warnings, exceptions and statistics
-- ``compat``: private names of torch; ``fork``: locks in forked processes
+- ``compat``: private names of torch, and what is replaced in it; ``fork``: locks in forked processes
 
 The layers, each of which imports only those after it: dataloader; cache, datasets, distributed and choose; iterators
-and decode; workers; batch; state; rng; current and protocols; compat and diagnosis; fork.
+and decode; workers; batch; state; rng; protocols; compat; diagnosis; current; fork.
 
 The terms:
 
@@ -46,9 +46,12 @@ The terms:
 
 from ftloader.batch.errors import SKIP, SkipLog, Skipped
 from ftloader.batch.slots import empty_sample
+from ftloader.compat.patch import patch_torch
 from ftloader.dataloader import DataLoader
 from ftloader.rng.sample import sample_rng
 from ftloader.workers.info import get_worker_info
 
 __all__ = ["SKIP", "DataLoader", "SkipLog", "Skipped", "empty_sample", "get_worker_info", "sample_rng"]
 __version__ = "0.1.0"
+
+patch_torch()
