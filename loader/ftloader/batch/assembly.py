@@ -19,6 +19,7 @@ from typing import Any
 
 from ftloader.batch.errors import Skipped, annotate_sample, split_skipped, without_stop_iteration
 from ftloader.batch.fetch import EMPTY, BatchSettings, Cancelled, Epoch, Failure, Fetched, Outcome, load_one
+from ftloader.batch.in_use import WorkersInUse
 from ftloader.batch.layout import Layout, is_torchs_collation
 from ftloader.batch.memory import BufferPool
 from ftloader.batch.size import nbytes_of
@@ -50,7 +51,7 @@ class BatchHints:
     """
 
     settings: BatchSettings
-    workers: int
+    workers: WorkersInUse
     buffers: BufferPool
     pin_device: str | None
     expected: Layout | Mode = Mode.UNKNOWN  # of the next batch, judged by the latest one
@@ -67,7 +68,7 @@ class BatchHints:
     def helpers(self, samples: int) -> int:
         """Return the number of workers that should build a batch of *samples* samples together."""
         pieces = min(samples, samples * self.seconds / _SHORTEST_PIECE)
-        return min(self.workers, max(1, int(pieces)))
+        return min(self.workers.number, max(1, int(pieces)))
 
     def expect(self, next_one: Layout | Mode) -> None:
         """Set ``expected`` to *next_one*. But after several wrong expectations, always set it to UNKNOWN."""

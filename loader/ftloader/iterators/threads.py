@@ -17,6 +17,7 @@ import torch
 from ftloader import fork
 from ftloader.batch.assembly import BatchHints, SharedBatch
 from ftloader.batch.fetch import Epoch, Failure, Fetched
+from ftloader.batch.in_use import WorkersInUse
 from ftloader.batch.slots import Slots
 from ftloader.compat.torch_private import DatasetKind
 from ftloader.diagnosis.exceptions import annotate, drop_first_frame
@@ -47,8 +48,11 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
     def __init__(self, loader: Any, copies: list[UserObjects] | None = None) -> None:
         self._warns = loader.worker_method != "thread"
         self._tuner = tuner_of(loader)
-        self._in_use = int(operator.index(loader.num_workers)) if self._tuner is None else self._tuner.number  # workers
-        workers = self._in_use if self._tuner is None else self._tuner.limits[0]
+        if self._tuner is None:
+            number = workers = int(operator.index(loader.num_workers))
+        else:
+            number, workers = self._tuner.number, self._tuner.limits[0]
+        self._in_use = WorkersInUse(number)
         self._times = [WorkerTimes() for _ in range(workers)]
         if self._warns and loader._dataset_kind == DatasetKind.Map:
             # First of all: filters may turn the warning into an error, which must not use up a loaded state.
@@ -61,9 +65,9 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         self._in_order = loader.in_order
         self._factor = loader.prefetch_factor
         self._draws = operator.index(self._factor * self._num_workers)
-        most = self._factor * self._in_use
+        given = not isinstance(loader.prefetch_factor, Chosen)
         many = 0 if self._tuner is None else min(MANY, self._draws)
-        self._ahead = Ahead(most, not isinstance(loader.prefetch_factor, Chosen), self._shared.extra, many)
+        self._ahead = Ahead(self._in_use, self._factor, given, self._shared.extra, many)
         # In memory are the dispatched batches and the consumer's latest two.
         self._shared.memory.keep(self._ahead.largest + 2)
         self._departures: list[BaseException] = []  # reasons why workers ended, not yet raised
@@ -97,20 +101,21 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         if self._auto_collation and not self._private_queues and not has_getitems(self._dataset):
             self._hints = BatchHints(self._settings, self._in_use, self._shared.memory, config.pin_memory_device)
         self._results: queue.SimpleQueue = queue.SimpleQueue()
-        self._pool = WorkerPool(self._contexts, self._private_queues, self._results)
-        self._present = set(range(self._in_use if self._tuner is None else 1))  # workers that have not departed
+        self._pool = WorkerPool(self._contexts, self._private_queues, self._results, self._in_use)
+        number = self._in_use.number
+        self._present = set(range(number if self._tuner is None else 1))  # workers that have not departed
         # The finalizer holds the pool, which does not hold the iterator. At exit the pool's own hook comes first.
         # Registered before the start, since an interruption may come right after it.
         self._finalizer = weakref.finalize(self, self._pool.dispose)
         self._finalizer.atexit = False
         if self._tuner is not None:
             self._pool.start(1)
-            self._use(self._in_use, self._tuner)
+            self._use(number)
         elif loader.worker_init_fn is None:
-            self._pool.start(self._in_use)
+            self._pool.start(number)
         else:  # nothing is dispatched yet, so only worker_init_fn can draw from the program's generators or seed them
             with global_generators.preserved():
-                self._pool.start(self._in_use)
+                self._pool.start(number)
                 self._pool.wait_until_started()
 
     def _begin_epoch(self) -> None:
@@ -286,7 +291,7 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
                 batch = WholeBatch(self._epoch, index)
             task = Task(self._contexts, number, batch)
             worker_id = prefetch.dispatch(batch)
-            self._ahead.building(self._in_use, batch.helpers)
+            self._ahead.building(batch.helpers)
             # One task for each worker that can help. A worker that finds nothing left to do takes the next task.
             for _ in range(batch.helpers):
                 self._pool.tasks[worker_id or 0].put(task)
@@ -306,7 +311,7 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
             self._prefetch.forget_worker(message.worker_id, self._epoch)
             if message.task_lost:
                 self._pool.stop()  # the epoch cannot be completed
-            self._pool.use(self._pool.started)  # "auto" may have parked all others
+            self._use(self._pool.started)  # "auto" may have parked all others
         return True  # None wakes the consumer: the pool was stopped
 
     def _ready(self) -> int:
@@ -323,11 +328,11 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
             if prefetch.arrived and not prefetch.next_is_built:
                 return True  # at least the worker that has built a later batch
         # One may have just sent its batch, and begin the next one. Of two, one is half of them.
-        return self._pool.idle >= min(2, max(1, self._in_use // 2))
+        return self._pool.idle >= min(2, max(1, self._in_use.number // 2))
 
     def _new_record(self) -> EpochRecord:
         most = None if self._tuner is None else self._tuner.most
-        return EpochRecord("thread", self._times, self._order is None, self._in_use, most)
+        return EpochRecord("thread", self._times, self._order is None, self._in_use.number, most)
 
     def _totals(self) -> Totals:
         return totals(self._times, self._record, self._prefetch.handed_over, self._prefetch.dispatched)
@@ -336,7 +341,7 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         """If it is time (``tuner.due``), ask *tuner* for the best number of workers, and change to that number."""
         if time.perf_counter() < tuner.due or len(self._present) < self._pool.started:  # one could not start
             return
-        if (number := tuner.look(self._totals())) == self._in_use or not self._use(number, tuner):
+        if not self._use(tuner.look(self._totals())):
             return
         for number, reference in self._prefetch.unclaimed():  # the new workers help with batches dispatched before
             if isinstance(batch := reference(), SharedBatch):
@@ -344,20 +349,18 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
                     self._pool.tasks[0].put(Task(self._contexts, number, batch))
         self._dispatch()
 
-    def _use(self, number: int, tuner: WorkerTuner) -> bool:
+    def _use(self, number: int) -> bool:
         """Use *number* workers, or fewer if the system starts no more. Return True if they are more than before."""
-        before, used, in_use = self._pool.started, self._pool.use(number), self._in_use
-        if used < number:
-            tuner.cannot_exceed(used)
-        self._present.update(range(before, self._pool.started))
-        if used != in_use:
-            self._in_use = used
-            self._ahead.most = self._factor * used
-            self._shared.memory.keep(self._ahead.largest + 2)
+        before, started = self._in_use.number, self._pool.started
+        self._pool.use(number)
+        used = self._in_use.number
+        if self._tuner is not None and used < number:
+            self._tuner.cannot_exceed(used)
+        self._present.update(range(started, self._pool.started))
+        if used != self._record.numbers[-1][1]:
             self._record.uses(used)
-            if self._hints is not None:
-                self._hints.workers = used
-        return used > in_use
+            self._shared.memory.keep(self._ahead.largest + 2)
+        return used > before
 
     def _wait_for_message(self) -> bool:
         """Wait for a worker's message and handle it. Return False if none came within the loader's ``timeout``."""
