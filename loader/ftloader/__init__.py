@@ -5,15 +5,16 @@ package replaces some names in torch, so that torch's own functions answer for w
 
 The path of a batch, with worker threads:
 
-    sampler -> dispatch (iterators.prefetch) -> dataset[i] (workers.thread, batch.fetch) -> its slot of the batch
+    sampler -> dispatch (iterators.dispatch) -> dataset[i] (workers.thread, batch.fetch) -> its slot of the batch
     (batch.slots) -> hand-over in order (iterators.threads) -> training loop
 
 The parts:
 
 - ``dataloader``: arguments, attributes, ``state_dict``
 - ``choose``: threads or processes, and why
-- ``iterators``: ``serial``, ``threads``, ``processes``, on a common ``base``; ``prefetch`` and
-  ``ahead``: the prefetch policy; ``tuner``: the number of threads with ``num_workers="auto"``
+- ``iterators``: ``serial``, ``threads``, ``processes``, on a common ``base``. For threads, ``dispatch`` gives batches
+  to the workers and receives them; ``prefetch`` and ``ahead``: the prefetch policy; ``tuner``: the number of threads
+  with ``num_workers="auto"``; ``pacing`` waits for workers, and asks the last two
 - ``cache``: a dataset that copies the samples of a remote source to the local disk while it is read
 - ``distributed``: the sampler of a job whose number of ranks changes
 - ``workers``: worker threads and processes, from start to end; each worker's copies of user objects

@@ -1,8 +1,8 @@
 """Starts, stops and waits for one iterator's worker threads, but only in the process that has these threads.
 
 A pool never refers to the iterator or (between tasks) to user-supplied objects. So a dropped iterator is collected, and
-its finalizer, which holds the pool, ends the threads. Only the iterator holds the queue of results. The pool and the
-workers have weak references to the queue, since an exception in the queue may lead back to the iterator.
+its finalizer, which holds the pool, ends the threads. The iterator's dispatcher holds the queue of results. The pool
+and the workers have weak references to the queue, since an exception in the queue may lead back to the iterator.
 
 A forked child does not touch the queues. Without the GIL, each queue has a lock inside the interpreter. A waiting
 thread may be given the lock before it wakes up. After a fork at this moment, the child's lock is never freed.
@@ -52,7 +52,7 @@ class WorkerPool(ThreadGroup):
         self, contexts: tuple[WorkerContext, ...], private_queues: bool, results: SimpleQueue, in_use: WorkersInUse
     ) -> None:
         self._results = weakref.ref(results)
-        self._in_use = in_use
+        self.in_use = in_use
         self.epoch = Epoch()
         self.used_by_this_thread()
         self._told_to_end = False
@@ -82,7 +82,7 @@ class WorkerPool(ThreadGroup):
 
     def start(self, number: int | None = None) -> None:
         super().start(number)
-        self._in_use.number = self.started
+        self.in_use.number = self.started
 
     def wait_until_started(self) -> None:
         """Wait until all workers have run ``worker_init_fn``. Warn if some have not within ``JOIN_LIMIT``."""
@@ -120,7 +120,7 @@ class WorkerPool(ThreadGroup):
         """Make *number* workers take tasks, or fewer if there is no memory for more threads.
 
         Only for workers that share one queue."""
-        in_use = self._in_use
+        in_use = self.in_use
         while in_use.number > number:
             in_use.number -= 1
             self.tasks[0].put(Command.PARK)
@@ -139,12 +139,12 @@ class WorkerPool(ThreadGroup):
 
     @property
     def _parked(self) -> int:
-        return self.started - self._in_use.number
+        return self.started - self.in_use.number
 
     @property
     def idle(self) -> int:
         """Number of workers that may take tasks, and do nothing now."""
-        return self._in_use.number - sum(times.busy for times in self._times[: self.started])
+        return self.in_use.number - sum(times.busy for times in self._times[: self.started])
 
     def wake(self) -> None:
         """Wake every waiting worker for a moment. This frees objects that the worker made and other threads dropped."""

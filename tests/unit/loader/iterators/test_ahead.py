@@ -179,7 +179,7 @@ def test_workers_go_on_while_one_sample_is_slow(limit):
 
     loader = DataLoader(Rows(40, load), batch_size=4, num_workers=2, worker_method="thread", timeout=limit)
     iterator = iter(loader)
-    assert iterator._receive()  # the second batch
+    assert iterator._dispatcher.receive()  # the second batch
     assert [index for batch in iterator for index in batch.tolist()] == [*range(40)]
     assert loader._shared.extra > 1  # where the next epoch starts
     assert [index for batch in loader for index in batch.tolist()] == [*range(40)]
