@@ -24,10 +24,11 @@ The parts:
 - ``datasets``, ``decode``: image folders and image decoding, for datasets
 - ``current``: the sample that a thread is loading
 - ``protocols``: optional methods of datasets and samplers; ``diagnosis``: warnings, exceptions and statistics
-- ``compat``: private names of torch, and what is replaced in it; ``fork``: locks in forked processes
+- ``compat``: private names of torch, and what is replaced in it
+- ``errors``: exceptions; ``fork``: locks in forked processes
 
 The layers, each of which imports only those after it: dataloader; cache, datasets, distributed and choose; iterators
-and decode; workers; batch; state; rng; protocols; compat; diagnosis; current; fork.
+and decode; workers; batch; state; rng; protocols; compat; diagnosis; current; errors and fork.
 
 The terms:
 
