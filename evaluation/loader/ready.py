@@ -58,7 +58,7 @@ def median(loader, wait=None):
 
 def until_ready(iterator):
     while not iterator._ready():
-        iterator._receive()
+        iterator._dispatcher.receive()
 
 
 def main():

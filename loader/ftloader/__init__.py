@@ -1,19 +1,20 @@
 """A PyTorch ``DataLoader`` whose workers are threads where the GIL is off.
 
 ``from ftloader import DataLoader`` in place of ``from torch.utils.data import DataLoader`` is the whole change. This
-package makes torch's own ``get_worker_info`` answer for worker threads too (``ftloader.workers.info``).
+package replaces some names in torch, so that torch's own functions answer for worker threads too (``compat.patch``).
 
 The path of a batch, with worker threads:
 
-    sampler -> dispatch (iterators.prefetch) -> dataset[i] (workers.thread, batch.fetch) -> its slot of the batch
+    sampler -> dispatch (iterators.dispatch) -> dataset[i] (workers.thread, batch.fetch) -> its slot of the batch
     (batch.slots) -> hand-over in order (iterators.threads) -> training loop
 
 The parts:
 
 - ``dataloader``: arguments, attributes, ``state_dict``
 - ``choose``: threads or processes, and why
-- ``iterators``: ``serial``, ``threads``, ``processes``, on a common ``base``; ``prefetch`` and
-  ``ahead``: the prefetch policy; ``tuner``: the number of threads with ``num_workers="auto"``
+- ``iterators``: ``serial``, ``threads``, ``processes``, on a common ``base``. For threads, ``dispatch`` gives batches
+  to the workers and receives them; ``prefetch`` and ``ahead``: the prefetch policy; ``tuner``: the number of threads
+  with ``num_workers="auto"``; ``pacing`` waits for workers, and asks the last two
 - ``cache``: a dataset that copies the samples of a remote source to the local disk while it is read
 - ``distributed``: the sampler of a job whose number of ranks changes
 - ``workers``: worker threads and processes, from start to end; each worker's copies of user objects
@@ -23,10 +24,11 @@ The parts:
 - ``datasets``, ``decode``: image folders and image decoding, for datasets
 - ``current``: the sample that a thread is loading
 - ``protocols``: optional methods of datasets and samplers; ``diagnosis``: warnings, exceptions and statistics
-- ``compat``: private names of torch; ``fork``: locks in forked processes
+- ``compat``: private names of torch, and what is replaced in it
+- ``errors``: exceptions; ``fork``: locks in forked processes
 
 The layers, each of which imports only those after it: dataloader; cache, datasets, distributed and choose; iterators
-and decode; workers; batch; state; rng; current and protocols; compat and diagnosis; fork.
+and decode; workers; batch; state; rng; protocols; compat; diagnosis; current; errors and fork.
 
 The terms:
 
@@ -46,9 +48,12 @@ The terms:
 
 from ftloader.batch.errors import SKIP, SkipLog, Skipped
 from ftloader.batch.slots import empty_sample
+from ftloader.compat.patch import patch_torch
 from ftloader.dataloader import DataLoader
 from ftloader.rng.sample import sample_rng
 from ftloader.workers.info import get_worker_info
 
 __all__ = ["SKIP", "DataLoader", "SkipLog", "Skipped", "empty_sample", "get_worker_info", "sample_rng"]
 __version__ = "0.1.0"
+
+patch_torch()

@@ -187,7 +187,7 @@ def test_next_makes_no_more_calls_for_a_larger_batch(kind):
         iterator, count = iter(batches), 0
         next(iterator)
         while not iterator._ready():
-            iterator._receive()
+            iterator._dispatcher.receive()
 
         def counted(*_):
             nonlocal count

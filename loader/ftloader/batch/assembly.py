@@ -18,7 +18,8 @@ from operator import length_hint
 from typing import Any
 
 from ftloader.batch.errors import Skipped, annotate_sample, split_skipped, without_stop_iteration
-from ftloader.batch.fetch import EMPTY, BatchSettings, Cancelled, Epoch, Failure, Fetched, Outcome, load_one
+from ftloader.batch.fetch import EMPTY, BatchSettings, Epoch, Failure, Fetched, Outcome, load_one
+from ftloader.batch.in_use import WorkersInUse
 from ftloader.batch.layout import Layout, is_torchs_collation
 from ftloader.batch.memory import BufferPool
 from ftloader.batch.size import nbytes_of
@@ -27,6 +28,7 @@ from ftloader.compat.torch_private import pinned
 from ftloader.current import this_thread
 from ftloader.diagnosis.exceptions import annotate, set_traceback, traceback_of
 from ftloader.diagnosis.recording import WorkerTimes
+from ftloader.errors import Cancelled
 
 _PIECES_PER_WORKER = 2  # a worker claims 1/2 of (samples left / number of workers)
 _LOOK_AGAIN = 17  # inspect one plain batch in 17: samples may grow. A prime, since batches may alternate
@@ -50,7 +52,7 @@ class BatchHints:
     """
 
     settings: BatchSettings
-    workers: int
+    workers: WorkersInUse
     buffers: BufferPool
     pin_device: str | None
     expected: Layout | Mode = Mode.UNKNOWN  # of the next batch, judged by the latest one
@@ -67,7 +69,7 @@ class BatchHints:
     def helpers(self, samples: int) -> int:
         """Return the number of workers that should build a batch of *samples* samples together."""
         pieces = min(samples, samples * self.seconds / _SHORTEST_PIECE)
-        return min(self.workers, max(1, int(pieces)))
+        return min(self.workers.number, max(1, int(pieces)))
 
     def expect(self, next_one: Layout | Mode) -> None:
         """Set ``expected`` to *next_one*. But after several wrong expectations, always set it to UNKNOWN."""

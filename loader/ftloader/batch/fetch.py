@@ -19,6 +19,7 @@ from ftloader.batch.size import nbytes_of
 from ftloader.compat.torch_private import pin_memory
 from ftloader.current import CurrentSample, this_thread
 from ftloader.diagnosis.recording import WorkerTimes
+from ftloader.errors import Cancelled
 from ftloader.protocols import has_getitems
 
 _Empty = enum.Enum("_Empty", ["EMPTY"])  # an enum's member stays the same object through pickling
@@ -28,10 +29,6 @@ EMPTY: Final = _Empty.EMPTY
 
 
 _BATCHES = (list, tuple, np.ndarray, torch.Tensor)  # what __getitems__ returns, whose length is asked without user code
-
-
-class Cancelled(Exception):
-    """Exception in a worker that builds a batch of a cancelled epoch: the consumer no longer wants the batch."""
 
 
 @dataclass(eq=False, slots=True)

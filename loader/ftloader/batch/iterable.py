@@ -12,15 +12,12 @@ from types import GeneratorType
 from typing import Any
 
 from ftloader.batch.errors import MOST_FAILURES_IN_A_ROW, SKIP, Skipped
-from ftloader.batch.fetch import EMPTY, BatchSettings, Cancelled, Epoch, Fetched, MapFetcher, collated, load_one
+from ftloader.batch.fetch import EMPTY, BatchSettings, Epoch, Fetched, MapFetcher, collated, load_one
 from ftloader.current import enter_sample, sample_scope
 from ftloader.diagnosis.exceptions import annotate, text_of
+from ftloader.errors import Cancelled, Exhausted
 from ftloader.protocols import is_stateful
 from ftloader.state.format import FailedState, WorkerState, dataset_state, fresh_share, require_stateful, state_of
-
-
-class Exhausted(Exception):
-    """Exception for the end of a worker's share. Not ``StopIteration``, which user code may raise by mistake."""
 
 
 class IterableFetcher:

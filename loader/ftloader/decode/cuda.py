@@ -19,8 +19,8 @@ import numpy as np
 import torch
 
 from ftloader.decode import nvimgcodec
-from ftloader.decode.errors import BackendUnavailable, describe
 from ftloader.decode.source import Encoded
+from ftloader.errors import BackendUnavailable, describe
 
 _IN_FLIGHT = 4  # decoded batches per thread whose copies may be unfinished. Bounds nvImageCodec's memory
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from ftloader.decode.errors import BackendUnavailable
 from ftloader.decode.source import Encoded, Out, put
+from ftloader.errors import BackendUnavailable
 
 # nvImageCodec's name for each of our modes.
 _COLOR_SPECS: dict[str | None, str] = {"RGB": "SRGB", "L": "GRAY"}

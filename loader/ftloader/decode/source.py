@@ -7,7 +7,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
-from ftloader.decode.errors import DecodeError
+from ftloader.errors import DecodeError
 
 # The sources that read_image accepts. bytes are always the encoded image, never a path.
 ImageSource = str | os.PathLike | bytes | bytearray | memoryview | BinaryIO

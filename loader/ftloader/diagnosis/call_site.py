@@ -2,14 +2,12 @@
 
 import os
 import random
-import sys
 import sysconfig
-import types
 import warnings
 import weakref
 from enum import Enum
 from functools import cache
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import torch
@@ -64,18 +62,3 @@ def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
     """Issue a warning that names the innermost line of the call stack outside this package, torch and NumPy."""
     # That is the loop over the loader, or the line that closed or dropped an iterator.
     warnings.warn(message, category, skip_file_prefixes=(*_engine_folders, *_GENERATORS, weakref.__file__))
-
-
-def name_the_callers_line(module: Any) -> None:
-    """Replace the ``warnings`` that *module* uses, so that its warnings refer to no line of this package.
-
-    Instead, such a warning refers to the line of the program that uses this package.
-    """
-
-    def warn(message: str, category: type[Warning] | None = None, stacklevel: int = 1, **options: Any) -> None:
-        if origin_of(sys._getframe(stacklevel).f_code.co_filename) is Origin.ENGINE:
-            warn_user(message, category or UserWarning)
-        else:
-            warnings.warn(message, category, stacklevel + 1, **options)
-
-    module.warnings = types.SimpleNamespace(**{**vars(warnings), "warn": warn})

@@ -16,6 +16,8 @@ Only ``next()`` records requests and waits: between batches, and once in a long 
 
 import math
 
+from ftloader.batch.in_use import WorkersInUse
+
 _LOST = 0.01  # share of the time; waits that more batches would have shortened, and that are worth more memory
 _ROW = 64  # requests in a row after which the limit may shrink,
 _ROW_SECONDS = 2.0  # ... if they have also taken this long: fast batches are small, and a row of them says little
@@ -27,18 +29,18 @@ _SMALL = 16 * 2**20  # bytes that all batches together may take without a look a
 class Ahead:
     """Limit on the number of batches dispatched and not yet handed over. The iterator's lock guards this object.
 
-    ``most``: the largest limit, which callers may change. *given*: True if the user chose ``most``; the limit then
-    always equals ``most``. *extra*: number of batches that the limit allows in addition to those being built. *many*:
-    the limit for small batches if that is larger than ``most``.
+    ``most``: the largest limit, *factor* batches for each of the *workers* in use. *given*: True if the user chose
+    *factor*; the limit then always equals ``most``. *extra*: number of batches that the limit allows in addition to
+    those being built. *many*: the limit for small batches if that is larger than ``most``.
     """
 
-    def __init__(self, most: int, given: bool, extra: int = 1, many: int = 0) -> None:
-        self.most = most
+    def __init__(self, workers: WorkersInUse, factor: int, given: bool, extra: int = 1, many: int = 0) -> None:
+        self._workers, self._factor = workers, factor
         self._given = given
         self.extra = extra
         self._many = many
         self._small = 0  # the limit if as many batches take little memory, else 0
-        self._at_once = 1  # batches that the workers build at the same time
+        self._helpers = workers.number  # of each batch: workers that build it together
         self._row = _ROW
         self.begin(0.0)
 
@@ -55,9 +57,16 @@ class Ahead:
         self._row_began, self._requests, self._least = now, 0, self.most
 
     @property
+    def most(self) -> int:
+        return self._factor * self._workers.number
+
+    @property
     def limit(self) -> int:
         """The number of batches that may be dispatched and not yet handed over."""
-        return min(self.most, self._at_once + self.extra) if self.adapts else self._small or self.most
+        if not self.adapts:
+            return self._small or self.most
+        built_at_once = -(-self._workers.number // self._helpers)
+        return min(self.most, built_at_once + self.extra)
 
     @property
     def largest(self) -> int:
@@ -78,9 +87,9 @@ class Ahead:
         """Number of the next waits that a higher limit would have shortened. The first is for a batch being built."""
         return self.most - self.limit + 1
 
-    def building(self, workers: int, helpers: int) -> None:
-        """Record that *helpers* of the *workers* workers build each batch together."""
-        self._at_once = -(-workers // helpers)
+    def building(self, helpers: int) -> None:
+        """Record that *helpers* workers build each batch together."""
+        self._helpers = helpers
 
     def measured(self, batches: int, nbytes: int) -> None:
         """Record that *batches* batches of the epoch have *nbytes* bytes in total."""

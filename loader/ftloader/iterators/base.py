@@ -24,8 +24,8 @@ from torch.utils.data.graph_settings import apply_random_seed
 from ftloader.batch.errors import ErrorPolicy
 from ftloader.batch.fetch import EMPTY, BatchSettings, Fetched
 from ftloader.batch.memory import BufferPool
-from ftloader.compat.torch_private import BaseDataLoaderIter, DatasetKind, StandIn, begin_range, dataloader, end_range
-from ftloader.diagnosis.call_site import name_the_callers_line, warn_user
+from ftloader.compat.torch_private import BaseDataLoaderIter, DatasetKind, StandIn, begin_range, end_range
+from ftloader.diagnosis.call_site import warn_user
 from ftloader.diagnosis.recording import EpochRecord, EpochRecords, WorkerTimes
 from ftloader.diagnosis.shared_handles import warning_of_handles
 from ftloader.iterators.tuner import WorkerTuner
@@ -35,8 +35,6 @@ from ftloader.state.order import IndexStream
 from ftloader.state.progress import EpochProgress
 from ftloader.state.samplers import resumed_length
 from ftloader.state.store import StateStore, load_iterable
-
-name_the_callers_line(dataloader)  # of torch's warnings about a loader
 
 
 class Shared:

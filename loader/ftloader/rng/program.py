@@ -82,14 +82,3 @@ def _queued_cuda_seeds(restore: dict[str, Any] | None = None) -> dict[str, Any]:
     if restore is not None:
         vars(tracker).update(restore)
     return dict(vars(tracker))
-
-
-def _initial_seed() -> int:
-    # This code runs as torch's initial_seed, with the globals of torch's module.
-    info = ftloader_this_thread.worker  # type: ignore[name-defined]  # noqa: F821
-    return default_generator.initial_seed() if info is None else info.seed  # type: ignore[name-defined]  # noqa: F821
-
-
-# User code may hold the function itself, so the function gets new code. workers.info does the same.
-torch.random.ftloader_this_thread = this_thread
-torch.random.initial_seed.__code__ = _initial_seed.__code__.replace(co_name="initial_seed")

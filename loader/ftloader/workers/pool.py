@@ -1,8 +1,8 @@
 """Starts, stops and waits for one iterator's worker threads, but only in the process that has these threads.
 
 A pool never refers to the iterator or (between tasks) to user-supplied objects. So a dropped iterator is collected, and
-its finalizer, which holds the pool, ends the threads. Only the iterator holds the queue of results. The pool and the
-workers have weak references to the queue, since an exception in the queue may lead back to the iterator.
+its finalizer, which holds the pool, ends the threads. The iterator's dispatcher holds the queue of results. The pool
+and the workers have weak references to the queue, since an exception in the queue may lead back to the iterator.
 
 A forked child does not touch the queues. Without the GIL, each queue has a lock inside the interpreter. A waiting
 thread may be given the lock before it wakes up. After a fork at this moment, the child's lock is never freed.
@@ -20,6 +20,7 @@ from queue import Empty, SimpleQueue
 
 from ftloader import fork
 from ftloader.batch.fetch import Epoch
+from ftloader.batch.in_use import WorkersInUse
 from ftloader.diagnosis.call_site import warn_user
 from ftloader.workers import exit as program_exit
 from ftloader.workers.exit import ThreadGroup, WorkerThread
@@ -34,9 +35,9 @@ _ARENA = 64 << 20  # bytes that glibc's malloc reserves for a thread's arena (HE
 class WorkerPool(ThreadGroup):
     """Group of worker threads, one for each of *contexts*. The threads run from ``start()`` on.
 
-    ``use()`` changes the number of workers that take tasks: it starts threads, or parks workers, which then wait at a
-    second queue. Any worker may take a ``PARK`` from the shared queue. So the pool knows how many workers are parked,
-    but not which. Only the consumer uses this number.
+    ``use()`` changes the number of workers that take tasks, *in_use*: it starts threads, or parks workers, which then
+    wait at a second queue. Any worker may take a ``PARK`` from the shared queue. So the pool knows how many workers are
+    parked, but not which. Only the consumer uses this number.
 
     With *private_queues* each worker has its own queue in ``tasks`` (iterable-style). Otherwise all workers share one
     queue (map-style). Workers put their messages into *results* for as long as that queue exists.
@@ -47,14 +48,16 @@ class WorkerPool(ThreadGroup):
 
     consequence = "It ends as soon as it can; the interpreter's exit waits for it no longer than {limit:g} s."
 
-    def __init__(self, contexts: tuple[WorkerContext, ...], private_queues: bool, results: SimpleQueue) -> None:
+    def __init__(
+        self, contexts: tuple[WorkerContext, ...], private_queues: bool, results: SimpleQueue, in_use: WorkersInUse
+    ) -> None:
         self._results = weakref.ref(results)
+        self.in_use = in_use
         self.epoch = Epoch()
         self.used_by_this_thread()
         self._told_to_end = False
         self._started: SimpleQueue[None] = SimpleQueue()  # one None for each worker that has run worker_init_fn
         self._process = os.getpid()
-        self._parked = 0
         self._parking: SimpleQueue[Command] = SimpleQueue()
         self.tasks: list[SimpleQueue] = [SimpleQueue() for _ in contexts] if private_queues else [SimpleQueue()]
         self._turns = itertools.cycle(self.tasks)
@@ -76,6 +79,10 @@ class WorkerPool(ThreadGroup):
             for worker_id, context in enumerate(contexts)
         )
         fork.renewed(self)
+
+    def start(self, number: int | None = None) -> None:
+        super().start(number)
+        self.in_use.number = self.started
 
     def wait_until_started(self) -> None:
         """Wait until all workers have run ``worker_init_fn``. Warn if some have not within ``JOIN_LIMIT``."""
@@ -109,17 +116,18 @@ class WorkerPool(ThreadGroup):
         if self.stopped:  # by another thread, which may have cancelled only the old epoch
             epoch.cancelled = True
 
-    def use(self, number: int) -> int:
-        """Make *number* workers take tasks. Return how many do: fewer if there is no memory for more threads.
+    def use(self, number: int) -> None:
+        """Make *number* workers take tasks, or fewer if there is no memory for more threads.
 
         Only for workers that share one queue."""
-        while (used := self.started - self._parked) > number:
-            self._parked += 1
+        in_use = self.in_use
+        while in_use.number > number:
+            in_use.number -= 1
             self.tasks[0].put(Command.PARK)
-        while used < number and self._parked:
-            used, self._parked = used + 1, self._parked - 1
+        while in_use.number < number and self._parked:
+            in_use.number += 1
             self._parking.put(Command.RESUME)
-        for thread in self.threads[self.started : self.started + number - used]:
+        for thread in self.threads[self.started : self.started + number - in_use.number]:
             if not _has_room_for_a_thread():
                 break
             try:
@@ -127,12 +135,16 @@ class WorkerPool(ThreadGroup):
             except RuntimeError:  # "can't start new thread"
                 break
             self.started += 1
-        return self.started - self._parked
+            in_use.number += 1
+
+    @property
+    def _parked(self) -> int:
+        return self.started - self.in_use.number
 
     @property
     def idle(self) -> int:
         """Number of workers that may take tasks, and do nothing now."""
-        return self.started - self._parked - sum(times.busy for times in self._times[: self.started])
+        return self.in_use.number - sum(times.busy for times in self._times[: self.started])
 
     def wake(self) -> None:
         """Wake every waiting worker for a moment. This frees objects that the worker made and other threads dropped."""

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from ftloader.batch.errors import describe_index, without_stop_iteration
-from ftloader.batch.fetch import EMPTY, BatchSettings, Cancelled, Epoch, Failure, Fetched, MapFetcher, Outcome
+from ftloader.batch.fetch import EMPTY, BatchSettings, Epoch, Failure, Fetched, MapFetcher, Outcome
 from ftloader.batch.iterable import Fetcher, IterableFetcher
 from ftloader.batch.memory import keep_freed_memory
 from ftloader.compat.torch_private import LIBRARY, DatasetKind, pinned
@@ -28,6 +28,7 @@ from ftloader.current import this_thread
 from ftloader.diagnosis.exceptions import annotate, drop_first_frame
 from ftloader.diagnosis.page_faults import faults_of_this_thread
 from ftloader.diagnosis.recording import READ_EVERY, WorkerTimes, seconds_queued
+from ftloader.errors import Cancelled
 from ftloader.state.format import WorkerState, fresh_share
 from ftloader.workers.copies import UserObjects
 from ftloader.workers.info import acting_as, describe_worker

@@ -9,7 +9,6 @@ import stat
 from typing import Any, NamedTuple
 
 from ftloader.diagnosis.lookups import attributes_of, is_a
-from ftloader.diagnosis.shared_handles import FILES
 
 
 class OpenFile(NamedTuple):
@@ -21,7 +20,7 @@ class OpenFile(NamedTuple):
 
 def has_position(value: Any) -> bool:
     """True if *value* is a file object or a memory map."""
-    return is_a(value, (*FILES, mmap.mmap))
+    return is_a(value, (io.IOBase, mmap.mmap))
 
 
 def positions(objects: list[Any]) -> dict[OpenFile, int]:

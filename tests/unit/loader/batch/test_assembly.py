@@ -13,6 +13,7 @@ from ftloader.batch import layout
 from ftloader.batch.assembly import BatchHints, Mode, SharedBatch
 from ftloader.batch.errors import ErrorPolicy
 from ftloader.batch.fetch import BatchSettings, Epoch, Failure, Fetched
+from ftloader.batch.in_use import WorkersInUse
 from ftloader.batch.layout import Layout
 from ftloader.batch.memory import BufferPool
 from ftloader.batch.slots import Slots
@@ -39,7 +40,8 @@ class AnotherFinishesABatch(BatchHints):
 
 
 def of_threads(kind=BatchHints):
-    return kind(BatchSettings(True, default_collate, False, ErrorPolicy("raise")), 2, BufferPool(2), None)
+    settings = BatchSettings(True, default_collate, False, ErrorPolicy("raise"))
+    return kind(settings, WorkersInUse(2), BufferPool(2), None)
 
 
 def build(hints, samples, index):

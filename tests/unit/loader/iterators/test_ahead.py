@@ -11,8 +11,14 @@ import numpy as np
 import pytest
 
 from ftloader import DataLoader
+from ftloader.batch.in_use import WorkersInUse
 from ftloader.iterators.ahead import Ahead
 from tests.datasets import Rows
+
+
+def limit_of(most, given, **arguments):
+    """Return an ``Ahead`` for *most* workers that build each batch together."""
+    return Ahead(WorkersInUse(most), 1, given, **arguments)
 
 
 def simulate(ahead, loads, steps, start=0.0):
@@ -46,21 +52,21 @@ EVEN = [0.1] * 1000
 
 @pytest.mark.parametrize("load", [0.01, 0.09, 0.11, 1.0], ids=lambda load: f"loads of {load:g} s")
 def test_an_even_loop_needs_no_more_than_two(load):
-    _, limits = simulate(Ahead(MOST, given=False), [load] * 1000, EVEN)
+    _, limits = simulate(limit_of(MOST, given=False), [load] * 1000, EVEN)
     assert set(limits) == {2}
 
 
 @pytest.mark.parametrize("load", [0.01, 0.016, 0.05, 0.1, 0.2])
 def test_a_loop_that_pauses_gets_what_it_would_have_with_the_most(load):
     for pauses, least in ((50, 0.985), (400, 0.994)):  # it learns during the first two
-        most, _ = simulate(Ahead(MOST, given=True), [load] * 20 * pauses, BURSTS[:20] * pauses)
-        found, limits = simulate(Ahead(MOST, given=False), [load] * 20 * pauses, BURSTS[:20] * pauses)
+        most, _ = simulate(limit_of(MOST, given=True), [load] * 20 * pauses, BURSTS[:20] * pauses)
+        found, limits = simulate(limit_of(MOST, given=False), [load] * 20 * pauses, BURSTS[:20] * pauses)
         assert limits[0] == 2
         assert most / found > least
 
 
 def test_it_forgets_a_number_that_is_not_needed_any_more_and_stays_where_it_is_needed():
-    ahead = Ahead(MOST, given=False)
+    ahead = limit_of(MOST, given=False)
     simulate(ahead, [0.05] * 1000, BURSTS)
     assert ahead.limit > 8
     _, limits = simulate(ahead, [0.05] * 1000, EVEN, start=1e3)
@@ -70,12 +76,12 @@ def test_it_forgets_a_number_that_is_not_needed_any_more_and_stays_where_it_is_n
 
 
 def test_a_rare_wait_is_not_worth_memory():
-    _, limits = simulate(Ahead(MOST, given=False), [0.2 if n % 200 == 100 else 0.01 for n in range(1000)], EVEN)
+    _, limits = simulate(limit_of(MOST, given=False), [0.2 if n % 200 == 100 else 0.01 for n in range(1000)], EVEN)
     assert set(limits) == {2}
 
 
 def test_small_batches_are_kept_as_many_as_allowed():
-    ahead = Ahead(MOST, given=False)
+    ahead = limit_of(MOST, given=False)
     assert ahead.limit == 2  # nothing is known yet
     ahead.measured(3, 3 * 2**20)
     assert ahead.limit == MOST
@@ -86,7 +92,7 @@ def test_small_batches_are_kept_as_many_as_allowed():
 @pytest.mark.parametrize(("mib", "limit"), [(0, 16), (0.5, 16), (1, 16), (2, 8), (4, 4), (4.1, 2)])
 def test_more_small_batches_are_allowed_where_the_loader_chooses_the_workers(mib, limit):
     for given in False, True:
-        ahead = Ahead(4, given, many=16)
+        ahead = limit_of(4, given, many=16)
         ahead.measured(3, int(3 * mib * 2**20))
         assert ahead.limit == (4 if given else limit) and ahead.adapts == (limit == 2 and not given)
 
@@ -96,17 +102,21 @@ def test_the_limit_of_small_batches_with_auto(arguments, least):
     loader = DataLoader(Rows(4000), batch_size=4, num_workers="auto", worker_method="thread", **arguments)
     with iter(loader) as iterator:
         next(iterator), next(iterator)
-        assert iterator._ahead.limit == max(loader.prefetch_factor * iterator._in_use, least)
+        assert iterator._ahead.limit == max(loader.prefetch_factor * iterator._in_use.number, least)
 
 
 def test_all_workers_have_a_batch_and_one_more_is_ready_where_each_builds_its_own():
-    ahead = Ahead(MOST, given=False)
-    ahead.building(8, helpers=1)
+    workers = WorkersInUse(8)
+    ahead = Ahead(workers, 2, given=False)
+    ahead.building(helpers=1)
     assert ahead.limit == 9
-    ahead.building(8, helpers=3)
+    ahead.building(helpers=3)
     assert ahead.limit == 4
-    ahead.building(32, helpers=1)
-    assert ahead.limit == MOST
+    workers.number = 3
+    assert ahead.limit == 2
+    ahead = Ahead(workers, 1, given=False)
+    ahead.building(helpers=1)
+    assert ahead.limit == 3  # the most
 
 
 @pytest.mark.parametrize(("arguments", "batches"), [({}, 2 + 1), ({"prefetch_factor": 2}, 16)], ids=["not given", "2"])
@@ -169,7 +179,7 @@ def test_workers_go_on_while_one_sample_is_slow(limit):
 
     loader = DataLoader(Rows(40, load), batch_size=4, num_workers=2, worker_method="thread", timeout=limit)
     iterator = iter(loader)
-    assert iterator._receive()  # the second batch
+    assert iterator._dispatcher.receive()  # the second batch
     assert [index for batch in iterator for index in batch.tolist()] == [*range(40)]
     assert loader._shared.extra > 1  # where the next epoch starts
     assert [index for batch in loader for index in batch.tolist()] == [*range(40)]
@@ -177,7 +187,7 @@ def test_workers_go_on_while_one_sample_is_slow(limit):
 
 def shrunk(extra, left):
     """Return an Ahead that has shrunk from *extra* at the time 2.1 s, since *left* batches were more than needed."""
-    ahead = Ahead(64, given=False, extra=extra)
+    ahead = limit_of(64, given=False, extra=extra)
     for request in range(65):
         ahead.asked(0 if request == 0 else left + 1, False, 2.1 if request == 64 else 0.0)  # nothing is ready at first
     assert ahead.extra == extra - left
@@ -196,7 +206,7 @@ def test_it_grows_back_at_once_if_fewer_were_too_few():
 
 
 def test_without_idle_workers_it_grows_by_a_quarter():
-    ahead = Ahead(64, given=False, extra=16)
+    ahead = limit_of(64, given=False, extra=16)
     ahead.asked(0, True, 0.0)
     assert ahead.waited(1.0, idle=False, now=1.0) and ahead.extra == 20
 
@@ -214,7 +224,7 @@ def test_a_loader_forgets_a_number_that_its_loop_does_not_need():
 
 
 def test_a_wait_is_judged_when_it_has_become_long_enough():
-    ahead = Ahead(MOST, given=False)
+    ahead = limit_of(MOST, given=False)
     ahead.begin(100.0)
     assert not ahead.waited(0.1, idle=True, now=110.0)
     long_enough = ahead.patience(120.0)
@@ -224,7 +234,7 @@ def test_a_wait_is_judged_when_it_has_become_long_enough():
 
 
 def test_no_wait_is_long_enough_for_more_than_is_allowed():
-    assert Ahead(MOST, given=True).patience(1.0) == math.inf
+    assert limit_of(MOST, given=True).patience(1.0) == math.inf
 
 
 @pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, lambda it: pickle.loads(pickle.dumps(it))])

@@ -8,6 +8,7 @@ import pytest
 
 from ftloader import fork
 from ftloader.batch.fetch import Epoch
+from ftloader.batch.in_use import WorkersInUse
 from ftloader.iterators.threads import ThreadDataLoaderIter
 from ftloader.workers.exit import WorkerThread
 from ftloader.workers.pool import WorkerPool
@@ -24,14 +25,14 @@ def test_a_worker_is_not_seen_as_a_daemon_thread():
 @pytest.mark.parametrize("lock", [threading._active_limbo_lock, fork.registering], ids=["threading", "fork"])
 def test_a_finalizer_may_not_wait_with_a_lock_that_others_need(lock):
     """Threads that end need the one lock, threads that fork the other."""
-    pool = WorkerPool((), False, queue.SimpleQueue())
+    pool = WorkerPool((), False, queue.SimpleQueue(), WorkersInUse(0))
     assert pool.may_wait()
     with lock:
         assert not pool.may_wait()
 
 
 def test_a_finalizer_may_wait_in_the_thread_that_used_the_iterator_only():
-    pool = WorkerPool((), False, queue.SimpleQueue())
+    pool = WorkerPool((), False, queue.SimpleQueue(), WorkersInUse(0))
     with concurrent.futures.ThreadPoolExecutor(1) as executor:
         assert not executor.submit(pool.may_wait).result()
         executor.submit(pool.used_by_this_thread).result()
@@ -82,7 +83,7 @@ def test_the_pool_is_stopped_while_an_epoch_begins():
             if value and not pool.stopped:
                 pool.stop()
 
-    pool = WorkerPool((), False, queue.SimpleQueue())
+    pool = WorkerPool((), False, queue.SimpleQueue(), WorkersInUse(0))
     pool.epoch = Previous()
     following = Epoch()
     pool.begin_epoch(following)

@@ -1,4 +1,12 @@
-"""Errors of decoding: one for a bad image, one for a missing backend."""
+"""Exceptions of this package:
+
+    FtloaderError
+    ├── DecodeError (also OSError, ValueError): an image that cannot be read or decoded
+    └── BackendUnavailable (also RuntimeError): a decoder or device that cannot be used
+    Cancelled, Exhausted: internal, raised and caught between a worker and its batch
+
+The cache has its own in ``cache.errors``. All other errors are Python's own classes, as torch raises them.
+"""
 
 import contextlib
 import errno
@@ -6,7 +14,19 @@ import pickle
 from typing import Any
 
 
-class DecodeError(OSError, ValueError):
+class FtloaderError(Exception):
+    """Base class of the exceptions of this package that reach the program."""
+
+
+class Cancelled(Exception):
+    """Exception in a worker that builds a batch of a cancelled epoch: the consumer no longer wants the batch."""
+
+
+class Exhausted(Exception):
+    """Exception for the end of a worker's share. Not ``StopIteration``, which user code may raise by mistake."""
+
+
+class DecodeError(FtloaderError, OSError, ValueError):
     """Error for an image that cannot be read or decoded: missing, unreadable, truncated, corrupt or unknown.
 
     Most of Pillow's errors are ``OSError``, so code that catches ``OSError`` still works. The message names the image
@@ -45,7 +65,7 @@ class DecodeError(OSError, ValueError):
         return str(self.args[0])
 
 
-class BackendUnavailable(RuntimeError):
+class BackendUnavailable(FtloaderError, RuntimeError):
     """Error for a backend or device that cannot be used. It names the argument to change or the package to install."""
 
 
