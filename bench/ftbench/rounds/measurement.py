@@ -159,7 +159,7 @@ class Measurement:
         load, cases = controller.work.loads({c.case for c in candidates})
         main, *others = self.scenario.metrics
         return model.Scenario(
-            **vars(load),
+            load=load,
             **{name: getattr(self.scenario, name) for name in COPIED},
             note="",
             prefetch_factor=PREFETCH_FACTOR,

@@ -100,15 +100,16 @@ class Work:
 
     def loads(self, cases: set[str]) -> tuple[Load, list[MeasuredCase]]:
         """Return (the Load of the scenario's first case in *cases*, a MeasuredCase for each case), for results.json."""
-        found = {name: load for name, load in self.cases.items() if name in cases}
-        # The first case alone counts as none if it has no name.
-        about = [self.scenario.case(name) for name in found] if any(found) else []
-        return next(iter(found.values())), [
-            MeasuredCase(
-                name=c.name, title=c.title, parameters=dict(c.parameters), value=c.value, **vars(found[c.name])
-            )
-            for c in about
-        ]
+        loads = {name: load for name, load in self.cases.items() if name in cases}
+        measured = []
+        for name, load in loads.items():
+            if name:  # a case without a name is no case of its own
+                c = self.scenario.case(name)
+                parameters = dict(c.parameters)
+                measured.append(
+                    MeasuredCase(name=name, title=c.title, parameters=parameters, value=c.value, load=load)
+                )
+        return next(iter(loads.values())), measured
 
 
 def warmup_batches(workers: int) -> int:
