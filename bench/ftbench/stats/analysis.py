@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
 
 from ftbench.document.model import Results, Scenario, Verdict, Waterfall
@@ -25,7 +26,7 @@ class AnalysedScenario(Scenario):
     def compared(self, metric: str = "") -> list[Comparison]:
         """Return the comparisons in *metric* (default: the main one) whose two candidates loaded the same samples."""
         wanted = metric or self.metrics[0]
-        return [c for c in self.comparisons if c.metric == wanted and c.verdict != Verdict.OTHER_SAMPLES]
+        return [c for c in self.comparisons if c.metric == wanted and c.estimate.verdict != Verdict.OTHER_SAMPLES]
 
     def principal(self, metric: str = "") -> list[Comparison]:
         """Return the comparisons in *metric* (default: the main one) that matter most.
@@ -40,7 +41,7 @@ class AnalysedScenario(Scenario):
         implied = {"scaling"} if len({c.kind for c in found}) > 1 else set()
         if any(c.kind == "headline" and c.numerator.variant != c.denominator.variant != "serial" for c in found):
             implied.add("method")
-        return [c for c in found if c.asked or c.kind not in implied and c.numerator.workers == most[c.sides]]
+        return [c for c in found if c.estimate.asked or c.kind not in implied and c.numerator.workers == most[c.sides]]
 
 
 @dataclass
@@ -67,7 +68,8 @@ class Analysis:
 def analyse(results: Results) -> Analysis:
     """Compute the comparisons, verdicts and waterfalls of a run; return them with the run's results."""
     scenarios = [AnalysedScenario(**vars(each), comparisons=compared(each)) for each in results.scenarios]
-    judge(c for scenario in scenarios for c in scenario.comparisons)
+    comparisons = itertools.chain.from_iterable(scenario.comparisons for scenario in scenarios)
+    judge(comparison.estimate for comparison in comparisons)
     falls = []
     for scenario in scenarios:
         cases = [case.name for case in scenario.cases] or [""]
@@ -85,4 +87,4 @@ def _mark_different(scenario: AnalysedScenario, cases: list[str]) -> None:
             different |= apart(scenario, links[0][1])
     for c in scenario.comparisons:
         if (c.numerator.key, c.denominator.key) in different:
-            c.verdict = Verdict.OTHER_SAMPLES
+            c.estimate.verdict = Verdict.OTHER_SAMPLES

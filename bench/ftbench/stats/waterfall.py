@@ -163,7 +163,7 @@ def _start_method(scenario: Scenario, start: Candidate) -> str:
 
 
 def _change(c: Comparison) -> dict:
-    return {each.name: getattr(c, each.name) for each in fields(Change)}
+    return {field.name: getattr(c.estimate, field.name) for field in fields(Change)}
 
 
 def precise(scenario: Scenario, precision: float) -> bool:
