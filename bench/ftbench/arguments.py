@@ -236,8 +236,8 @@ def check(arguments: list[str], program: str) -> None:
             options = parse(arguments, program, both=True)
             out = options.out
             if options.twin:
-                others = "FT_PYTHON=... and GIL_PYTHON=... name others"
-                raise UsageError(f"--twin is not needed: both are measured. {others}")
+                remedy = "FT_PYTHON=... and GIL_PYTHON=... name others"
+                raise UsageError(f"--twin is not needed: both are measured. {remedy}")
         if out:
             _check_writable(out.absolute())
     except UsageError as error:
@@ -273,10 +273,10 @@ def _workers(text: str) -> list[int]:
 
 def choose_scenarios(names: list[str]) -> tuple:
     """Return the scenarios that `names` stand for, or those of DEFAULT if `names` is empty; may raise UsageError."""
-    known = [*SCENARIOS, *GROUPS, "all"]
-    if unknown := next((name for name in names if name not in known), None):
+    names_known = [*SCENARIOS, *GROUPS, "all"]
+    if unknown := next((name for name in names if name not in names_known), None):
         raise UsageError(
-            f"unknown scenario {unknown!r} (--list shows all){hint(unknown, [*known, *OPTIONS, *READERS])}"
+            f"unknown scenario {unknown!r} (--list shows all){hint(unknown, [*names_known, *OPTIONS, *READERS])}"
         )
     chosen = {scenario.name: scenario for name in names or DEFAULT for scenario in members(name)}
     return tuple(chosen.values())

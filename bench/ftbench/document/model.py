@@ -220,7 +220,7 @@ class Scenario:
 
     def trials_of(self, key: str) -> list[Trial]:
         """Return a candidate's trials, one for each round in which the candidate took part."""
-        return [trial for one in self.rounds for trial in one.trials if trial.candidate == key]
+        return [trial for finished in self.rounds for trial in finished.trials if trial.candidate == key]
 
     def in_each_process(self, key: str, metric: str) -> list[float]:
         """Return a candidate's values of a metric, one for each of its trials; each trial is a process."""

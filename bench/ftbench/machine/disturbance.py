@@ -142,17 +142,17 @@ def taken(load: Disturbance, usable: float) -> bool:
     return (load.other_cpus or 0) > OTHERS * usable or (load.stolen_cpus or 0) > STOLEN * usable
 
 
-def marks(found: Disturbance, usable: float) -> list[str]:
+def marks(load: Disturbance, usable: float) -> list[str]:
     """Return a phrase for each disturbance of a round that exceeds its threshold."""
     result = []
     cpus = f"of {usable:g} CPU{'s' if usable != 1 else ''}"
-    if found.other_cpus is not None and found.other_cpus > OTHERS * usable:
-        result.append(f"other processes used {found.other_cpus:.2f} {cpus}")
-    if found.stolen_cpus is not None and found.stolen_cpus > STOLEN * usable:
-        result.append(f"other virtual machines took {found.stolen_cpus:.2f} {cpus} (steal time)")
-    if found.throttled_seconds is not None and found.throttled_seconds > THROTTLED * found.seconds:
+    if load.other_cpus is not None and load.other_cpus > OTHERS * usable:
+        result.append(f"other processes used {load.other_cpus:.2f} {cpus}")
+    if load.stolen_cpus is not None and load.stolen_cpus > STOLEN * usable:
+        result.append(f"other virtual machines took {load.stolen_cpus:.2f} {cpus} (steal time)")
+    if load.throttled_seconds is not None and load.throttled_seconds > THROTTLED * load.seconds:
         result.append(
-            f"the control group's quota stopped it for {found.throttled_seconds:.1f} of {found.seconds:.0f} s"
+            f"the control group's quota stopped it for {load.throttled_seconds:.1f} of {load.seconds:.0f} s"
         )
     return result
 

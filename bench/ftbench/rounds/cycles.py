@@ -42,7 +42,7 @@ def without(trial: Trial, positions: Sequence[int]) -> Trial:
             change = kept_over_all(trial.turn_seconds)
             metrics[name] *= 1 / change if METRICS[name].best == "higher" else change
     loads = [load for n, load in enumerate(trial.turn_loads) if n not in positions]
-    names = [each.name for each in fields(Disturbance)]
+    names = [field.name for field in fields(Disturbance)]
     disturbance = together([{name: getattr(load, name) for name in names} for load in loads])
     return replace(
         trial, metrics=metrics, disturbance=from_json(Disturbance, disturbance), turns_left_out=list(positions)

@@ -32,16 +32,16 @@ class Work:
         If a trial measures several cases, it measures a candidate of each. The first candidate stands for the trial,
         and the others are added to `inside`.
         """
-        found: dict[Candidate, tuple[int, Candidate]] = {}
+        first_of: dict[Candidate, tuple[int, Candidate]] = {}
         for rank, c in ranked:
             alike = replace(c, case="") if self.scenario.inside else c
-            if found.setdefault(alike, (rank, c))[1] != c:
-                self.inside.setdefault(found[alike][1], []).append(c)
-        return list(found.values())
+            if first_of.setdefault(alike, (rank, c))[1] != c:
+                self.inside.setdefault(first_of[alike][1], []).append(c)
+        return list(first_of.values())
 
     def measured(self, candidates: Iterable[Candidate]) -> list[Candidate]:
         """Return these candidates, each followed by the other candidates that its trial measures."""
-        return [each for c in candidates for each in (c, *self.inside.get(c, ()))]
+        return [candidate for c in candidates for candidate in (c, *self.inside.get(c, ()))]
 
     def turns(self, candidate: Candidate) -> int:
         """Return the number of turns of the candidate's trial."""
@@ -49,8 +49,8 @@ class Work:
 
     def demand(self, candidate: Candidate) -> sizing.Demand:
         """Return the memory and /dev/shm that the candidate's trial needs, in the largest of the trial's cases."""
-        if others := self.inside.get(candidate):
-            needs = [replace(self, inside={}).demand(each) for each in (candidate, *others)]
+        if inside := self.inside.get(candidate):
+            needs = [replace(self, inside={}).demand(each) for each in (candidate, *inside)]
             return sizing.Demand(max(each.memory for each in needs), max(each.shm for each in needs))
         load, variant = self.cases[candidate.case], VARIANTS[candidate.variant]
         batch, dataset = load.batch_size * load.sample_bytes, self.scenario.case(candidate.case).dataset_bytes
@@ -94,7 +94,7 @@ class Work:
             self.scenario.case(candidate.case).parameters,
             load.turns,
             candidate.config,
-            [self.task(each).request() for each in self.inside.get(candidate, ())],
+            [self.task(inner).request() for inner in self.inside.get(candidate, ())],
             self.ranks,
         )
 

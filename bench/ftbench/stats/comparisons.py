@@ -37,7 +37,8 @@ class Comparison:
     @property
     def sides(self) -> tuple[str, ...]:
         """The kind, and of both candidates configuration and variant: equal for all numbers of workers and cases."""
-        return self.kind, *(part for each in (self.numerator, self.denominator) for part in (each.config, each.variant))
+        a, b = self.numerator, self.denominator
+        return self.kind, a.config, a.variant, b.config, b.variant
 
     @property
     def advantage(self) -> tuple[float, float | None, float | None]:
@@ -113,11 +114,11 @@ def more_minutes(scenario: Scenario, c: Change, metric: str = "") -> int | None:
         return None
     if not c.low <= 1 <= c.high or negligible(c.low, c.high):
         return None
-    seen, far, times = math.log(c.resolution), abs(math.log(c.ratio)), 1.0
+    resolution, far, times = math.log(c.resolution), abs(math.log(c.ratio)), 1.0
     if metric in ("", scenario.metrics[0]) and (few := turns.too_few_of_all(scenario)):
         # With more turns, the interval is not widened for the rare long ones.
-        seen, times = seen - turns.UNSEEN, turns.ENOUGH_TURNS / few
-    if far * math.sqrt(MOST_MORE) < seen:
+        resolution, times = resolution - turns.UNSEEN, turns.ENOUGH_TURNS / few
+    if far * math.sqrt(MOST_MORE) < resolution:
         return 0
-    more = (max(times, (seen / far) ** 2) - 1) * sum(one.seconds for one in scenario.rounds) / 60
+    more = (max(times, (resolution / far) ** 2) - 1) * sum(finished.seconds for finished in scenario.rounds) / 60
     return max(1, math.ceil(more)) if more <= MOST_MINUTES else 0
