@@ -278,7 +278,9 @@ def choose_scenarios(names: list[str]) -> tuple:
         raise UsageError(
             f"unknown scenario {unknown!r} (--list shows all){hint(unknown, [*names_known, *OPTIONS, *READERS])}"
         )
-    chosen = {scenario.name: scenario for name in names or DEFAULT for scenario in members(name)}
+    chosen: dict[str, Scenario] = {}
+    for name in names or DEFAULT:
+        chosen |= {scenario.name: scenario for scenario in members(name)}
     return tuple(chosen.values())
 
 
@@ -323,9 +325,8 @@ def listing() -> str:
     """Return the output of --list: the scenarios by group, each with its times (full run, quick run) and question."""
     width = max(len(name) + 2 for name in [*SCENARIOS, *GROUPS])
 
-    def line(name: str, text: str, of: list, indent: str = "") -> str:
-        times = [sum(s.share(quick) for s in of) for quick in (False, True)]
-        full, quick = (f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s" for seconds in times)
+    def line(name: str, text: str, scenarios: list, indent: str = "") -> str:
+        full, quick = (_duration(sum(s.share(is_quick) for s in scenarios)) for is_quick in (False, True))
         return f"{indent}{name:{width - len(indent)}}  {full:>7}  {quick:>7}  {text}"
 
     lines = [f"{'':{width}}  {'full':>7}  {'quick':>7}"]
@@ -335,6 +336,10 @@ def listing() -> str:
         lines += [line(s.name, s.question or s.description, [s], "  ") for s in members(group)]
     lines += ["", line("all", "everything above, in this order, in one report", members("all")), "", TIMES]
     return "\n".join(lines)
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"
 
 
 def parse(arguments: list[str], program: str = PROGRAM, both: bool = False) -> RunOptions:

@@ -6,6 +6,7 @@ those in convert.OPTIONAL. `Annotated` adds a field's bounds (a dict) and meanin
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -220,7 +221,8 @@ class Scenario:
 
     def trials_of(self, key: str) -> list[Trial]:
         """Return a candidate's trials, one for each round in which the candidate took part."""
-        return [trial for finished in self.rounds for trial in finished.trials if trial.candidate == key]
+        trials = itertools.chain.from_iterable(finished.trials for finished in self.rounds)
+        return [trial for trial in trials if trial.candidate == key]
 
     def in_each_process(self, key: str, metric: str) -> list[float]:
         """Return a candidate's values of a metric, one for each of its trials; each trial is a process."""

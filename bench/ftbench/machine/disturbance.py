@@ -86,13 +86,19 @@ def between(before: Counters, after: Counters, living: float = 0.0) -> dict:
 
 def together(parts: Sequence[Mapping]) -> dict:
     """Combine results of `between` into one. Seconds are added up; numbers of CPUs are averaged, weighted by time."""
-    found: dict[str, float | None] = {}
-    for name in (field.name for field in fields(Disturbance)):
-        known = [part for part in parts if part[name] is not None]
-        values, weights = ([part[key] for part in known] for key in (name, "seconds"))
-        whole = sum(values) if name.endswith("seconds") else fmean(values, weights) if known else 0.0
-        found[name] = round(whole, 3) if known else None
-    return found
+    result: dict[str, float | None] = {}
+    for field in fields(Disturbance):
+        measured = [part for part in parts if part[field.name] is not None]
+        if not measured:
+            result[field.name] = None
+            continue
+        values = [part[field.name] for part in measured]
+        if field.name.endswith("seconds"):
+            whole = sum(values)
+        else:
+            whole = fmean(values, [part["seconds"] for part in measured])
+        result[field.name] = round(whole, 3)
+    return result
 
 
 @dataclass

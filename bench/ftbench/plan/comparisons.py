@@ -143,7 +143,8 @@ class ComparisonPlan:
         """Return the pairs among the candidates, ordered by comparison, number of workers (highest first) and case."""
         by_key = {c.key: c for c in candidates}
         counts = sorted({c.workers for c in by_key.values()}, reverse=True)
-        comparisons = [c for c in self.of({c.config: None for c in by_key.values()}) if c.denominator]
+        configs = {c.config for c in by_key.values()}
+        comparisons = [c for c in self.of(configs) if c.denominator]
 
         def made(comparison: Comparison, count: int) -> list[tuple[Candidate, Candidate]]:
             measured = []
@@ -185,7 +186,7 @@ def _counts(comparison: Comparison, counts: list[int], quick: bool) -> list[int]
 # This project's loader in every configuration, and its most frequent opponents.
 THREADS = {config: Side(config, "loader-thread") for config in CONFIGS}
 PROCESSES = {config: Side(config, "loader-process") for config in CONFIGS}
-OURS = tuple(side[config] for config in CONFIGS for side in (THREADS, PROCESSES))
+OURS = tuple(itertools.chain.from_iterable((THREADS[config], PROCESSES[config]) for config in CONFIGS))
 FT, GIL = THREADS["ft"], PROCESSES["gil"]
 TORCH, SPAWN = Side("gil", "torch-process"), Side("gil", "loader-spawn")
 NODES, SPDL = Side("ft", "nodes-thread"), Side("ft", "spdl")

@@ -67,7 +67,9 @@ def room(memory: Mapping[str, Mapping]) -> Demand:
 
     `memory`: see `fit`.
     """
-    return Demand(*(int(min(has[name] for has in memory.values()) * USABLE) for name in ("available", "shm_free")))
+    available = min(sizes["available"] for sizes in memory.values())
+    shm_free = min(sizes["shm_free"] for sizes in memory.values())
+    return Demand(int(available * USABLE), int(shm_free * USABLE))
 
 
 def together[T](candidates: Iterable[T], demand: Callable[[T], Demand], has: Demand | None) -> list[list[T]]:

@@ -1,5 +1,6 @@
 """The twins of a run: connecting to them, describing and checking them."""
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +15,7 @@ from ftrun.twin import TwinError
 
 NEEDED = ("torch", "numpy", "pillow", "psutil")
 # Packages that only some variants need.
-PEERS = sorted({name for variant in VARIANTS.values() for name in variant.packages})
+PEERS = sorted(set(itertools.chain.from_iterable(variant.packages for variant in VARIANTS.values())))
 OLDEST = (3, 13)
 INSTALL = "install docker/requirements.lock there, or use ./twins, which does"
 
@@ -93,10 +94,13 @@ class Twins:
             build = python["build"] + (" with LTO" if python["lto"] else "")
             packages = {name: environment["packages"].get(name) for name in (*NEEDED, *PEERS)}
             about[twin] = {"Python": python["version"], "build": build, "compiler": python["compiler"], **packages}
+        if len(about) < 2:
+            return []
+        ft, gil = about["ft"], about["gil"]
+        different = [part for part in ft if ft[part] != gil[part]]
         return [
-            f"the twins differ in more than the GIL: {part} is {of_ft} in ft and {about['gil'][part]} in gil"
-            for part, of_ft in (about["ft"].items() if len(about) > 1 else ())
-            if of_ft != about["gil"][part]
+            f"the twins differ in more than the GIL: {part} is {ft[part]} in ft and {gil[part]} in gil"
+            for part in different
         ]
 
     def lacks(self, twin: str, variant: str) -> str:

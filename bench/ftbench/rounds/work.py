@@ -41,7 +41,10 @@ class Work:
 
     def measured(self, candidates: Iterable[Candidate]) -> list[Candidate]:
         """Return these candidates, each followed by the other candidates that its trial measures."""
-        return [candidate for c in candidates for candidate in (c, *self.inside.get(c, ()))]
+        measured = []
+        for candidate in candidates:
+            measured += [candidate, *self.inside.get(candidate, ())]
+        return measured
 
     def turns(self, candidate: Candidate) -> int:
         """Return the number of turns of the candidate's trial."""
@@ -62,7 +65,9 @@ class Work:
         """Split candidates, ordered by case, into groups that fit into memory. The trials of a group take turns."""
         # A trial with one turn is a group by itself.
         single = [[c] for c in candidates if self.turns(c) == 1]
-        several = [c for case in self.cases for c in candidates if c.case == case and self.turns(c) > 1]
+        several: list[Candidate] = []
+        for case in self.cases:
+            several += [c for c in candidates if c.case == case and self.turns(c) > 1]
         return single + sizing.together(several, self.demand, self.room)
 
     @property
@@ -72,8 +77,8 @@ class Work:
 
     def with_turns(self, turns: int) -> "Work":
         """Return a copy in which trials have this number of turns, except those that have a single turn."""
-        cases = {name: replace(load, turns=turns) if load.turns > 1 else load for name, load in self.cases.items()}
-        return replace(self, cases=cases)
+        planned = {name: replace(load, turns=turns) for name, load in self.cases.items() if load.turns > 1}
+        return replace(self, cases=self.cases | planned)
 
     def task(self, candidate: Candidate) -> Task:
         """Return the Task of a candidate: what its trial has to load, how, and how many turns."""
