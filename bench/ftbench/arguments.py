@@ -236,8 +236,8 @@ def check(arguments: list[str], program: str) -> None:
             options = parse(arguments, program, both=True)
             out = options.out
             if options.twin:
-                others = "FT_PYTHON=... and GIL_PYTHON=... name others"
-                raise UsageError(f"--twin is not needed: both are measured. {others}")
+                remedy = "FT_PYTHON=... and GIL_PYTHON=... name others"
+                raise UsageError(f"--twin is not needed: both are measured. {remedy}")
         if out:
             _check_writable(out.absolute())
     except UsageError as error:
@@ -273,12 +273,14 @@ def _workers(text: str) -> list[int]:
 
 def choose_scenarios(names: list[str]) -> tuple:
     """Return the scenarios that `names` stand for, or those of DEFAULT if `names` is empty; may raise UsageError."""
-    known = [*SCENARIOS, *GROUPS, "all"]
-    if unknown := next((name for name in names if name not in known), None):
+    names_known = [*SCENARIOS, *GROUPS, "all"]
+    if unknown := next((name for name in names if name not in names_known), None):
         raise UsageError(
-            f"unknown scenario {unknown!r} (--list shows all){hint(unknown, [*known, *OPTIONS, *READERS])}"
+            f"unknown scenario {unknown!r} (--list shows all){hint(unknown, [*names_known, *OPTIONS, *READERS])}"
         )
-    chosen = {scenario.name: scenario for name in names or DEFAULT for scenario in members(name)}
+    chosen: dict[str, Scenario] = {}
+    for name in names or DEFAULT:
+        chosen |= {scenario.name: scenario for scenario in members(name)}
     return tuple(chosen.values())
 
 
@@ -323,9 +325,8 @@ def listing() -> str:
     """Return the output of --list: the scenarios by group, each with its times (full run, quick run) and question."""
     width = max(len(name) + 2 for name in [*SCENARIOS, *GROUPS])
 
-    def line(name: str, text: str, of: list, indent: str = "") -> str:
-        times = [sum(s.share(quick) for s in of) for quick in (False, True)]
-        full, quick = (f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s" for seconds in times)
+    def line(name: str, text: str, scenarios: list, indent: str = "") -> str:
+        full, quick = (_duration(sum(s.share(is_quick) for s in scenarios)) for is_quick in (False, True))
         return f"{indent}{name:{width - len(indent)}}  {full:>7}  {quick:>7}  {text}"
 
     lines = [f"{'':{width}}  {'full':>7}  {'quick':>7}"]
@@ -335,6 +336,10 @@ def listing() -> str:
         lines += [line(s.name, s.question or s.description, [s], "  ") for s in members(group)]
     lines += ["", line("all", "everything above, in this order, in one report", members("all")), "", TIMES]
     return "\n".join(lines)
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"
 
 
 def parse(arguments: list[str], program: str = PROGRAM, both: bool = False) -> RunOptions:

@@ -106,7 +106,7 @@ def _record(options: RunOptions) -> Results:
     if not configs:
         raise UsageError("nothing to measure: " + "; ".join(f"{part.what}: {part.why}" for part in skipped))
     skipped += [Skipped(name, f"several ranks cannot measure it: {why}") for name, why in options.left_out]
-    needed = {TWIN[config] for config in configs}
+    twin_names = {TWIN[config] for config in configs}
     record = Options(
         scenarios=[scenario.name for scenario in options.scenarios],
         quick=options.quick,
@@ -118,7 +118,7 @@ def _record(options: RunOptions) -> Results:
         ranks=options.ranks,
         batch_size=options.batch_size,
         configs=configs,
-        twins={name: where for name, where in twins.items() if name in needed},
+        twins={name: where for name, where in twins.items() if name in twin_names},
         precision=options.precision,
         requirements=_requirements(options.requirements, options.dataset),
         cache=_text(options.cache),
@@ -165,16 +165,16 @@ def _measure(options: RunOptions, interruption: Interruption, twins: "Twins") ->
     results = _record(options)
     directory = RunDirectory(options.out.absolute())
     status, why = 0, ""
-    with Display(results) as shown:
+    with Display(results) as display:
         for part in results.skipped:
-            shown.note(f"left out: {part.what}: {part.why}")
-        this = run.Run(results, options.scenarios, directory, interruption, shown, twins)
+            display.note(f"left out: {part.what}: {part.why}")
+        this = run.Run(results, options.scenarios, directory, interruption, display, twins)
         try:
             this.measure()
         except Interrupted as error:
             status = error.exit_status
             this.stop(f"interrupted ({error})")
-            shown.note("interrupted; a second Ctrl-C ends at once")
+            display.note("interrupted; a second Ctrl-C ends at once")
         except (TrialFailed, WorkDiffers, TwinLost, run.RunFailed) as error:
             status, why = 1, str(error)
             this.stop(why)
@@ -238,8 +238,9 @@ def _say_of_set(run: Analysis) -> None:
 
     with terminal.printed() as console:
         for fall in run.waterfalls:
-            said = [f"{run_words.capital(fall.workload)}: {each}" for each in hour_words.sentences(run, fall)]
-            terminal.say(console, said, "bold")
+            workload = run_words.capital(fall.workload)
+            sentences = hour_words.sentences(run, fall)
+            terminal.say(console, [f"{workload}: {sentence}" for sentence in sentences], "bold")
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -108,14 +108,14 @@ def own_images(directory: Path) -> tuple[list[Path], int]:
     def unreadable(error: OSError) -> None:
         raise ImageError(f"--data: cannot read {error.filename}: {error.strerror}") from error
 
-    found = []
+    paths = []
     for folder, _, files in os.walk(directory, onerror=unreadable, followlinks=False):
-        found += [Path(folder, name) for name in files if Path(name).suffix.lower() in SUFFIXES]
-    if not found:
+        paths += [Path(folder, name) for name in files if Path(name).suffix.lower() in SUFFIXES]
+    if not paths:
         raise ImageError(
             f"--data {directory} holds no images ({', '.join(sorted(SUFFIXES))}; sub-directories are searched too)"
         )
-    return sorted(found)[:LIMIT_OF_OWN], len(found)
+    return sorted(paths)[:LIMIT_OF_OWN], len(paths)
 
 
 def validate(paths: list[Path], progress: Progress) -> int:

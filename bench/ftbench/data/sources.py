@@ -75,22 +75,25 @@ class Sources:
     def _make(self, name: str) -> tuple[list[str], Dataset]:
         if name == "nothing":
             return [], Dataset("none", name, None, files=0, resized=0, mean_bytes=0, version=None)
-        own = self._data.absolute() if self._data and name == "images" else None
-        paths = self._own_images(own) if own else GENERATED[name](self._step(f"generating the {name} (once)"))
+        directory = self._data.absolute() if self._data and name == "images" else None
+        if directory:
+            paths = self._own_images(directory)
+        else:
+            paths = GENERATED[name](self._step(f"generating the {name} (once)"))
         return [str(path) for path in paths], Dataset(
-            source="own" if own else "generated",
+            source="own" if directory else "generated",
             kind=name,
-            directory=str(own or paths[0].parent),
+            directory=str(directory or paths[0].parent),
             files=len(paths),
             resized=self._resized(paths) if name == "images" else 0,
             mean_bytes=round(sum(path.stat().st_size for path in paths) / len(paths)),
-            version=None if own else _version(name),
+            version=None if directory else _version(name),
         )
 
     def _own_images(self, directory: Path) -> list[Path]:
-        paths, found = images.own_images(directory)
-        if found > len(paths):
-            self._warn(f"only the first {len(paths)} of {found} images of {self._data} are used")
+        paths, number = images.own_images(directory)
+        if number > len(paths):
+            self._warn(f"only the first {len(paths)} of {number} images of {self._data} are used")
         return paths
 
     def _resized(self, paths: list[Path]) -> int:

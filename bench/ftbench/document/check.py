@@ -140,15 +140,15 @@ def _is_of_its_turns(trial: Trial) -> bool:
 
 def _of_stress(part: Stress, configs: list[str]) -> Iterator[str]:
     """Yield a sentence for each contradiction in the record of the thread-safety suite."""
-    seen = [f"{result.scenario} in {result.configuration}" for result in part.results]
-    yield from _twice(seen)
-    for name, result in zip(seen, part.results, strict=True):
+    names = [f"{result.scenario} in {result.configuration}" for result in part.results]
+    yield from _twice(names)
+    for name, result in zip(names, part.results, strict=True):
         if result.scenario not in part.scenarios or result.configuration not in configs:
             yield f"{name} was not to be run"
         if (result.outcome == "passed") == bool(result.failures):
             yield f"{name} has {result.outcome}, and {len(result.failures)} failures"
-    if part.status == "complete" and len(seen) != len(part.scenarios) * len(configs):
-        yield f"{len(seen)} results of {len(part.scenarios)} scenarios in {len(configs)} configurations are complete"
+    if part.status == "complete" and len(names) != len(part.scenarios) * len(configs):
+        yield f"{len(names)} results of {len(part.scenarios)} scenarios in {len(configs)} configurations are complete"
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ TYPES = {str: "string", int: "integer", float: "number", bool: "boolean"}
 def _hints(kind: type) -> dict[str, Any]:
     """Return {JSON key: annotation} for the fields of a dataclass; a field `from_` has the key "from"."""
     hints = get_type_hints(kind, include_extras=True)
-    return {each.name.rstrip("_"): hints[each.name] for each in fields(kind)}
+    return {field.name.rstrip("_"): hints[field.name] for field in fields(kind)}
 
 
 def as_json(value: Any) -> dict:

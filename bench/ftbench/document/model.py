@@ -6,6 +6,7 @@ those in convert.OPTIONAL. `Annotated` adds a field's bounds (a dict) and meanin
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -115,13 +116,14 @@ class Load:
 
 
 @dataclass(kw_only=True)
-class MeasuredCase(Load):
-    """One case of a scenario, such as one sample size, with the amount of work in its trials."""
+class MeasuredCase:
+    """One case of a scenario, such as one sample size."""
 
     name: A[str, {"pattern": "^([A-Za-z0-9][A-Za-z0-9._-]*)?$"}, "part of candidates' keys; the first may be empty"]
     title: A[str, "for people"]
     parameters: A[dict[str, Any], "parameters of the case for its trials"]
     value: A[float | None, "its place on the axis, in case_unit; null for cases without an order"]
+    load: A[Load, "amount of work in its trials"]
 
 
 @dataclass
@@ -192,9 +194,10 @@ class Round:
 
 
 @dataclass(kw_only=True)
-class Scenario(Load):
+class Scenario:
     """The record of one measured scenario: its candidates, comparisons, failures and rounds."""
 
+    load: A[Load, "amount of work in a trial, of the first case if there are several"]
     name: A[str, "as on the command line"]
     group: A[str, "the group of scenarios it belongs to, or empty"]
     question: A[str, "the question that the scenario answers, or empty"]
@@ -218,7 +221,8 @@ class Scenario(Load):
 
     def trials_of(self, key: str) -> list[Trial]:
         """Return a candidate's trials, one for each round in which the candidate took part."""
-        return [trial for one in self.rounds for trial in one.trials if trial.candidate == key]
+        trials = itertools.chain.from_iterable(finished.trials for finished in self.rounds)
+        return [trial for trial in trials if trial.candidate == key]
 
     def in_each_process(self, key: str, metric: str) -> list[float]:
         """Return a candidate's values of a metric, one for each of its trials; each trial is a process."""

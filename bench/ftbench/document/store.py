@@ -62,8 +62,8 @@ class RunDirectory:
         self.root = root
         self.directory: Path | None = None
         try:
-            there = next(path for path in (root, *root.parents) if os.path.lexists(path))
-            with tempfile.NamedTemporaryFile(prefix=".probe-", dir=there) as probe:
+            existing_parent = next(path for path in (root, *root.parents) if os.path.lexists(path))
+            with tempfile.NamedTemporaryFile(prefix=".probe-", dir=existing_parent) as probe:
                 probe.write(b"x" * 4096)
         except OSError as error:
             raise WrongPath(

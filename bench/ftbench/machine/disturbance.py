@@ -86,13 +86,19 @@ def between(before: Counters, after: Counters, living: float = 0.0) -> dict:
 
 def together(parts: Sequence[Mapping]) -> dict:
     """Combine results of `between` into one. Seconds are added up; numbers of CPUs are averaged, weighted by time."""
-    found: dict[str, float | None] = {}
-    for name in (field.name for field in fields(Disturbance)):
-        known = [part for part in parts if part[name] is not None]
-        values, weights = ([part[key] for part in known] for key in (name, "seconds"))
-        whole = sum(values) if name.endswith("seconds") else fmean(values, weights) if known else 0.0
-        found[name] = round(whole, 3) if known else None
-    return found
+    result: dict[str, float | None] = {}
+    for field in fields(Disturbance):
+        measured = [part for part in parts if part[field.name] is not None]
+        if not measured:
+            result[field.name] = None
+            continue
+        values = [part[field.name] for part in measured]
+        if field.name.endswith("seconds"):
+            whole = sum(values)
+        else:
+            whole = fmean(values, [part["seconds"] for part in measured])
+        result[field.name] = round(whole, 3)
+    return result
 
 
 @dataclass
@@ -142,17 +148,17 @@ def taken(load: Disturbance, usable: float) -> bool:
     return (load.other_cpus or 0) > OTHERS * usable or (load.stolen_cpus or 0) > STOLEN * usable
 
 
-def marks(found: Disturbance, usable: float) -> list[str]:
+def marks(load: Disturbance, usable: float) -> list[str]:
     """Return a phrase for each disturbance of a round that exceeds its threshold."""
     result = []
     cpus = f"of {usable:g} CPU{'s' if usable != 1 else ''}"
-    if found.other_cpus is not None and found.other_cpus > OTHERS * usable:
-        result.append(f"other processes used {found.other_cpus:.2f} {cpus}")
-    if found.stolen_cpus is not None and found.stolen_cpus > STOLEN * usable:
-        result.append(f"other virtual machines took {found.stolen_cpus:.2f} {cpus} (steal time)")
-    if found.throttled_seconds is not None and found.throttled_seconds > THROTTLED * found.seconds:
+    if load.other_cpus is not None and load.other_cpus > OTHERS * usable:
+        result.append(f"other processes used {load.other_cpus:.2f} {cpus}")
+    if load.stolen_cpus is not None and load.stolen_cpus > STOLEN * usable:
+        result.append(f"other virtual machines took {load.stolen_cpus:.2f} {cpus} (steal time)")
+    if load.throttled_seconds is not None and load.throttled_seconds > THROTTLED * load.seconds:
         result.append(
-            f"the control group's quota stopped it for {found.throttled_seconds:.1f} of {found.seconds:.0f} s"
+            f"the control group's quota stopped it for {load.throttled_seconds:.1f} of {load.seconds:.0f} s"
         )
     return result
 

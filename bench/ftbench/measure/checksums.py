@@ -87,8 +87,12 @@ def part(batch: Any) -> int:
         return _folded(batch)
     if _is_of_the_loop(batch):
         return _folded(map(rows, batch))
-    arrays = map(_array, _leaves(batch))
-    return _folded(each[:, ::CHECKED_ROWS].copy() if getattr(each, "ndim", 0) > 1 else each for each in arrays)
+    return _folded(map(_checked_rows, map(_array, _leaves(batch))))
+
+
+def _checked_rows(field: Any) -> Any:
+    """Return the checked rows of a field; all of a field without rows."""
+    return field[:, ::CHECKED_ROWS].copy() if getattr(field, "ndim", 0) > 1 else field
 
 
 def length(batch: Any) -> int:

@@ -40,7 +40,7 @@ def side_by_side(cases: Sequence[Turns]) -> Turns:
                 next(cases[number])
             except StopIteration as end:
                 results[number] = end.value
-        unavailable = next((each for each in results.values() if "unavailable" in each), None)
+        unavailable = next((result for result in results.values() if "unavailable" in result), None)
         if unavailable or len(results) == len(cases):
             return unavailable or {**results[0], "others": [results[number] for number in range(1, len(cases))]}
         order.reverse()

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import NamedTuple
 
-from ftbench.document.model import Load, Results, Verdict, Waterfall
+from ftbench.document.model import MeasuredCase, Results, Scenario, Verdict, Waterfall
 from ftbench.merge.collect import Unusable
 from ftbench.plan.candidates import VARIANTS
 from ftbench.plan.scenario import OWN
@@ -149,7 +149,7 @@ def _setting(run: Analysis, scenario: AnalysedScenario, fall: Waterfall) -> tupl
     return tuple((title, "none" if value is None else str(value)) for title, value in found.items())
 
 
-def _case(scenario: AnalysedScenario, fall: Waterfall) -> Load:
+def _case(scenario: AnalysedScenario, fall: Waterfall) -> MeasuredCase | Scenario:
     return next((case for case in scenario.cases if case.name == fall.case), scenario)
 
 
@@ -163,7 +163,7 @@ def _named(run: Analysis, scenario: AnalysedScenario, fall: Waterfall) -> dict[s
     options = run.results.options
     return {
         "the number of workers": str(fall.workers),
-        "the number of turns": str(_case(scenario, fall).turns),
+        "the number of turns": str(_case(scenario, fall).load.turns),
         "--budget": f"{options.budget:g} s",
         "--rounds": str(options.rounds or "as many as fit"),
         "--precision": f"{100 * options.precision:g}%",

@@ -96,12 +96,14 @@ def listed(candidates: Iterable[Candidate], cases: Set[str]) -> str:
     for c in candidates:
         of_case.setdefault(replace(c, case=""), []).append(c.case)
     counts: dict[tuple[str, str], list[int]] = {}
-    for c, own in of_case.items():
-        where = "" if cases <= {*own} else f" ({', '.join(own)})"
+    for c, cases_of in of_case.items():
+        where = "" if cases <= {*cases_of} else f" ({', '.join(cases_of)})"
         counts.setdefault((replace(c, workers=0).title, where), []).append(c.workers)
-    return "; ".join(
-        title + ",".join(f" x{count}" for count in sorted(of) if count) + where for (title, where), of in counts.items()
-    )
+    parts = []
+    for (title, where), workers in counts.items():
+        numbers = ",".join(f" x{count}" for count in sorted(workers) if count)
+        parts.append(f"{title}{numbers}{where}")
+    return "; ".join(parts)
 
 
 @dataclass(frozen=True)

@@ -141,13 +141,18 @@ class ComparisonPlan:
 
     def pairs(self, candidates: Iterable[Candidate]) -> list[Pair]:
         """Return the pairs among the candidates, ordered by comparison, number of workers (highest first) and case."""
-        there = {c.key: c for c in candidates}
-        counts = sorted({c.workers for c in there.values()}, reverse=True)
-        comparisons = [c for c in self.of({c.config: None for c in there.values()}) if c.denominator]
+        by_key = {c.key: c for c in candidates}
+        counts = sorted({c.workers for c in by_key.values()}, reverse=True)
+        configs = {c.config for c in by_key.values()}
+        comparisons = [c for c in self.of(configs) if c.denominator]
 
         def made(comparison: Comparison, count: int) -> list[tuple[Candidate, Candidate]]:
-            both = (tuple(side.candidate(count, case.name) for side in comparison.sides) for case in self.cases)
-            return [(a, b) for a, b in both if a.key != b.key and {a.key, b.key} <= set(there)]
+            measured = []
+            for case in self.cases:
+                a, b = (side.candidate(count, case.name) for side in comparison.sides)
+                if a.key != b.key and {a.key, b.key} <= by_key.keys():
+                    measured.append((a, b))
+            return measured
 
         # A side may set a higher number of workers than the run has: count the pairs to find the run's highest.
         most = max(counts, key=lambda count: sum(len(made(c, count)) for c in comparisons), default=0)
@@ -181,7 +186,7 @@ def _counts(comparison: Comparison, counts: list[int], quick: bool) -> list[int]
 # This project's loader in every configuration, and its most frequent opponents.
 THREADS = {config: Side(config, "loader-thread") for config in CONFIGS}
 PROCESSES = {config: Side(config, "loader-process") for config in CONFIGS}
-OURS = tuple(side[config] for config in CONFIGS for side in (THREADS, PROCESSES))
+OURS = tuple(itertools.chain.from_iterable((THREADS[config], PROCESSES[config]) for config in CONFIGS))
 FT, GIL = THREADS["ft"], PROCESSES["gil"]
 TORCH, SPAWN = Side("gil", "torch-process"), Side("gil", "loader-spawn")
 NODES, SPDL = Side("ft", "nodes-thread"), Side("ft", "spdl")

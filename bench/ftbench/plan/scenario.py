@@ -149,5 +149,5 @@ class Task:
     @classmethod
     def of(cls, scenario: Scenario, request: Mapping[str, Any]) -> Task:
         """Return the task for a request that Task.request made; `scenario` is the scenario that the request names."""
-        names = [each.name for each in fields(cls) if each.name != "scenario"]
+        names = [field_.name for field_ in fields(cls) if field_.name != "scenario"]
         return cls(scenario, **{name: request[name] for name in names})

@@ -56,10 +56,10 @@ def demand(
 ) -> Demand:
     """Return the bytes that a trial needs at its peak: `ranks` loaders, each with `workers` workers and own batches."""
     batches = batch_bytes * batches_under_way(prefetch_factor, workers)
-    own = batch_bytes * workers * (1 + queued_per_worker)  # with the samples that are not collated yet
+    in_work = batch_bytes * workers * (1 + queued_per_worker)  # with the samples that are not collated yet
     each, shared = (PROCESS_BYTES, batches) if processes else (THREAD_BYTES, 0)
     copies = dataset_bytes * (2 + workers if processes else 1)  # the consumer holds two while it pickles the dataset
-    return Demand(ranks * (batches + own + copies + CONSUMER_BYTES + each * workers), ranks * shared)
+    return Demand(ranks * (batches + in_work + copies + CONSUMER_BYTES + each * workers), ranks * shared)
 
 
 def room(memory: Mapping[str, Mapping]) -> Demand:
@@ -67,21 +67,23 @@ def room(memory: Mapping[str, Mapping]) -> Demand:
 
     `memory`: see `fit`.
     """
-    return Demand(*(int(min(has[name] for has in memory.values()) * USABLE) for name in ("available", "shm_free")))
+    available = min(sizes["available"] for sizes in memory.values())
+    shm_free = min(sizes["shm_free"] for sizes in memory.values())
+    return Demand(int(available * USABLE), int(shm_free * USABLE))
 
 
 def together[T](candidates: Iterable[T], demand: Callable[[T], Demand], has: Demand | None) -> list[list[T]]:
     """Split candidates, in order, into groups whose demands together fit into the limit *has* (None: one group)."""
     groups: list[list[T]] = []
-    taken = Demand(0, 0)
+    used = Demand(0, 0)
     for candidate in candidates:
         more = demand(candidate)
-        if groups and (has is None or (taken + more).fits(has)):
+        if groups and (has is None or (used + more).fits(has)):
             groups[-1].append(candidate)
-            taken += more
+            used += more
         else:
             groups.append([candidate])
-            taken = more
+            used = more
     return groups
 
 

@@ -127,11 +127,9 @@ def _ratios(scenario: AnalysedScenario, metric: Metric) -> Iterator[Chart]:
     groups: dict[str, list[Row]] = {}
     for c in chosen:
         title = run_words.title(scenario, c.numerator, c.denominator, with_case=c.numerator.case != c.denominator.case)
-        hover = (
-            f"{run_words.title_with_why(scenario, c)}\n{verdict_words.figure(c.ratio)}x ({verdict_words.interval(c)})"
-        )
-        said = f"{verdict_words.figure(c.ratio)}x: {verdict_words.short(c)}"
-        row = Row(title, c.ratio, c.low, c.high, hover, detail=said, shown=c.shown)
+        r, factor = c.estimate, f"{verdict_words.figure(c.estimate.ratio)}x"
+        hover = f"{run_words.title_with_why(scenario, c)}\n{factor} ({verdict_words.interval(c)})"
+        row = Row(title, r.ratio, r.low, r.high, hover, detail=f"{factor}: {verdict_words.short(c)}", shown=r.shown)
         groups.setdefault(run_words.case_title(scenario, c.numerator.case), []).append(row)
     about = "Who is faster" if metric.name == "throughput" else f"{metric.title}: who is better"
     yield Chart(
@@ -231,7 +229,8 @@ def overview(run: Analysis) -> Chart | None:
         ratio, low, high = c.advantage
         about, factor, said = METRICS[c.metric], f"{verdict_words.figure(ratio)}x", verdict_words.short(c)
         hover = f"{where}\n{run_words.title_with_why(scenario, c)}\n{factor}"
-        rows.append(Row(f"{where}: {about.noun}", ratio, low, high, hover, detail=f"{factor}: {said}", shown=c.shown))
+        row = Row(f"{where}: {about.noun}", ratio, low, high, hover, detail=f"{factor}: {said}", shown=c.estimate.shown)
+        rows.append(row)
         cells.append((where, about.title, factor, said))
     return Chart(
         "overview",

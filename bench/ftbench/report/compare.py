@@ -14,7 +14,7 @@ from statistics import fmean, variance
 from typing import Any
 
 from ftbench.document.environment import Interpreter
-from ftbench.document.model import Load, Results, Scenario, Stress, Verdict
+from ftbench.document.model import MeasuredCase, Results, Scenario, Stress, Verdict
 from ftbench.plan.metrics import METRICS
 from ftbench.plan.scenario import OWN
 from ftbench.report import run_words, verdict_words
@@ -198,7 +198,9 @@ def _like(sets: Sequence[Sequence[Results]], a: Results, b: Results, name: str) 
 def _comparable_cases(result: RunComparison, *both: tuple[Results, Scenario]) -> set[str]:
     """Return the names of the cases with equal work in both runs. Add the others, with reason, to `result.left_out`."""
     scenario = both[0][1].name
-    cases: list[dict[str, Load]] = [{case.name: case for case in s.cases} or {"": s} for _, s in both]
+    cases: list[dict[str, MeasuredCase | Scenario]] = [
+        {case.name: case for case in s.cases} or {"": s} for _, s in both
+    ]
     same = set()
     for name in _in_both(result, scenario, "measured", cases):
         x, y = (work(run, s, of[name]) for (run, s), of in zip(both, cases, strict=True))
@@ -208,22 +210,22 @@ def _comparable_cases(result: RunComparison, *both: tuple[Results, Scenario]) ->
             result.left_out.append((where, f"not the same work: {'; '.join(different)}"))
         else:
             same.add(name)
-        lengths = [of[name].batches_per_worker for of in cases]
+        lengths = [of[name].load.batches_per_worker for of in cases]
         if scenario == OWN and lengths[0] != lengths[1]:
             in_each = "batches a worker in a turn are {} in A and {} in B".format(*lengths)
             result.cautions.append(f"{OWN}: {in_each}, chosen from measured times")
     return same
 
 
-def work(run: Results, scenario: Scenario, case: Load) -> dict[str, Any]:
+def work(run: Results, scenario: Scenario, case: MeasuredCase | Scenario) -> dict[str, Any]:
     """Return the work of a case, such as {"batch size": 128}. Two runs are compared in cases of equal work only."""
-    data = case.dataset
+    data = case.load.dataset
     # Not the number of turns, which is planned from measured costs: each turn is measured by itself.
     found = {
         "number of ranks": scenario.ranks or 1,
-        "batch size": case.batch_size,
-        "batches a worker": case.batches_per_worker,
-        "bytes a sample": case.sample_bytes,
+        "batch size": case.load.batch_size,
+        "batches a worker": case.load.batches_per_worker,
+        "bytes a sample": case.load.sample_bytes,
         "parameters": getattr(case, "parameters", None),
         "kind of data": data.kind,
         "source of the data": data.source,

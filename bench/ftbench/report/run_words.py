@@ -134,7 +134,7 @@ def revision(results: Results) -> str:
 
 def work(scenario: Scenario) -> str:
     """Return a line about a scenario's work: description, cases (or batches if it has no cases), files, rounds."""
-    data = scenario.dataset
+    data, load = scenario.load.dataset, scenario.load
     parts = [scenario.description]
     if scenario.ranks:
         parts.append(f"{scenario.ranks} ranks, each a process with its own loader, workers and share of the batches")
@@ -142,8 +142,8 @@ def work(scenario: Scenario) -> str:
         parts.append(f"{scenario.case_axis}: {' · '.join(case.title for case in scenario.cases)}")
     else:
         parts.append(
-            f"batches of {scenario.batch_size}, {scenario.batches_per_worker} for each worker in a "
-            + (f"turn, {scenario.turns} turns in a trial" if scenario.turns > 1 else "trial")
+            f"batches of {load.batch_size}, {load.batches_per_worker} for each worker in a "
+            + (f"turn, {load.turns} turns in a trial" if load.turns > 1 else "trial")
         )
     if data.source != "none":
         source = f"generated {data.kind}" if data.source == "generated" else f"{data.kind} of {data.directory}"

@@ -85,13 +85,19 @@ def ratios(scenario: AnalysedScenario, comparisons: Sequence[Comparison]) -> Tab
         [
             (scenario.case_axis or "case", False, lambda c: run_words.case_title(scenario, c.numerator.case)),
             ("comparison", False, lambda c: run_words.title_with_why(scenario, c)),
-            ("ratio", True, lambda c: f"{verdict_words.figure(c.ratio)}x"),
+            ("ratio", True, lambda c: f"{verdict_words.figure(c.estimate.ratio)}x"),
             ("95% CI", True, verdict_words.interval),
-            ("p, adjusted", True, lambda c: "" if c.q is None else f"{c.q:.3f}" if c.q >= 0.001 else "< 0.001"),
+            ("p, adjusted", True, lambda c: _p_value(c.estimate.q)),
             ("verdict", False, verdict_words.short),
         ],
         comparisons,
     )
+
+
+def _p_value(p: float | None) -> str:
+    if p is None:
+        return ""
+    return f"{p:.3f}" if p >= 0.001 else "< 0.001"
 
 
 def outcomes(scenario: AnalysedScenario, comparisons: Sequence[Comparison]) -> Table:

@@ -36,9 +36,10 @@ def figure(value: float) -> str:
 
 def interval(comparison: Comparison) -> str:
     """Return a ratio's confidence interval: "1.48 to 1.66", or "-" for a single round."""
-    if comparison.low is None or comparison.high is None:
+    low, high = comparison.estimate.low, comparison.estimate.high
+    if low is None or high is None:
         return "-"
-    return f"{figure(comparison.low)} to {figure(comparison.high)}"
+    return f"{figure(low)} to {figure(high)}"
 
 
 def change(ratio: float, most: float = MOST_PERCENT) -> str:
@@ -89,12 +90,12 @@ def outcome(metric: Metric, c: Change) -> str:
 
 def short(comparison: Comparison) -> str:
     """Return a comparison's verdict in the words of its metric: "57% faster (48% to 66%)"; see `outcome`."""
-    return outcome(METRICS[comparison.metric], comparison)
+    return outcome(METRICS[comparison.metric], comparison.estimate)
 
 
-def settles(scenario: Scenario, c: Change) -> str | None:
+def settles(scenario: Scenario, c: Change, metric: str = "") -> str | None:
     """Return words for an undecided ratio, such as "5 more minutes would settle it"; None for any other ratio."""
-    minutes = more_minutes(scenario, c)
+    minutes = more_minutes(scenario, c, metric)
     if minutes == 0:
         return f"in {run_words.rounds(scenario)}, differences below about {change(c.resolution or 1.0)} may be missed"
     return f"{run_words.count(minutes, 'more minute')} would settle it" if minutes else None
@@ -109,11 +110,11 @@ def conclusion(scenario: AnalysedScenario, group: Sequence[Comparison]) -> str:
     ours, theirs = (
         run_words.describe(scenario, each, with_workers=a.workers != b.workers, with_case=not alike) for each in (a, b)
     )
-    told = sorted(group, key=lambda c: abs(math.log(c.ratio)), reverse=True)[: MOST_CASES if alike else 1]
+    told = sorted(group, key=lambda c: abs(math.log(c.estimate.ratio)), reverse=True)[: MOST_CASES if alike else 1]
     about = METRICS[c.metric]
     said, of = list[str](), "" if about.above in ("faster", "more memory") else f"{about.noun} "
     for c in (c for c in group if c in told):
-        more = settles(scenario, c) if len(group) == 1 else None
+        more = settles(scenario, c.estimate, c.metric) if len(group) == 1 else None
         case = run_words.case_title(scenario, c.numerator.case) if alike else ""
         figures = f"{'' if said else of}{short(c)}{f' ({more})' if more else ''}"
         said.append(": ".join(filter(None, (case, figures))))

@@ -52,15 +52,15 @@ class Unavailable(Exception):
     """Raised if a scenario cannot run here; the message is the scenario's reason."""
 
 
-def check_same_work(seen: dict[str, tuple[str, int]], title: str, result: Mapping) -> None:
-    """Compare a trial's checksums with those of earlier trials in `seen`, and add new ones; may raise WorkDiffers."""
+def check_same_work(checksums: dict[str, tuple[str, int]], title: str, result: Mapping) -> None:
+    """Compare a trial's checksums with `checksums` of earlier trials, and add new ones; may raise WorkDiffers."""
     for name, checksum in by_batch(result["first_batch"], result["rows"], len(result.get("turn_seconds", ()))).items():
-        who, wanted = seen.setdefault(name, (title, checksum))
-        if checksum != wanted:
+        first_title, expected = checksums.setdefault(name, (title, checksum))
+        if checksum != expected:
             raise WorkDiffers(
-                f"{title} and {who} gave different samples ({name}: CRC-32 {checksum:08x} and {wanted:08x}). If "
-                "the files did not change, this is a defect in a decoder or loader: please report it "
-                "with both twins' descriptions (./twins info --json)."
+                f"{title} and {first_title} gave different samples "
+                f"({name}: CRC-32 {checksum:08x} and {expected:08x}). If the files did not change, this is a defect in "
+                "a decoder or loader: please report it with both twins' descriptions (./twins info --json)."
             )
 
 
@@ -163,8 +163,8 @@ class Controller:
         except TrialFailed as error:
             failure = Failure("hung" if error.hung else "failed", candidate.key, error.why)
             # The output of the first try has been shown, so a second one that fails alike gets one line.
-            known = self.repeated.get(candidate) == failure
-            self.display.note(f"the trial of {candidate.title} failed: {error.why if known else error}")
+            is_known = self.repeated.get(candidate) == failure
+            self.display.note(f"the trial of {candidate.title} failed: {error.why if is_known else error}")
             self.failed[candidate] = failure
             return None
 
@@ -174,10 +174,10 @@ class Controller:
         Only a first failure gets a second try, and a trial that hung gets none.
         """
         failed = {c: self.failed[c] for c in group if c in self.failed and c not in self.repeated}
-        again = [c for c, failure in failed.items() if failure.kind != "hung"]
-        for candidate in again:
+        second_tries = [c for c, failure in failed.items() if failure.kind != "hung"]
+        for candidate in second_tries:
             self.repeated[candidate] = self.failed.pop(candidate)
-        return again
+        return second_tries
 
     def warm_up(self, candidates: Sequence[Candidate]) -> Costs:
         """Run uncounted trials in each twin until one succeeds; return the times (Costs) of a trial's parts.
@@ -301,8 +301,8 @@ class Controller:
             measured = [c for c in self.work.measured(group) if c in trials]
             if left_out := cycles.disturbed([trials[c] for c in measured], before.affinity):
                 trials |= {c: cycles.without(trials[c], left_out) for c in measured}
-            if again := self._again(group):
-                groups.append(again)
+            if second_tries := self._again(group):
+                groups.append(second_tries)
         if not trials:
             raise self._all_failed()
         disturbances = together([vars(trial.disturbance) for trial in trials.values()])
@@ -319,7 +319,7 @@ def choose(
     Drops essential candidates (drop rank up to ESSENTIAL) only as far as necessary for `fewest` rounds to fit.
     """
     kept, given_up = reduce(ranked, int(seconds / (max(PLANNED_ROUNDS, fewest) * trial_seconds)))
-    essential = [each for each in ranked if each[0] <= ESSENTIAL]
+    essential = [pair for pair in ranked if pair[0] <= ESSENTIAL]
     if len(kept) < len(essential):
         kept, _ = reduce(essential, int(seconds / (fewest * trial_seconds)))
         given_up = [c for _, c in ranked if c not in kept]

@@ -7,7 +7,7 @@ long a turn took: a candidate's own slow turns are what a training job gets.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from statistics import fmean
 
 from ftbench.document.convert import from_json
@@ -21,9 +21,12 @@ MOST = 0.5
 
 def disturbed(trials: Sequence[Trial], usable: float) -> list[int]:
     """Return the positions of the cycles in which others took CPUs; [] if these are more than MOST of all cycles."""
-    cycles = zip(*(trial.turn_loads for trial in trials), strict=False)
-    positions = [n for n, loads in enumerate(cycles) if any(taken(load, usable) for load in loads)]
-    turns = min((len(trial.turn_loads) for trial in trials), default=0)
+    positions = []
+    turns = 0
+    for loads in zip(*(trial.turn_loads for trial in trials), strict=False):
+        if any(taken(load, usable) for load in loads):
+            positions.append(turns)
+        turns += 1
     return positions if len(positions) <= MOST * turns else []
 
 
@@ -41,9 +44,7 @@ def without(trial: Trial, positions: Sequence[int]) -> Trial:
         elif METRICS[name].of_turns and trial.turn_seconds:
             change = kept_over_all(trial.turn_seconds)
             metrics[name] *= 1 / change if METRICS[name].best == "higher" else change
-    loads = [load for n, load in enumerate(trial.turn_loads) if n not in positions]
-    names = [each.name for each in fields(Disturbance)]
-    disturbance = together([{name: getattr(load, name) for name in names} for load in loads])
+    disturbance = together([vars(load) for n, load in enumerate(trial.turn_loads) if n not in positions])
     return replace(
         trial, metrics=metrics, disturbance=from_json(Disturbance, disturbance), turns_left_out=list(positions)
     )

@@ -140,5 +140,5 @@ class Looker:
             raise TrialFailed(own.located(task, steps, str(error)), error.hung) from error
         return result
 
-    def _skip(self, what: str, why: str) -> None:
-        self.display.skip(f"{self.scenario.name}: {what}", why)
+    def _skip(self, part: str, why: str) -> None:
+        self.display.skip(f"{self.scenario.name}: {part}", why)

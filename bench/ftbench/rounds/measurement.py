@@ -69,8 +69,8 @@ class Measurement:
     def _budget(self) -> Budget:
         return Budget(self.scenario, self.options, self.display, self.left)
 
-    def _skip(self, what: str, why: str) -> None:
-        self.display.skip(f"{self.scenario.name}: {what}", why)
+    def _skip(self, part: str, why: str) -> None:
+        self.display.skip(f"{self.scenario.name}: {part}", why)
 
     def look(self) -> None:
         """Time some user-supplied samples in every twin, to set the amount of work in a turn. Raises TrialFailed."""
@@ -157,15 +157,15 @@ class Measurement:
     def _record(self, controller: Controller, candidates: list[Candidate]) -> model.Scenario:
         """Return the scenario's record for results.json, still without rounds."""
         load, cases = controller.work.loads({c.case for c in candidates})
-        main, *others = self.scenario.metrics
+        main, *further = self.scenario.metrics
         return model.Scenario(
-            **vars(load),
+            load=load,
             **{name: getattr(self.scenario, name) for name in COPIED},
             note="",
             prefetch_factor=PREFETCH_FACTOR,
             ranks=self.options.ranks,
             seed=controller.seed,
-            metrics=[main, *(["slowest_rank"] if self.options.ranks else []), *others],
+            metrics=[main, *(["slowest_rank"] if self.options.ranks else []), *further],
             cases=cases,
             candidates=candidates,
             pairs=[],
@@ -191,14 +191,14 @@ class Measurement:
         usual = list(self.scenario.workers(self._cpus))
         if self.options.quick and (most := self.scenario.quick_workers):
             usual = [count for count in usual if count <= most]
-        given = self.options.workers
-        if given and max(given) > max(WORKERS_PER_CPU * self._cpus, *usual):
-            workers, cpus = max(given) * self._ranks, self.twins.usable_cpus()
+        requested = self.options.workers
+        if requested and max(requested) > max(WORKERS_PER_CPU * self._cpus, *usual):
+            workers, cpus = max(requested) * self._ranks, self.twins.usable_cpus()
             self.display.warn(
                 f"{self.scenario.name}: {workers} workers share {cpus} CPU{'s' if cpus != 1 else ''}: what is "
                 "compared is how they get in each other's way (--workers asks for fewer)"
             )
-        return given or usual
+        return requested or usual
 
     def work(self, candidates: Sequence[Candidate], sources: Sources) -> tuple[Work, list[Candidate]]:
         """Return (Work of the trials, candidates that fit into memory); record the other candidates as skipped.

@@ -67,8 +67,8 @@ class Pace:
         Drop candidates of the highest drop ranks, too, if the time is too short for the fewest rounds.
         """
         for candidate, took in seconds.items():
-            known = self._longest[candidate] if self.number else 0.0
-            self._longest[candidate] = max(known, took)
+            longest = self._longest[candidate] if self.number else 0.0
+            self._longest[candidate] = max(longest, took)
         self.number += 1
         measured = {trial.candidate for trial in finished.trials}
         self.ranked = [(rank, c) for rank, c in self.ranked if c.key in measured]

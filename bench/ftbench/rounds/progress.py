@@ -105,7 +105,8 @@ class Display(Progress):
         """Show the start of a trial (turn 0) or of one of its turns (1, 2, ...)."""
         if turn and self._turns[candidate] == 1:
             return  # its start was shown
-        steps = sum(1 + turns if turns > 1 else 1 for turns in self._turns.values())
+        # The start of a trial, and each of its turns if there are several.
+        steps = len(self._turns) + sum(turns for turns in self._turns.values() if turns > 1)
         where = self._where, f"round {self._number} of {self._rounds}", candidate.title, f"turn {turn}" if turn else ""
         self._still(", ".join(filter(None, (*where[1:], self._left(self._remaining())))))
         self.update(

@@ -182,13 +182,13 @@ class Run:
 
     def warn_of_options(self) -> None:
         """Warn if --data or --batch-size has no effect on some of the scenarios."""
-        for given, name, use, used in (
+        for value, name, use, used in (
             (self.results.options.data, "--data", "images", lambda s: s.takes_data),
             (self.results.options.batch_size, "--batch-size", "what loads batches", lambda s: s.batched),
         ):
-            others = [s.name for s in self.scenarios if not used(s)]
-            if given and others:
-                self.display.warn(f"{name} is for {use}, and changes nothing in {', '.join(others)}")
+            unaffected = [s.name for s in self.scenarios if not used(s)]
+            if value and unaffected:
+                self.display.warn(f"{name} is for {use}, and changes nothing in {', '.join(unaffected)}")
 
     def save(self) -> None:
         """Write results.json; raises ResultsError."""

@@ -1,5 +1,6 @@
 """The twins of a run: connecting to them, describing and checking them."""
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +15,7 @@ from ftrun.twin import TwinError
 
 NEEDED = ("torch", "numpy", "pillow", "psutil")
 # Packages that only some variants need.
-PEERS = sorted({name for variant in VARIANTS.values() for name in variant.packages})
+PEERS = sorted(set(itertools.chain.from_iterable(variant.packages for variant in VARIANTS.values())))
 OLDEST = (3, 13)
 INSTALL = "install docker/requirements.lock there, or use ./twins, which does"
 
@@ -38,19 +39,19 @@ class Twins:
         The connection of an earlier run is used again: a server in another container ends when its client goes.
         """
         self.lacking.pop(twin, None)  # of an earlier run
-        endpoint, given = self.endpoints.get(twin), f"--twin {twin}={where}"
+        endpoint, option = self.endpoints.get(twin), f"--twin {twin}={where}"
         if endpoint is None or endpoint.closed:
             endpoint = self.endpoints[twin] = connect(where, interruption)
-        found = endpoint.describe()
-        python = found["interpreter"]
+        description = endpoint.describe()
+        python = description["interpreter"]
         if python["twin"] != twin:
             is_what = "free-threaded" if python["free_threaded"] else "built with the GIL"
-            raise TwinError(f"{given}: that Python is {is_what}, so it is the {python['twin']!r} twin")
+            raise TwinError(f"{option}: that Python is {is_what}, so it is the {python['twin']!r} twin")
         if tuple(int(n) for n in python["version"].split(".")[:2]) < OLDEST:
-            raise TwinError(f"{given}: Python {python['version']} is too old, the benchmark needs 3.13 or newer")
-        if missing := [name for name in NEEDED if name not in found["packages"]]:
-            raise TwinError(f"{given}: {', '.join(missing)} not installed there; {INSTALL}")
-        self.environments[twin] = {"endpoint": endpoint.name, **found}
+            raise TwinError(f"{option}: Python {python['version']} is too old, the benchmark needs 3.13 or newer")
+        if missing := [name for name in NEEDED if name not in description["packages"]]:
+            raise TwinError(f"{option}: {', '.join(missing)} not installed there; {INSTALL}")
+        self.environments[twin] = {"endpoint": endpoint.name, **description}
 
     def add_packages(self, requirements: Sequence[str], cache: Path, work: Path, interruption: Interruption) -> None:
         """Install the `requirements` that each twin lacks into a folder in `work`; record failures in `lacking`.
@@ -62,7 +63,7 @@ class Twins:
         for twin, endpoint in sorted(self.endpoints.items()):
             installed = self.environments[twin]["packages"]
             if not isinstance(endpoint, LocalEndpoint):
-                lacking = [each for each in requirements if absent(each, installed)]
+                lacking = [requirement for requirement in requirements if absent(requirement, installed)]
                 if not lacking:
                     continue
                 raise TwinError(
@@ -76,10 +77,10 @@ class Twins:
             except OverlayError as error:
                 self.lacking[twin] = str(error)
 
-    def check_source(self, ours: str) -> None:
-        """Raise TwinError if a twin would run another version of the benchmark than `ours`, a hash of the sources."""
+    def check_source(self, source: str) -> None:
+        """Raise TwinError if a twin would run another version of the benchmark than `source`, a hash of its files."""
         for twin, environment in self.environments.items():
-            if environment["source"] != ours:
+            if environment["source"] != source:
                 raise TwinError(
                     f"the {twin} twin ({environment['endpoint']}) has another version of loader/ or bench/ "
                     "than this: rebuild the images, or use the same checkout for both"
@@ -88,15 +89,18 @@ class Twins:
     def differences(self) -> list[str]:
         """Return a warning for each difference, other than the GIL, between the twins' Pythons, builds or packages."""
         about = {}
-        for twin, found in self.environments.items():
-            python = found["interpreter"]
+        for twin, environment in self.environments.items():
+            python = environment["interpreter"]
             build = python["build"] + (" with LTO" if python["lto"] else "")
-            packages = {name: found["packages"].get(name) for name in (*NEEDED, *PEERS)}
+            packages = {name: environment["packages"].get(name) for name in (*NEEDED, *PEERS)}
             about[twin] = {"Python": python["version"], "build": build, "compiler": python["compiler"], **packages}
+        if len(about) < 2:
+            return []
+        ft, gil = about["ft"], about["gil"]
+        different = [part for part in ft if ft[part] != gil[part]]
         return [
-            f"the twins differ in more than the GIL: {what} is {of_ft} in ft and {about['gil'][what]} in gil"
-            for what, of_ft in (about["ft"].items() if len(about) > 1 else ())
-            if of_ft != about["gil"][what]
+            f"the twins differ in more than the GIL: {part} is {ft[part]} in ft and {gil[part]} in gil"
+            for part in different
         ]
 
     def lacks(self, twin: str, variant: str) -> str:
@@ -122,5 +126,5 @@ def split_configs(configs: Iterable[str], twins: Mapping[str, str]) -> tuple[lis
     kept = [config for config in configs if TWIN[config] in twins]
     kinds = {"ft": "free-threaded interpreter", "gil": "interpreter with the GIL"}
     why = "no {} was given (--twin {}=...; ./twins bench and the images give both)"
-    others = [config for config in configs if config not in kept]
-    return kept, [Skipped(f"configuration {c}", why.format(kinds[TWIN[c]], TWIN[c])) for c in others]
+    lacking = [config for config in configs if config not in kept]
+    return kept, [Skipped(f"configuration {c}", why.format(kinds[TWIN[c]], TWIN[c])) for c in lacking]

@@ -32,16 +32,19 @@ class Work:
         If a trial measures several cases, it measures a candidate of each. The first candidate stands for the trial,
         and the others are added to `inside`.
         """
-        found: dict[Candidate, tuple[int, Candidate]] = {}
+        first_of: dict[Candidate, tuple[int, Candidate]] = {}
         for rank, c in ranked:
             alike = replace(c, case="") if self.scenario.inside else c
-            if found.setdefault(alike, (rank, c))[1] != c:
-                self.inside.setdefault(found[alike][1], []).append(c)
-        return list(found.values())
+            if first_of.setdefault(alike, (rank, c))[1] != c:
+                self.inside.setdefault(first_of[alike][1], []).append(c)
+        return list(first_of.values())
 
     def measured(self, candidates: Iterable[Candidate]) -> list[Candidate]:
         """Return these candidates, each followed by the other candidates that its trial measures."""
-        return [each for c in candidates for each in (c, *self.inside.get(c, ()))]
+        measured = []
+        for candidate in candidates:
+            measured += [candidate, *self.inside.get(candidate, ())]
+        return measured
 
     def turns(self, candidate: Candidate) -> int:
         """Return the number of turns of the candidate's trial."""
@@ -49,8 +52,8 @@ class Work:
 
     def demand(self, candidate: Candidate) -> sizing.Demand:
         """Return the memory and /dev/shm that the candidate's trial needs, in the largest of the trial's cases."""
-        if others := self.inside.get(candidate):
-            needs = [replace(self, inside={}).demand(each) for each in (candidate, *others)]
+        if inside := self.inside.get(candidate):
+            needs = [replace(self, inside={}).demand(each) for each in (candidate, *inside)]
             return sizing.Demand(max(each.memory for each in needs), max(each.shm for each in needs))
         load, variant = self.cases[candidate.case], VARIANTS[candidate.variant]
         batch, dataset = load.batch_size * load.sample_bytes, self.scenario.case(candidate.case).dataset_bytes
@@ -62,7 +65,9 @@ class Work:
         """Split candidates, ordered by case, into groups that fit into memory. The trials of a group take turns."""
         # A trial with one turn is a group by itself.
         single = [[c] for c in candidates if self.turns(c) == 1]
-        several = [c for case in self.cases for c in candidates if c.case == case and self.turns(c) > 1]
+        several: list[Candidate] = []
+        for case in self.cases:
+            several += [c for c in candidates if c.case == case and self.turns(c) > 1]
         return single + sizing.together(several, self.demand, self.room)
 
     @property
@@ -72,8 +77,8 @@ class Work:
 
     def with_turns(self, turns: int) -> "Work":
         """Return a copy in which trials have this number of turns, except those that have a single turn."""
-        cases = {name: replace(load, turns=turns) if load.turns > 1 else load for name, load in self.cases.items()}
-        return replace(self, cases=cases)
+        planned = {name: replace(load, turns=turns) for name, load in self.cases.items() if load.turns > 1}
+        return replace(self, cases=self.cases | planned)
 
     def task(self, candidate: Candidate) -> Task:
         """Return the Task of a candidate: what its trial has to load, how, and how many turns."""
@@ -94,21 +99,22 @@ class Work:
             self.scenario.case(candidate.case).parameters,
             load.turns,
             candidate.config,
-            [self.task(each).request() for each in self.inside.get(candidate, ())],
+            [self.task(inner).request() for inner in self.inside.get(candidate, ())],
             self.ranks,
         )
 
     def loads(self, cases: set[str]) -> tuple[Load, list[MeasuredCase]]:
         """Return (the Load of the scenario's first case in *cases*, a MeasuredCase for each case), for results.json."""
-        found = {name: load for name, load in self.cases.items() if name in cases}
-        # The first case alone counts as none if it has no name.
-        about = [self.scenario.case(name) for name in found] if any(found) else []
-        return next(iter(found.values())), [
-            MeasuredCase(
-                name=c.name, title=c.title, parameters=dict(c.parameters), value=c.value, **vars(found[c.name])
-            )
-            for c in about
-        ]
+        loads = {name: load for name, load in self.cases.items() if name in cases}
+        measured = []
+        for name, load in loads.items():
+            if name:  # a case without a name is no case of its own
+                c = self.scenario.case(name)
+                parameters = dict(c.parameters)
+                measured.append(
+                    MeasuredCase(name=name, title=c.title, parameters=parameters, value=c.value, load=load)
+                )
+        return next(iter(loads.values())), measured
 
 
 def warmup_batches(workers: int) -> int:

@@ -36,11 +36,10 @@ A file defines SCENARIO. The file of a group defines SCENARIOS, NAME and DESCRIP
 
 _MODULES = [importlib.import_module(f"{__name__}.{file}") for file in FILES]
 _GROUPS = [module for module in _MODULES if hasattr(module, "SCENARIOS")]
-SCENARIOS: dict[str, Scenario] = {
-    scenario.name: scenario
-    for module in _MODULES
-    for scenario in (module.SCENARIOS if module in _GROUPS else (module.SCENARIO,))
-}
+SCENARIOS: dict[str, Scenario] = {}
+for _module in _MODULES:
+    for _scenario in _module.SCENARIOS if _module in _GROUPS else (_module.SCENARIO,):
+        SCENARIOS[_scenario.name] = _scenario
 GROUPS: dict[str, str] = {group.NAME: group.DESCRIPTION for group in _GROUPS}
 DEFAULT = ("pillow", "text")
 """Scenarios that are measured by default: work that releases the GIL, and work that holds it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
 
 from ftbench.document.model import Results, Scenario, Verdict, Waterfall
@@ -24,8 +25,8 @@ class AnalysedScenario(Scenario):
 
     def compared(self, metric: str = "") -> list[Comparison]:
         """Return the comparisons in *metric* (default: the main one) whose two candidates loaded the same samples."""
-        wanted = metric or self.metrics[0]
-        return [c for c in self.comparisons if c.metric == wanted and c.verdict != Verdict.OTHER_SAMPLES]
+        name = metric or self.metrics[0]
+        return [c for c in self.comparisons if c.metric == name and c.estimate.verdict != Verdict.OTHER_SAMPLES]
 
     def principal(self, metric: str = "") -> list[Comparison]:
         """Return the comparisons in *metric* (default: the main one) that matter most.
@@ -34,13 +35,17 @@ class AnalysedScenario(Scenario):
         most workers, for each kind (Pair.kind) and each two sides. From these, the kind "scaling" is left out if there
         is another kind, and the kind "method" is left out if a headline compares threads with processes.
         """
-        found = self.compared(metric)
-        most = {c.sides: c.numerator.workers for c in sorted(found, key=lambda c: c.numerator.workers)}
+        comparisons = self.compared(metric)
+        most = {c.sides: c.numerator.workers for c in sorted(comparisons, key=lambda c: c.numerator.workers)}
         # Charts show how a candidate scales.
-        implied = {"scaling"} if len({c.kind for c in found}) > 1 else set()
-        if any(c.kind == "headline" and c.numerator.variant != c.denominator.variant != "serial" for c in found):
+        implied = {"scaling"} if len({c.kind for c in comparisons}) > 1 else set()
+        if any(c.kind == "headline" and c.numerator.variant != c.denominator.variant != "serial" for c in comparisons):
             implied.add("method")
-        return [c for c in found if c.asked or c.kind not in implied and c.numerator.workers == most[c.sides]]
+        return [
+            c
+            for c in comparisons
+            if c.estimate.asked or (c.kind not in implied and c.numerator.workers == most[c.sides])
+        ]
 
 
 @dataclass
@@ -60,14 +65,15 @@ class Analysis:
     @property
     def others(self) -> list[AnalysedScenario]:
         """The scenarios without a waterfall."""
-        told = {fall.scenario for fall in self.waterfalls}
-        return [s for s in self.scenarios if s.name not in told]
+        shown_as_waterfall = {fall.scenario for fall in self.waterfalls}
+        return [s for s in self.scenarios if s.name not in shown_as_waterfall]
 
 
 def analyse(results: Results) -> Analysis:
     """Compute the comparisons, verdicts and waterfalls of a run; return them with the run's results."""
-    scenarios = [AnalysedScenario(**vars(each), comparisons=compared(each)) for each in results.scenarios]
-    judge(c for scenario in scenarios for c in scenario.comparisons)
+    scenarios = [AnalysedScenario(**vars(record), comparisons=compared(record)) for record in results.scenarios]
+    comparisons = itertools.chain.from_iterable(scenario.comparisons for scenario in scenarios)
+    judge(comparison.estimate for comparison in comparisons)
     falls = []
     for scenario in scenarios:
         cases = [case.name for case in scenario.cases] or [""]
@@ -85,4 +91,4 @@ def _mark_different(scenario: AnalysedScenario, cases: list[str]) -> None:
             different |= apart(scenario, links[0][1])
     for c in scenario.comparisons:
         if (c.numerator.key, c.denominator.key) in different:
-            c.verdict = Verdict.OTHER_SAMPLES
+            c.estimate.verdict = Verdict.OTHER_SAMPLES

@@ -22,9 +22,11 @@ CPU = "cpu_per_1000"
 
 
 @dataclass(kw_only=True)
-class Comparison(Ratio):
-    """The ratio of two candidates in one metric."""
+class Comparison:
+    """The comparison of two candidates in one metric."""
 
+    estimate: Ratio
+    """The ratio of numerator and denominator."""
     kind: str
     """Kind of comparison, such as "headline": see ftbench.plan.candidates.Pair."""
     why: str
@@ -35,14 +37,16 @@ class Comparison(Ratio):
     @property
     def sides(self) -> tuple[str, ...]:
         """The kind, and of both candidates configuration and variant: equal for all numbers of workers and cases."""
-        return self.kind, *(part for each in (self.numerator, self.denominator) for part in (each.config, each.variant))
+        a, b = self.numerator, self.denominator
+        return self.kind, a.config, a.variant, b.config, b.variant
 
     @property
     def advantage(self) -> tuple[float, float | None, float | None]:
         """(ratio, low, high), inverted if lower values are better: above 1, the numerator is the better candidate."""
         if METRICS[self.metric].best == "higher":
-            return self.ratio, self.low, self.high
-        return 1 / self.ratio, self.high and 1 / self.high, self.low and 1 / self.low
+            return self.estimate.ratio, self.estimate.low, self.estimate.high
+        low, high = self.estimate.low, self.estimate.high
+        return 1 / self.estimate.ratio, high and 1 / high, low and 1 / low
 
 
 def of_two(scenario: Scenario, numerator: str, denominator: str, metric: str) -> Ratio:
@@ -53,17 +57,17 @@ def of_two(scenario: Scenario, numerator: str, denominator: str, metric: str) ->
 
 def compared(scenario: Scenario) -> list[Comparison]:
     """Return a scenario's comparisons, those in its main metric first. Their verdicts are not final: see `judge`."""
-    found = []
+    comparisons = []
     first = scenario.metrics[0]
     for metric in scenario.metrics:
         for pair in scenario.pairs:
             if pair.first_only and metric != first:
                 continue
-            r = of_two(scenario, pair.numerator, pair.denominator, metric)
-            r.asked = pair.asked and (metric == first or metric == CPU and pair.kind in (STEP, TOTAL))
-            found.append(
+            estimate = of_two(scenario, pair.numerator, pair.denominator, metric)
+            estimate.asked = pair.asked and (metric == first or metric == CPU and pair.kind in (STEP, TOTAL))
+            comparisons.append(
                 Comparison(
-                    **vars(r),
+                    estimate=estimate,
                     kind=pair.kind,
                     why=pair.why,
                     numerator=scenario.candidate(pair.numerator),
@@ -71,7 +75,7 @@ def compared(scenario: Scenario) -> list[Comparison]:
                     metric=metric,
                 )
             )
-    return found
+    return comparisons
 
 
 def level(scenario: Scenario, key: str, metric: str) -> Ratio:
@@ -80,28 +84,28 @@ def level(scenario: Scenario, key: str, metric: str) -> Ratio:
     return ratio(values, [1.0] * len(values), turns.predicted(scenario, metric, key))
 
 
-def judge(comparisons: Iterable[Ratio]) -> None:
-    """Set the adjusted p-values (q) and the verdicts of all comparisons of a run.
+def judge(ratios: Iterable[Ratio]) -> None:
+    """Set the adjusted p-values (q) and the verdicts of all ratios of a run.
 
-    Comparisons that the run was made for (`asked`) keep their p-values. The p-values of all others are adjusted
-    together (Benjamini and Hochberg). Comparisons of fewer than FEWEST_ROUNDS rounds take no part in this, since they
+    Ratios that the run was made for (`asked`) keep their p-values. The p-values of all others are adjusted
+    together (Benjamini and Hochberg). Ratios of fewer than FEWEST_ROUNDS rounds take no part in this, since they
     cannot show a difference.
     """
     from scipy.stats import false_discovery_control
 
-    comparisons = list(comparisons)
-    for c in comparisons:
-        c.q = c.p if c.asked else None
-    explored = [c for c in comparisons if not c.asked and c.n >= FEWEST_ROUNDS and c.p is not None]
+    ratios = list(ratios)
+    for r in ratios:
+        r.q = r.p if r.asked else None
+    explored = [r for r in ratios if not r.asked and r.n >= FEWEST_ROUNDS and r.p is not None]
     if explored:
-        for c, q in zip(explored, false_discovery_control([c.p for c in explored], method="bh"), strict=True):
-            c.q = float(q)
-    for c in comparisons:
-        c.verdict = verdict(c)
+        for r, q in zip(explored, false_discovery_control([r.p for r in explored], method="bh"), strict=True):
+            r.q = float(q)
+    for r in ratios:
+        r.verdict = verdict(r)
 
 
-def more_minutes(scenario: Scenario, c: Change) -> int | None:
-    """Estimate the minutes of further rounds that would settle an undecided ratio.
+def more_minutes(scenario: Scenario, c: Change, metric: str = "") -> int | None:
+    """Estimate the minutes of further rounds that would settle an undecided ratio in *metric* (default: the main one).
 
     Return None for any other ratio, and 0 if settling it would take too long. If the true difference is as large as the
     one seen here, a run that is longer by the returned minutes would show it with a probability of 80%.
@@ -110,12 +114,11 @@ def more_minutes(scenario: Scenario, c: Change) -> int | None:
         return None
     if not c.low <= 1 <= c.high or negligible(c.low, c.high):
         return None
-    seen, far, times = math.log(c.resolution), abs(math.log(c.ratio)), 1.0
-    main = scenario.metrics[0]
-    if getattr(c, "metric", main) == main and (few := turns.too_few_of_all(scenario)):
+    resolution, far, times = math.log(c.resolution), abs(math.log(c.ratio)), 1.0
+    if metric in ("", scenario.metrics[0]) and (few := turns.too_few_of_all(scenario)):
         # With more turns, the interval is not widened for the rare long ones.
-        seen, times = seen - turns.UNSEEN, turns.ENOUGH_TURNS / few
-    if far * math.sqrt(MOST_MORE) < seen:
+        resolution, times = resolution - turns.UNSEEN, turns.ENOUGH_TURNS / few
+    if far * math.sqrt(MOST_MORE) < resolution:
         return 0
-    more = (max(times, (seen / far) ** 2) - 1) * sum(one.seconds for one in scenario.rounds) / 60
+    more = (max(times, (resolution / far) ** 2) - 1) * sum(finished.seconds for finished in scenario.rounds) / 60
     return max(1, math.ceil(more)) if more <= MOST_MINUTES else 0

@@ -22,16 +22,16 @@ def outliers(values: Sequence[float], alpha: float) -> list[int]:
     """
     if len(values) < FEWEST:
         return []
-    left, taken, found, most = dict(enumerate(values)), list[int](), 0, len(values) // 4
+    left, removed, number, most = dict(enumerate(values)), list[int](), 0, len(values) // 4
     risk = alpha / most if len(values) < ROSNERS else alpha
     for _ in range(most):
         n, centre, spread = len(left), fmean(left.values()), stdev(left.values())
         far = max(left, key=lambda position: abs(left[position] - centre))
         distance = abs(left.pop(far) - centre)
-        taken.append(far)
+        removed.append(far)
         if distance > critical(n, risk) * spread > 0:
-            found = len(taken)
-    return taken[:found]
+            number = len(removed)
+    return removed[:number]
 
 
 def critical(n: int, alpha: float) -> float:

@@ -63,7 +63,12 @@ def spread(logs: Sequence[float], predicted: Predicted | None = None) -> tuple[f
     from scipy.special import stdtrit
 
     spreads = [(variance(logs), len(logs) - 1), *([predicted[:2]] if predicted else [])]
-    return max(spreads, key=lambda one: math.sqrt(one[0]) * float(stdtrit(one[1], (1 + CONFIDENCE) / 2)))
+
+    def half_width(candidate: tuple[float, int]) -> float:
+        squared, degrees = candidate
+        return math.sqrt(squared) * float(stdtrit(degrees, (1 + CONFIDENCE) / 2))
+
+    return max(spreads, key=half_width)
 
 
 def ratio(numerators: Sequence[float], denominators: Sequence[float], predicted: Predicted | None = None) -> Ratio:
@@ -74,7 +79,7 @@ def ratio(numerators: Sequence[float], denominators: Sequence[float], predicted:
     logs = logarithms(numerators, denominators)
     n, mean = len(logs), fmean(logs)
     unseen = predicted.unseen if predicted else 0.0
-    low = high = p = seen = None
+    low = high = p = resolution = None
     if n > 1:
         from scipy.special import stdtr, stdtrit
 
@@ -88,10 +93,10 @@ def ratio(numerators: Sequence[float], denominators: Sequence[float], predicted:
         p = 2 * float(stdtr(degrees, -beyond / error)) if error else float(beyond == 0)
         # Very different rounds give factors that overflow a float. 100 is as useful.
         far = half + float(stdtrit(degrees, POWER)) * error + math.log(NEGLIGIBLE)
-        seen = math.exp(min(far, math.log(100)))
-    found = Ratio(ratio=math.exp(mean), low=low, high=high, n=n, p=p, resolution=seen, verdict=Verdict.TOO_FEW)
-    found.verdict = verdict(found)
-    return found
+        resolution = math.exp(min(far, math.log(100)))
+    result = Ratio(ratio=math.exp(mean), low=low, high=high, n=n, p=p, resolution=resolution, verdict=Verdict.TOO_FEW)
+    result.verdict = verdict(result)
+    return result
 
 
 def negligible(*ratios: float) -> bool:

@@ -10,7 +10,6 @@ tells that, so their variance cannot.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterable, Sequence
 from statistics import fmean, variance
@@ -53,12 +52,14 @@ def relative_distances(series: Series) -> list[float]:
 
     For two conditions, the effect is the difference of the effects of both.
     """
-    means = [fmean(turns) for turns in series]
-    signs = (1, -1)[: len(means)]
-    return [
-        sum(sign * (seconds / mean - 1) for sign, seconds, mean in zip(signs, cycle, means, strict=True))
-        for cycle in zip(*series, strict=True)
-    ]
+    distances = []
+    for turns in series:
+        mean = fmean(turns)
+        distances.append([seconds / mean - 1 for seconds in turns])
+    if len(distances) == 1:
+        return distances[0]
+    first, second = distances
+    return [a - b for a, b in zip(first, second, strict=True)]
 
 
 def too_few(*candidates: Sequence[Series]) -> int | None:
@@ -67,8 +68,12 @@ def too_few(*candidates: Sequence[Series]) -> int | None:
     Each candidate is given by its trials, one a round. Returns None if there are enough, or if no trial has two turns:
     a single one is long enough.
     """
-    numbers = [[min(map(len, series), default=0) for series in trials] for trials in candidates]
-    fewest, most = min(map(sum, numbers), default=0), max(itertools.chain(*numbers), default=0)
+    totals, most = [], 0
+    for trials in candidates:
+        numbers = [min(map(len, series), default=0) for series in trials]
+        totals.append(sum(numbers))
+        most = max(most, *numbers) if numbers else most
+    fewest = min(totals, default=0)
     return fewest if most > 1 and fewest < ENOUGH_TURNS else None
 
 
@@ -114,4 +119,7 @@ def too_few_of_all(scenario: Scenario) -> int | None:
 
 
 def _of_candidates(scenario: Scenario, metric: str, keys: Iterable[str]) -> list[list[list[list[float]]]]:
-    return [[of_trial(trial, metric) for trial in scenario.trials_of(key)] for key in keys]
+    candidates = []
+    for key in keys:
+        candidates.append([of_trial(trial, metric) for trial in scenario.trials_of(key)])
+    return candidates

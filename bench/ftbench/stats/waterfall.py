@@ -78,19 +78,19 @@ def apart(scenario: Scenario, start: Candidate) -> set[tuple[str, str]]:
     A pair is two keys; both (a, b) and (b, a) are included. If the samples of *start* differ from round to round, no
     candidate can be checked, and the set is empty.
     """
-    seen: dict[str, dict[str, set[int]]] = {c.key: {} for c in scenario.candidates if c.case == start.case}
-    for one in scenario.rounds:
-        for trial in one.trials:
-            if trial.candidate in seen:
+    checksums_of: dict[str, dict[str, set[int]]] = {c.key: {} for c in scenario.candidates if c.case == start.case}
+    for finished in scenario.rounds:
+        for trial in finished.trials:
+            if trial.candidate in checksums_of:
                 for name, checksum in by_batch(trial.first_batch, trial.rows, len(trial.turn_seconds)).items():
-                    seen[trial.candidate].setdefault(name, set()).add(checksum)
-    if any(len(checksums) > 1 for checksums in seen[start.key].values()):
+                    checksums_of[trial.candidate].setdefault(name, set()).add(checksum)
+    if any(len(checksums) > 1 for checksums in checksums_of[start.key].values()):
         return set()
-    return {
-        (a, b)
-        for a, b in itertools.permutations(seen, 2)
-        if any(len(seen[a][name] | seen[b][name]) > 1 for name in seen[a].keys() & seen[b].keys())
-    }
+    different = set()
+    for (a, of_a), (b, of_b) in itertools.permutations(checksums_of.items(), 2):
+        if any(len(of_a[name] | of_b[name]) > 1 for name in of_a.keys() & of_b.keys()):
+            different.add((a, b))
+    return different
 
 
 def waterfall(scenario: Scenario, comparisons: Iterable[Comparison], case: str) -> Waterfall | None:
@@ -104,8 +104,8 @@ def waterfall(scenario: Scenario, comparisons: Iterable[Comparison], case: str) 
         name = f"{name} ({method})"
     end, different = changes[-1][1], apart(scenario, start)
     for metric in ("throughput", CPU):
-        needed = {(TOTAL, end.key, metric), *((STEP, c.key, metric) for _, c in changes)}
-        if not by_place.keys() >= needed:
+        places = {(TOTAL, end.key, metric), *((STEP, c.key, metric) for _, c in changes)}
+        if not by_place.keys() >= places:
             return None  # a results.json from elsewhere may lack comparisons
     links = [(name, start), *changes]
     throughput, cpu = (_steps(scenario, links, by_place, metric) for metric in ("throughput", CPU))
@@ -156,14 +156,12 @@ def _workload(scenario: Scenario, case: str) -> str:
 
 def _start_method(scenario: Scenario, start: Candidate) -> str:
     """Return the start method of a candidate's processes ("fork"); "" if its trials recorded different ones or none."""
-    found = {
-        trial.start_method or "" for each in scenario.rounds for trial in each.trials if trial.candidate == start.key
-    }
-    return found.pop() if len(found) == 1 else ""
+    methods = {trial.start_method or "" for trial in scenario.trials_of(start.key)}
+    return methods.pop() if len(methods) == 1 else ""
 
 
 def _change(c: Comparison) -> dict:
-    return {each.name: getattr(c, each.name) for each in fields(Change)}
+    return {field.name: getattr(c.estimate, field.name) for field in fields(Change)}
 
 
 def precise(scenario: Scenario, precision: float) -> bool:
@@ -174,11 +172,11 @@ def precise(scenario: Scenario, precision: float) -> bool:
     """
     main = scenario.metrics[0]
     if METRICS[main].ideal == "1":
-        found, widest = [level(scenario, c.key, main) for c in scenario.whole], math.log(WIDEST) / 2
+        ratios, widest = [level(scenario, c.key, main) for c in scenario.whole], math.log(WIDEST) / 2
     else:
-        asked = [p for p in scenario.pairs if p.asked and p.kind in (STEP, TOTAL)]
-        found = [of_two(scenario, p.numerator, p.denominator, "throughput") for p in asked]
+        pairs = [p for p in scenario.pairs if p.asked and p.kind in (STEP, TOTAL)]
+        ratios = [of_two(scenario, p.numerator, p.denominator, "throughput") for p in pairs]
         widest = math.log1p(precision)
-    if not found or len(scenario.rounds) < FEWEST_TO_STOP:
+    if not ratios or len(scenario.rounds) < FEWEST_TO_STOP:
         return False
-    return max(math.log((r.high or 0) / (r.low or 1)) / 2 for r in found) <= widest
+    return max(math.log((r.high or 0) / (r.low or 1)) / 2 for r in ratios) <= widest

@@ -56,8 +56,8 @@ class ControllerPipe:
 def check_configuration(config: str) -> dict:
     """Return this interpreter's build and the state of its GIL; raises TrialError if they do not match `config`."""
     twin, enabled = this_twin(), gil_enabled()
-    wanted = CONFIGURATIONS[config]
-    if (twin, enabled) != (wanted.twin, wanted.python_gil != "0"):
+    configuration = CONFIGURATIONS[config]
+    if (twin, enabled) != (configuration.twin, configuration.python_gil != "0"):
         raise TrialError(
             f"this is not the configuration {config!r}: {sys.executable} is "
             f"{'free-threaded' if twin == 'ft' else 'built with the GIL'}, and its GIL is "
@@ -146,7 +146,7 @@ def main() -> int:
         from ftbench.scenarios import find
 
         scenario, cases = find(request["scenario"]), (request, *request["others"])
-        result = yield from side_by_side([measure(Task.of(scenario, each)) for each in cases])
+        result = yield from side_by_side([measure(Task.of(scenario, case)) for case in cases])
 
     try:
         for _ in all_turns():

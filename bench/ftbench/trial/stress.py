@@ -98,7 +98,7 @@ def problem(part: Stress | None) -> str | None:
     """Return the suite's failures in one sentence; None if there are none."""
     if part is None:
         return None
-    found = [f"{each.scenario} {each.outcome} in {each.configuration}" for each in part.failed]
+    failures = [f"{failure.scenario} {failure.outcome} in {failure.configuration}" for failure in part.failed]
     if part.status != "complete":
-        found.append(f"incomplete: {part.reason}")
-    return "thread-safety suite: " + "; ".join(found) if found else None
+        failures.append(f"incomplete: {part.reason}")
+    return "thread-safety suite: " + "; ".join(failures) if failures else None

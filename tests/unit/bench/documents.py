@@ -6,7 +6,7 @@ The figures are drawn from known distributions; plan.comparisons and stats.stati
 import copy
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 
 from ftbench.document import model
 from ftbench.measure import epochs
@@ -47,7 +47,6 @@ def scenario(
     draw = random.Random(name)
     plan = plan or grid(tuple(cases))
     candidates = [c for _, c in plan.ranked(CONFIGS, workers, quick=False)]
-    load = {each.name: getattr(like, each.name) for each in fields(model.Load)}
     rounds = []
     for number in range(1, ROUNDS + 1):
         trials = []
@@ -65,7 +64,10 @@ def scenario(
         case_axis=axis,
         case_unit=unit,
         metrics=list(metrics),
-        cases=[model.MeasuredCase(name=c.name, title=c.title, parameters={}, value=c.value, **load) for c in cases],
+        cases=[
+            model.MeasuredCase(name=c.name, title=c.title, parameters={}, value=c.value, load=replace(like.load))
+            for c in cases
+        ],
         candidates=candidates,
         pairs=plan.pairs(candidates),
         rounds=rounds,
@@ -140,7 +142,7 @@ def hostile(document: model.Results) -> model.Results:
     for entry in spoilt.scenarios:
         for name in ("name", "description", "question", "note", "case_axis", "case_unit"):
             setattr(entry, name, getattr(entry, name) + HOSTILE)
-        entry.dataset = replace(entry.dataset, source="own", directory=HOSTILE)
+        entry.load.dataset = replace(entry.load.dataset, source="own", directory=HOSTILE)
         entry.failures = [model.Failure("failed", entry.candidates[0].key, HOSTILE)]
         entry.pairs = [replace(pair, why=HOSTILE) for pair in entry.pairs]
         for case in entry.cases:

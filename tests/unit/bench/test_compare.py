@@ -88,7 +88,7 @@ def test_what_differs_is_said_and_other_work_is_not_compared(document):
     other.interpreter.free_threaded, other.interpreter.mimalloc_purge_delay = True, "77"
     b.status, b.reason = "incomplete", "interrupted (SIGINT)"
     b.scenarios[0].rounds[1].disturbance.other_cpus = 2.0
-    b.scenarios[0].batch_size = 77
+    b.scenarios[0].load = replace(b.scenarios[0].load, batch_size=77)
     comparison = compare(a, b)
     assert (
         "processor",
@@ -100,7 +100,7 @@ def test_what_differs_is_said_and_other_work_is_not_compared(document):
     said = text(comparison, ("a", a), ("b", b))
     assert "B is incomplete: interrupted" in said and "1 of 5 rounds were disturbed" in said
     assert "different machines" in said
-    assert f"not the same work: batch size is {a.scenarios[0].batch_size} in A and 77 in B" in said
+    assert f"not the same work: batch size is {a.scenarios[0].load.batch_size} in A and 77 in B" in said
     assert comparison.changes == [] and "Nothing could be compared" in said
 
 
@@ -110,18 +110,18 @@ def test_both_cases_of_a_ratio_need_equal_work(document):
     plan = ComparisonPlan((Comparison(replace(side, case="64-KiB"), replace(side, case="512-KiB")),), documents.SIZES)
     a, b = (replace(document, scenarios=[documents.scenario(like, "x", documents.SIZES, plan=plan)]) for _ in "ab")
     assert sum(c.is_ratio for c in compare(a, b).changes) == 2
-    b.scenarios[0].cases[1].batch_size = 77
+    b.scenarios[0].cases[1].load.batch_size = 77
     assert {c.what for c in compare(a, b).changes} == {"ft loader threads x1 (64-KiB)"}
 
 
 def test_what_is_planned_from_measured_times_forbids_nothing(document):
     a, b = simulated(document, 1), simulated(document, 2)
     in_a, in_b = a.scenarios[0], b.scenarios[0]
-    in_a.turns, in_b.turns = 8, 11
+    in_a.load, in_b.load = replace(in_a.load, turns=8), replace(in_b.load, turns=11)
     usual = compare(a, b)
     assert usual.changes and usual.left_out == [] and usual.cautions == []
     # Of an own dataset the batches are planned, too; of all others they are given.
-    in_b.batches_per_worker = in_a.batches_per_worker + 3
+    in_b.load.batches_per_worker = in_a.load.batches_per_worker + 3
     assert compare(a, b).changes == []
     for one, where in ((in_a, "/here"), (in_b, "/there")):
         one.name, one.description = "dataset", f"samples of {where}/mine.py:train"

@@ -179,7 +179,7 @@ OTHERS = {
     "scenarios": lambda r: setattr(r.options, "scenarios", ["pillow", "text"]),
     "workers": lambda r: setattr(r.options, "workers", [1, 2]),
     "batch size": lambda r: setattr(r.scenarios[0], "batch_size", 77),
-    "images": lambda r: setattr(r.scenarios[0].dataset, "mean_bytes", 5),
+    "images": lambda r: setattr(r.scenarios[0].load.dataset, "mean_bytes", 5),
     "sources": lambda r: setattr(r.environment, "source", "f" * 64),
     "torch": lambda r: [twin.packages.update(torch="9.9") for twin in r.environment.twins.values()],
     "build": lambda r: [setattr(twin.interpreter, "build", "plain") for twin in r.environment.twins.values()],
@@ -203,7 +203,7 @@ def test_other_machines_settings_and_software_are_no_hours(days, tmp_path, chang
 
 def test_what_is_planned_from_measured_times_is_no_setting(days, tmp_path):
     other, file = loaded(days[0]), write(tmp_path, at_an_hour("own"), 20)
-    other.scenarios[0].turns += 3
+    other.scenarios[0].load.turns += 3
     other.environment.revision.commit = "e" * 40
     write(tmp_path, other, 21)
     assert earlier.find(loaded(file), file)[PLACE]["in all"].runs == 2

@@ -235,7 +235,7 @@ APART = {
         lambda r: [setattr(twin.os, "container", "lxc") for twin in r.environment.twins.values()],
         "container is lxc, not ",
     ),
-    "files": (lambda r: setattr(r.scenarios[0].dataset, "mean_bytes", 5), "mean size of a file is 5, not 70000"),
+    "files": (lambda r: setattr(r.scenarios[0].load.dataset, "mean_bytes", 5), "mean size of a file is 5, not 70000"),
     "samples": (other_samples, "first samples is 0000004d and 00000001, not 00000001 and 00000001"),
 }
 
@@ -280,7 +280,7 @@ def test_a_run_of_the_other_twin_alone_is_set_apart(cluster):
 def test_what_may_differ_is_named_with_the_runs(cluster, capsys):
     def others(results: Results) -> None:
         results.options.budget, results.options.precision = 77.0, 0.25
-        results.scenarios[0].turns += 3
+        results.scenarios[0].load.turns += 3
         results.warnings = ["the disc was \x1b[31mslow"]
         results.scenarios[0].rounds[1].disturbance.other_cpus = 1.5
 
@@ -299,7 +299,7 @@ def test_what_may_differ_is_named_with_the_runs(cluster, capsys):
     cluster.node("odd", edit=odd)
     merged = cluster.merged()
     assert only(merged).machines == 4
-    turns = cluster.record.scenarios[0].turns
+    turns = cluster.record.scenarios[0].load.turns
     budget, precision = cluster.record.options.budget, cluster.record.options.precision
     assert merged.notes == [
         f"pillow: the number of turns differs: {turns} in node0, node1, node2; {turns + 3} in odd",

@@ -171,7 +171,7 @@ def test_no_output_has_a_ratio_of_different_samples(many, capsys, wrong):
     titles = {
         run_words.title_with_why(told.scenario("chain"), c)
         for c in told.scenario("chain").comparisons
-        if c.verdict == Verdict.OTHER_SAMPLES
+        if c.estimate.verdict == Verdict.OTHER_SAMPLES
     }
     before, after = (
         {row.hover for found in charts.charts(run.scenario("chain")) for row in getattr(found.picture, "rows", ())}

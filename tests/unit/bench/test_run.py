@@ -33,7 +33,7 @@ def test_complete_run(finished_run, record, twin):
         assert one.disturbance.before.affinity >= 1 and one.disturbance.seconds > 0
         for trial in one.trials:
             # The workers' start, the measured epoch and memory are real figures of real processes.
-            turns = scenario.turns
+            turns = scenario.load.turns
             assert turns > 1 and len(trial.turn_seconds) == len(trial.turn_began) == turns
             assert sorted(trial.turn_began) == trial.turn_began
             assert trial.samples == 12 * turns and trial.batches == 6 * turns

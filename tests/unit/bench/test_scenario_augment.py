@@ -154,8 +154,9 @@ def test_a_run(special, twin):
     for case in ("heavy", "light"):
         serial, two = by_key[f"{twin}/serial/0@{case}"], by_key[f"{twin}/{workers}@{case}"]
         # Two workers measure twice as many batches a turn; the turns have other random numbers.
-        assert entry.turns > 1 and two.batches == 2 * serial.batches
+        assert entry.load.turns > 1 and two.batches == 2 * serial.batches
+        turns = entry.load.turns
         by_turn = [
-            [each.rows[turn * len(each.rows) // entry.turns] for turn in range(entry.turns)] for each in (serial, two)
+            [each.rows[turn * len(each.rows) // turns] for turn in range(turns)] for each in (serial, two)
         ]
-        assert by_turn[0] == by_turn[1] and len({*by_turn[0]}) == entry.turns
+        assert by_turn[0] == by_turn[1] and len({*by_turn[0]}) == turns

@@ -74,9 +74,9 @@ def test_a_waterfall_of_the_users_own_dataset(finished, files, twin):
     chain = [side.candidate(2, "").key for side, _ in cells((twin,))]
     assert [fall.start.candidate, *(step.candidate for step in fall.steps)] == chain
     (scenario,) = document.scenarios
-    assert (scenario.name, scenario.batch_size, len(scenario.rounds)) == ("dataset", 8, 1)
+    assert (scenario.name, scenario.load.batch_size, len(scenario.rounds)) == ("dataset", 8, 1)
     # What a sample takes in a batch was found out by a look: a number and three squares, int64.
-    assert scenario.sample_bytes == 8 + 3 * 8
+    assert scenario.load.sample_bytes == 8 + 3 * 8
     # All loaded the same, and nothing is held against the dataset.
     assert len({(t.first_batch, tuple(t.rows)) for one in scenario.rounds for t in one.trials}) == 1
     assert not any("audit" in warning for warning in document.warnings) and document.skipped == []

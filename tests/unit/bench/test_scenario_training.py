@@ -102,7 +102,7 @@ def test_a_run(special, special_run):
     trials = entry.rounds[0].trials
     assert len({tuple(trial.rows) for trial in trials}) == 1
     for trial in trials:
-        assert len(trial.distributions["loss"].values) == trial.batches == EPOCHS * entry.batches_per_worker
+        assert len(trial.distributions["loss"].values) == trial.batches == EPOCHS * entry.load.batches_per_worker
         assert len(trial.distributions["epoch"].values) == EPOCHS
         assert trial.distributions["loss"] == trials[0].distributions["loss"]
     assert entry.note.startswith("trained on ") and "equal bit for bit" in entry.note

@@ -8,10 +8,10 @@ import pytest
 from scipy import stats
 
 from ftbench.document.model import Verdict
-from ftbench.plan.candidates import Candidate, Pair
+from ftbench.plan.candidates import Pair
 from ftbench.plan.comparisons import grid
 from ftbench.plan.metrics import METRICS
-from ftbench.stats.comparisons import Comparison, compared, judge
+from ftbench.stats.comparisons import compared, judge
 from ftbench.stats.statistics import NEGLIGIBLE, Ratio, ratio, verdict
 from tests.unit.bench import simulated
 
@@ -98,32 +98,30 @@ def test_p_values_are_those_of_the_t_test():
 
 
 def test_p_values_are_adjusted_over_a_whole_run():
-    found = comparisons(0.001, 0.02, 0.03, 0.5) + comparisons(None, 0.01, n=2)
+    found = ratios(0.001, 0.02, 0.03, 0.5) + ratios(None, 0.01, n=2)
     judge(found)
     assert [c.q for c in found] == [*map(pytest.approx, (0.004, 0.04, 0.04, 0.5)), None, None]
     judge([])
 
 
-def comparisons(*p_values: float | None, n: int = 3, asked: bool = False) -> list[Comparison]:
-    a, b = Candidate("ft", "loader-thread", 1), Candidate("gil", "loader-thread", 1)
-    who = {"kind": "chosen", "why": "", "numerator": a, "denominator": b, "metric": "throughput", "asked": asked}
+def ratios(*p_values: float | None, n: int = 3, asked: bool = False) -> list[Ratio]:
     figures = {"ratio": 1.5, "low": 1.2, "high": 1.9, "n": n, "resolution": 1.2, "verdict": Verdict.ABOVE}
-    return [Comparison(**who, **figures, p=p) for p in p_values]
+    return [Ratio(**figures, p=p, asked=asked) for p in p_values]
 
 
 def test_verdicts_hold_over_a_whole_run():
-    alone, others = comparisons(0.02), comparisons(*[0.9] * 9)
+    alone, others = ratios(0.02), ratios(*[0.9] * 9)
     judge(alone)
     assert alone[0].verdict == Verdict.ABOVE
     # Among ten, one of p = 0.02 is what chance gives.
     judge(alone + others)
     assert alone[0].verdict == Verdict.NO_DIFFERENCE and alone[0].q == pytest.approx(0.2)
     # What the run was made for is judged by itself, and does not make the others more certain either.
-    asked = comparisons(0.02, 0.001, asked=True)
+    asked = ratios(0.02, 0.001, asked=True)
     judge(asked + alone + others)
     assert [(c.verdict, c.q) for c in asked] == [(Verdict.ABOVE, 0.02), (Verdict.ABOVE, 0.001)]
     assert alone[0].verdict == Verdict.NO_DIFFERENCE and alone[0].q == pytest.approx(0.2)
-    too_few = comparisons(0.0001, n=2)
+    too_few = ratios(0.0001, n=2)
     judge(alone + too_few)
     assert too_few[0].verdict == Verdict.TOO_FEW and alone[0].verdict == Verdict.ABOVE
 
@@ -155,17 +153,17 @@ def test_questions_are_of_the_first_metric_and_some_pairs_too():
         "memory_mib": {A: [5.0, 5.0, 5.0], B: [5.0, 5.0, 5.0]},
     }
     pairs = [Pair("peer", A, B, asked=True), Pair("scaling", B, A, first_only=True)]
-    told = [(c.kind, c.metric, c.asked) for c in compared(simulated.measured(values, pairs))]
+    told = [(c.kind, c.metric, c.estimate.asked) for c in compared(simulated.measured(values, pairs))]
     assert told == [("peer", "overhead_us", True), ("scaling", "overhead_us", False), ("peer", "memory_mib", False)]
 
 
 def test_a_difference_of_a_tenth_of_a_percent_is_none_however_certain():
     """Memory repeats as well as this; the report would say "0.1% more memory"."""
     values = {"memory_mib": {A: [620.1, 620.0, 620.2], B: [619.4, 619.4, 619.5]}}
-    (comparison,) = found = compared(simulated.measured(values, [Pair("chosen", A, B)]))
-    judge(found)
-    assert comparison.low > 1 and comparison.q < 0.05
-    assert comparison.verdict == Verdict.NO_DIFFERENCE
+    (comparison,) = compared(simulated.measured(values, [Pair("chosen", A, B)]))
+    judge([comparison.estimate])
+    assert comparison.estimate.low > 1 and comparison.estimate.q < 0.05
+    assert comparison.estimate.verdict == Verdict.NO_DIFFERENCE
 
 
 def test_a_plan_of_comparisons_is_analysed():
@@ -178,8 +176,8 @@ def test_a_plan_of_comparisons_is_analysed():
     }
     values = {name: {key: [value * s for s in (1.0, 1.1, 0.9)] for key, value in speed.items()} for name in METRICS}
     found = compared(simulated.measured(values, grid().pairs([c for _, c in ranked])))
-    judge(found)
+    judge(c.estimate for c in found)
     headline = found[0]
-    assert (headline.kind, headline.metric, headline.verdict) == ("headline", "throughput", Verdict.ABOVE)
-    assert headline.ratio == pytest.approx(2.0)
-    assert all(0 <= c.p <= c.q <= 1 for c in found)
+    assert (headline.kind, headline.metric, headline.estimate.verdict) == ("headline", "throughput", Verdict.ABOVE)
+    assert headline.estimate.ratio == pytest.approx(2.0)
+    assert all(0 <= c.estimate.p <= c.estimate.q <= 1 for c in found)

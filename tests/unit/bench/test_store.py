@@ -145,7 +145,7 @@ ROUND, PAIR = "scenarios/0/rounds/0", "scenarios/0/pairs/0"
         (f"{ROUND}/number", 1.5),
         (f"{ROUND}/trials/0/disturbance/own_cpus", None),
         ("scenarios", []),
-        ("scenarios/0/turns", 0),
+        ("scenarios/0/load/turns", 0),
         ("waterfalls/0/total/verdict", "faster"),
         (f"{ROUND}/disturbance/before/load", [1.0, 2.0]),
         ("waterfalls/0/steps", []),

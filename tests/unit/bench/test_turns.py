@@ -103,7 +103,7 @@ def test_throughput_and_ratios_of_turns_have_such_an_interval_and_memory_has_not
         for trial in one.trials:
             trial.turn_seconds = [rng.uniform(0.1, 0.9) for _ in range(6)]
             trial.condition_seconds = {"scaling": [trial.turn_seconds, trial.turn_seconds[::-1]]}
-    speed, memory, scaling = compared(scenario)
+    speed, memory, scaling = (c.estimate for c in compared(scenario))
     turns = [[[trial.turn_seconds] for trial in scenario.trials_of(key)] for key in (A, B)]
     both = [[[seconds, seconds[::-1]] for (seconds,) in trials] for trials in turns]
     a, b = values["throughput"].values()

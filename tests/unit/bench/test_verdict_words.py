@@ -81,7 +81,7 @@ def test_of_many_cases_the_largest_differences_are_told(many, monkeypatch):
     sentence = verdict_words.answer(sizes)[0]
     (first, *_) = {c.kind: c for c in sizes.principal()}.values()
     group = [c for c in sizes.principal() if c.kind == first.kind and c.numerator.config == first.numerator.config]
-    least = min(group, key=lambda c: abs(math.log(c.ratio)))
+    least = min(group, key=lambda c: abs(math.log(c.estimate.ratio)))
     told = [c for c in group if verdict_words.short(c) in sentence]
     assert len(group) == 3 and len(told) == 2 and least not in told
     assert sentence.endswith("(the largest differences of 3).")

@@ -22,8 +22,8 @@ ROUNDS = (5, 8)
 
 def verdicts_of(throughput: dict[str, list[float]]) -> dict[tuple[str, str], Verdict]:
     found = compared(measured({"throughput": throughput}, grid().pairs(CANDIDATES)))
-    judge(found)
-    return {(c.numerator.key, c.denominator.key): c.verdict for c in found}
+    judge(c.estimate for c in found)
+    return {(c.numerator.key, c.denominator.key): c.estimate.verdict for c in found}
 
 
 def run(seed: int, rounds: int, speed: dict[str, float], noise: float = TRIAL_NOISE) -> dict[tuple[str, str], Verdict]:

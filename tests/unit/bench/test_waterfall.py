@@ -52,7 +52,7 @@ def test_figures_are_those_of_the_comparisons(run):
         for step in of.steps:
             (c,) = [c for c in mine if c.kind == STEP and c.numerator.key == step.candidate]
             for name in ("ratio", "low", "high", "n", "resolution", "verdict"):
-                assert getattr(step, name) == getattr(c, name)
+                assert getattr(step, name) == getattr(c.estimate, name)
         assert math.prod(step.ratio for step in of.steps) == pytest.approx(of.total.ratio, rel=1e-12)
         assert [of.start.value, of.end] == [
             geometric_mean(scenario.in_each_process(key, metric)) for key in (first, last)

@@ -51,17 +51,17 @@ def test_the_steps_multiply_to_the_whole_to_the_last_digit():
     for metric in values:
         for workers in (1, 2):
             of = [c for c in comparisons if c.metric == metric and c.numerator.workers == workers]
-            (total,) = [c.ratio for c in of if c.kind == TOTAL]
-            steps = [c.ratio for c in of if c.kind == STEP]
+            (total,) = [c.estimate.ratio for c in of if c.kind == TOTAL]
+            steps = [c.estimate.ratio for c in of if c.kind == STEP]
             # With the most workers all steps; with fewer the ends and the threads.
             assert len(steps) == {2: 4, 1: 3}[workers]
             assert math.prod(steps) == pytest.approx(total, rel=1e-12)
     # What the run is made for is the most workers' chain; how it scales is explored.
-    assert {c.numerator.workers for c in comparisons if c.asked} == {2}
-    assert {c.kind for c in comparisons if c.asked} == {STEP, TOTAL}
-    assert {c.metric for c in comparisons if c.asked} == {"throughput", "cpu_per_1000"}
-    judge(comparisons)
-    assert all(c.q == c.p for c in comparisons if c.asked)
+    assert {c.numerator.workers for c in comparisons if c.estimate.asked} == {2}
+    assert {c.kind for c in comparisons if c.estimate.asked} == {STEP, TOTAL}
+    assert {c.metric for c in comparisons if c.estimate.asked} == {"throughput", "cpu_per_1000"}
+    judge(c.estimate for c in comparisons)
+    assert all(c.estimate.q == c.estimate.p for c in comparisons if c.estimate.asked)
     scaling = [c for c in comparisons if c.kind == "scaling"]
     assert scaling and all(c.metric == "throughput" and c.denominator.workers == 1 for c in scaling)
 
