@@ -65,7 +65,11 @@ class UrlSource:
             raise ValueError(
                 f"{url!r} is a path on this machine: was '{slip[1]}://{slip[2]}' meant? Else write './{url}'"
             )
-        self._filesystem, root = fsspec.url_to_fs(url, **options)
+        try:
+            self._filesystem, root = fsspec.url_to_fs(url, **options)
+        except ImportError as error:  # fsspec's error names the package
+            remedy = "ftloader's extra 'cache' has what the web needs, 'remote' what s3 needs"
+            raise ImportError(f"{error}: pip install it ({remedy})") from error
         # In an archive (zip, tar) the root is "": no path there starts with a slash.
         self._root = root.rstrip("/") + "/" if root or self._filesystem.root_marker else ""
         self._is_local, self._is_web = _is_local(self._filesystem), self._root.startswith(("http://", "https://"))
