@@ -228,8 +228,8 @@ class Objects(http.server.BaseHTTPRequestHandler):
 
 
 def until(cache, condition):
-    with cache._store.changed:
-        assert cache._store.changed.wait_for(lambda: condition(cache.statistics()), 60)
+    with cache._writer.store.changed:
+        assert cache._writer.store.changed.wait_for(lambda: condition(cache.statistics()), 60)
 
 
 def told(cache, epoch):
@@ -263,12 +263,12 @@ def program_a_bucket_that_fails(folder):
             with GrowingCache(source, place / "b", 4e6, min_samples=3, decode=bytes.hex) as cache:
                 assert told(cache, 0) == ""
                 server.failing = listing
-                cache._fetchers.look_again()
+                cache._writer.fetchers.look_again()
                 until(cache, lambda now: now.failed_listings)
                 later = told(cache, 1)
                 assert "could not list its source" in later and reason in later, (status, later)
                 server.failing = RIGHT_ALWAYS
-                until(cache, lambda _: cache._fetchers.complete)
+                until(cache, lambda _: cache._writer.fetchers.complete)
                 assert told(cache, 2) == ""
                 found.append(loaded(cache))
             server.failing = "/data/samples/001", status, with_text
@@ -276,7 +276,7 @@ def program_a_bucket_that_fails(folder):
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
                 with GrowingCache(source, place / "c", 4e6, retries=1, min_samples=2) as cache:
-                    until(cache, lambda _: cache._fetchers.idle)
+                    until(cache, lambda _: cache._writer.fetchers.idle)
                     statistics = cache.statistics()
             reason = "there is no object" if status == 404 else http.HTTPStatus(status).phrase
             assert any(reason in str(one.message) for one in caught), (status, caught)
