@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from ftloader.cache import sharing
 from ftloader.cache.errors import CacheError, PartlyListedError
 from ftloader.cache.fetchers import Fetchers
-from ftloader.cache.record import FORMATS, checksum
+from ftloader.cache.formats import FORMATS
 from ftloader.cache.sources import Source, UrlSource, close_source
 from ftloader.cache.statistics import Statistics
 from ftloader.cache.store import LEAST_BUDGET, Snapshot, Store
@@ -109,10 +109,10 @@ class EpochWriter:
         self._settings, self._most_bytes = settings, int(settings.pin * max_bytes)
         self._unlisted, self._reason_warned = 0, ""  # failed listings in a row
         self._waited = 0.0
-        version = FORMATS[settings.format]
-        checksum(version, b"")  # raise here, not in the threads, if crc32c is missing
+        format = FORMATS[settings.format]
+        format.checksum(b"")  # raise here, not in the threads, if crc32c is missing
         with contextlib.ExitStack() as undo:
-            self.store = Store(directory, int(max_bytes), version)
+            self.store = Store(directory, int(max_bytes), format)
             undo.callback(self.store.close)
             self.fetchers = Fetchers(self._source, self.store, settings.fetchers, settings.retries)
             undo.callback(self._stop_fetching)

@@ -14,7 +14,7 @@ from ftloader import fork
 from ftloader.cache.arrays import RawArray
 from ftloader.cache.epochs import EpochReader, Epochs, EpochWriter, Settings
 from ftloader.cache.errors import CacheError, CorruptSampleError
-from ftloader.cache.record import FORMATS
+from ftloader.cache.formats import TFRECORD
 from ftloader.cache.sources import Source
 from ftloader.cache.statistics import Statistics
 from ftloader.cache.store import Snapshot
@@ -120,7 +120,7 @@ class GrowingCache(Dataset):
         The files may have more samples than the epoch: the argument *at_most* of ``set_epoch`` does not shorten them.
         """
         segments = self._snapshot().segments
-        return [segment.data_path for segment in segments if segment.version == FORMATS["tfrecord"]]
+        return [segment.data_path for segment in segments if segment.format is TFRECORD]
 
     def ages(self) -> np.ndarray:
         """Return the seconds since each sample was written to the cache, for a sampler that prefers new samples."""

@@ -22,7 +22,9 @@ import numpy as np
 from ftloader import fork
 from ftloader.cache import record, segment, sharing
 from ftloader.cache.errors import CacheError
-from ftloader.cache.segment import BLOCK, Segment, SegmentWriter
+from ftloader.cache.files import BLOCK
+from ftloader.cache.formats import FORMATS, Format
+from ftloader.cache.segment import Segment, SegmentWriter
 
 LEAST_BUDGET = 1 << 20
 _RESERVE = 1 << 17  # the directory itself and its small files
@@ -83,8 +85,8 @@ class Store:
     Raises ``CacheError`` if another process writes to *directory*, ``OSError`` if the directory cannot be written.
     """
 
-    def __init__(self, directory: str, max_bytes: int, version: int = 1) -> None:
-        self.directory, self.max_bytes, self._version = directory, max_bytes, version
+    def __init__(self, directory: str, max_bytes: int, format: Format = FORMATS["segment"]) -> None:
+        self.directory, self.max_bytes, self._format = directory, max_bytes, format
         # Entered itself: Ctrl-C can come between Condition.__enter__'s acquiring and its return, and nothing would
         # release the lock. __enter__ of a lock is C.
         self.guard = fork.rlock()
@@ -140,8 +142,8 @@ class Store:
     def add(self, key: str, data: bytes | memoryview) -> bool:
         """Add the sample of a claimed key, after waiting for room if necessary. Return False if the store is stopped.
         Raise ``CacheError`` if the sample is too large, ``OSError`` if writing fails; the key then stays claimed."""
-        crc, name, length = record.checksum(self._version, data), record.encoded(key), len(data)
-        size = -(-max(self._part, SegmentWriter.size_for(name, length, self._version)) // BLOCK) * BLOCK
+        crc, name, length = self._format.checksum(data), record.encoded(key), len(data)
+        size = -(-max(self._part, self._format.size_for(name, length)) // BLOCK) * BLOCK
         if size > self.max_bytes // _LARGEST_SAMPLE:
             long = f" with a key of {len(name)} bytes" if len(name) > length else ""
             raise CacheError(
@@ -200,7 +202,7 @@ class Store:
             if victim is None:
                 return False
             self._evict(victim)
-        self._open = SegmentWriter(self.directory, self._next_number, size, self._version)
+        self._open = SegmentWriter(self.directory, self._next_number, size, self._format)
         self._next_number += 1
         self._unsealed.add(self._open)
         self._used += size + _NAME
