@@ -6,7 +6,7 @@ environment variables ``PILLOW_BLOCKS_MAX`` and ``PILLOW_BLOCK_SIZE``. This pack
 for the whole process.
 """
 
-from ftloader.decode.errors import BackendUnavailable, DecodeError
+from ftloader.decode.errors import BackendUnavailable, DecodeError, ReadError
 from ftloader.decode.read import ImageSource, read_image, read_images, read_pil
 
-__all__ = ["BackendUnavailable", "DecodeError", "ImageSource", "read_image", "read_images", "read_pil"]
+__all__ = ["BackendUnavailable", "DecodeError", "ImageSource", "ReadError", "read_image", "read_images", "read_pil"]

@@ -1,4 +1,11 @@
-"""Errors of decoding: one for a bad image, one for a missing backend."""
+"""Errors of decoding.
+
+ReadError
+    DecodeError             also an OSError and a ValueError: the image is bad
+    BackendUnavailable      also a RuntimeError: a library or a GPU is missing
+
+Wrong arguments raise ``ValueError`` or ``TypeError``.
+"""
 
 import contextlib
 import errno
@@ -6,7 +13,11 @@ import pickle
 from typing import Any
 
 
-class DecodeError(OSError, ValueError):
+class ReadError(Exception):
+    """Error of this package: an image could not be read."""
+
+
+class DecodeError(ReadError, OSError, ValueError):
     """Error for an image that cannot be read or decoded: missing, unreadable, truncated, corrupt or unknown.
 
     Most of Pillow's errors are ``OSError``, so code that catches ``OSError`` still works. The message names the image
@@ -45,7 +56,7 @@ class DecodeError(OSError, ValueError):
         return str(self.args[0])
 
 
-class BackendUnavailable(RuntimeError):
+class BackendUnavailable(ReadError, RuntimeError):
     """Error for a backend or device that cannot be used. It names the argument to change or the package to install."""
 
 
