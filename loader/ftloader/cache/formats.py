@@ -146,12 +146,12 @@ class TFRecordFormat:
     def without_gaps(self, fd: int, rows: list[tuple]) -> list[tuple]:
         """See ``Format``. Moves the records of *rows*, which are sorted, to the start of the file."""
         end, moved = 0, []
-        for offset, length, *others in rows:
+        for offset, length, *fields in rows:
             start, size = offset - tfrecord.HEADER, self.record_size(length)
             if start != end:
                 for at in range(0, size, _MOVED_AT_ONCE):
                     write_all(fd, read_bytes(fd, min(_MOVED_AT_ONCE, size - at), start + at), end + at)
-            moved.append((end + tfrecord.HEADER, length, *others))
+            moved.append((end + tfrecord.HEADER, length, *fields))
             end += size
         os.ftruncate(fd, end)
         return moved

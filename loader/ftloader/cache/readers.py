@@ -49,21 +49,21 @@ class WebReader:
         self._connections: dict[tuple[str, str], http.client.HTTPConnection] = {}
 
     def read(self, url: str) -> bytes:
-        at, name, deadline = url, url.partition("?")[0], time.monotonic() + self._timeout
+        address, name, deadline = url, url.partition("?")[0], time.monotonic() + self._timeout
         for _ in range(_MOST_REDIRECTS + 1):
-            response, data = self._get(at, name, deadline)
+            response, data = self._get(address, name, deadline)
             if response.status == http.client.OK:
-                if (encoding := response.getheader("Content-Encoding", "identity")) != "identity":
+                encoding = response.getheader("Content-Encoding", "identity")
+                if encoding != "identity":
                     raise OSError(f"{name}: the server sends it encoded, as {encoding}, which was not asked for")
                 return data
             location = response.getheader("Location")
             if not 300 <= response.status < 400 or location is None:
-                raise (FileNotFoundError if response.status == http.client.NOT_FOUND else OSError)(
-                    f"{name}: the server answers {response.status} {response.reason}"
-                )
-            scheme, at = urlsplit(at).scheme, urljoin(at, location)
-            if urlsplit(at).scheme not in ("https", scheme):
-                raise OSError(f"{name}: the server redirects from {scheme} to {at.partition('?')[0]!r}")
+                kind = FileNotFoundError if response.status == http.client.NOT_FOUND else OSError
+                raise kind(f"{name}: the server answers {response.status} {response.reason}")
+            scheme, address = urlsplit(address).scheme, urljoin(address, location)
+            if urlsplit(address).scheme not in ("https", scheme):
+                raise OSError(f"{name}: the server redirects from {scheme} to {address.partition('?')[0]!r}")
         raise OSError(f"{name}: the server redirects more than {_MOST_REDIRECTS} times")
 
     def close(self) -> None:
@@ -73,48 +73,59 @@ class WebReader:
 
     def _get(self, url: str, name: str, deadline: float) -> tuple[http.client.HTTPResponse, bytes]:
         parts, late = urlsplit(url), f"{name}: not all of it came within {self._timeout} seconds"
-        target = quote(f"{parts.path or '/'}?{parts.query}" if parts.query else parts.path or "/", safe=_SAFE)
-        where = parts.scheme, parts.netloc
+        target = parts.path or "/"
+        if parts.query:
+            target += f"?{parts.query}"
+        target = quote(target, safe=_SAFE)
+        place = parts.scheme, parts.netloc
 
         def answer(sock: socket.socket, **options: Any) -> http.client.HTTPResponse:
             return http.client.HTTPResponse(_InTime(sock, deadline, late), **options)  # type: ignore[arg-type]
 
         while True:
-            if (left := deadline - time.monotonic()) <= 0:
+            seconds_left = deadline - time.monotonic()
+            if seconds_left <= 0:
                 raise TimeoutError(late)
-            kept = self._connections.pop(where, None)
-            if kept is not None:
-                poll = select.poll()
-                poll.register(kept.sock, select.POLLIN)
-                if poll.poll(0):  # the server closed the idle connection, or sent unexpected bytes
-                    kept.close()
-                    kept = None
-            kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-            connection = kept or kind(parts.netloc)
-            connection.timeout = left
+            connection = self._connection(*place)
+            is_kept = connection.sock is not None
+            connection.timeout = seconds_left
             connection.response_class = answer  # type: ignore[assignment]
             try:
-                if kept is not None:
-                    kept.sock.settimeout(left)
+                if is_kept:
+                    connection.sock.settimeout(seconds_left)
                 connection.request("GET", target)
                 with connection.getresponse() as response:
                     data = self._body(response, name)
             except BaseException as error:
                 connection.close()
-                if kept is not None and isinstance(error, ConnectionError):
+                if is_kept and isinstance(error, ConnectionError):
                     continue  # the server has closed the kept connection
                 raise
             if not response.will_close:
                 if len(self._connections) == _MOST_CONNECTIONS:  # redirects lead to many places
                     self.close()
-                self._connections[where] = connection
+                self._connections[place] = connection
             return response, data
+
+    def _connection(self, scheme: str, netloc: str) -> http.client.HTTPConnection:
+        """Return the connection that was kept, if it can still be used, or a new one, which has no socket yet."""
+        kept = self._connections.pop((scheme, netloc), None)
+        if kept is not None:
+            poll = select.poll()
+            poll.register(kept.sock, select.POLLIN)
+            if not poll.poll(0):
+                return kept
+            kept.close()  # the server closed the idle connection, or sent unexpected bytes
+        if scheme == "https":
+            return http.client.HTTPSConnection(netloc)
+        return http.client.HTTPConnection(netloc)
 
     def _body(self, response: http.client.HTTPResponse, name: str) -> bytes:
         """Return the answer's body. Raise ``IncompleteRead`` if it ends too early, ``OSError`` if it is too large."""
         parts, size = [], 0
         while size + (response.length or 0) <= self._largest:
-            if not (part := response.read1(_AT_ONCE)):
+            part = response.read1(_AT_ONCE)
+            if not part:
                 break
             parts.append(part)
             size += len(part)
@@ -141,9 +152,10 @@ class _InTime(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int | None:
-        if (left := self._deadline - time.monotonic()) <= 0:
+        seconds_left = self._deadline - time.monotonic()
+        if seconds_left <= 0:
             raise TimeoutError(self._late)
-        self._socket.settimeout(left)
+        self._socket.settimeout(seconds_left)
         try:
             return self._raw.readinto(buffer)
         except TimeoutError:
