@@ -20,7 +20,7 @@ from paced import Paced
 
 from ftloader import DataLoader
 from ftloader.cache import GrowingCache
-from ftloader.cache.segment import disk_usage
+from ftloader.cache.files import disk_usage
 
 LOOK = 0.2
 

@@ -10,6 +10,7 @@ these names (torchvision/datasets/folder.py), with these differences:
 * ``ImageFolder`` has the keyword argument *extensions*.
 """
 
+import itertools
 import os
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -44,7 +45,8 @@ def _packed(strings: Iterable[str]) -> _Strings:
 
 def _string(strings: _Strings, index: int) -> str:
     content, ends = strings
-    return content[ends[index - 1] if index else 0 : ends[index]].decode(*_ENCODING)
+    start = ends[index - 1] if index else 0
+    return content[start : ends[index]].decode(*_ENCODING)
 
 
 class PathTable:
@@ -73,10 +75,10 @@ class PathTable:
                 yield path[cut:]
 
         packed = _packed(names())
-        numbers = np.fromiter(class_ids, np.int64)
-        if len(numbers) != len(directory_ids):
-            raise ValueError(f"{len(numbers)} class numbers were given for {len(directory_ids)} paths")
-        self.__setstate__((packed, _packed(directories), np.array(directory_ids, np.int32), numbers))
+        class_numbers = np.fromiter(class_ids, np.int64)
+        if len(class_numbers) != len(directory_ids):
+            raise ValueError(f"{len(class_numbers)} class numbers were given for {len(directory_ids)} paths")
+        self.__setstate__((packed, _packed(directories), np.array(directory_ids, np.int32), class_numbers))
 
     def __len__(self) -> int:
         return len(self.class_ids)
@@ -192,9 +194,11 @@ class DatasetFolder(torch.utils.data.Dataset):
             allow_empty=allow_empty,
         )
         self.samples: Sequence[tuple[str, int]] = samples
-        self.targets: Sequence[int] = (
-            Targets(samples.table) if isinstance(samples, Samples) else [s[1] for s in samples]
-        )
+        self.targets: Sequence[int]
+        if isinstance(samples, Samples):
+            self.targets = Targets(samples.table)
+        else:
+            self.targets = [sample[1] for sample in samples]
 
     @staticmethod
     def make_dataset(
@@ -216,18 +220,21 @@ class DatasetFolder(torch.utils.data.Dataset):
         if (extensions is None) == (is_valid_file is None):
             raise ValueError("Both extensions and is_valid_file cannot be None or not None at the same time")
         endings = (extensions,) if isinstance(extensions, str) else tuple(extensions or ())
-        found: dict[str, int] = {}
+        is_used = _has_ending(endings) if is_valid_file is None else is_valid_file
+        counts = dict.fromkeys(sorted(class_to_idx), 0)
 
         def paths() -> Iterator[str]:
-            for name in sorted(class_to_idx):
-                found[name] = 0
-                for path in _files(os.path.join(os.path.expanduser(directory), name)):
-                    if path.lower().endswith(endings) if is_valid_file is None else is_valid_file(path):
-                        found[name] += 1
-                        yield path
+            for name in counts:
+                for path in filter(is_used, _files(os.path.join(os.path.expanduser(directory), name))):
+                    counts[name] += 1
+                    yield path
 
-        table = PathTable(paths(), (class_to_idx[name] for name in sorted(class_to_idx) for _ in range(found[name])))
-        empty = [name for name, count in found.items() if not count]
+        def class_ids() -> Iterator[int]:
+            for name, count in counts.items():
+                yield from itertools.repeat(class_to_idx[name], count)
+
+        table = PathTable(paths(), class_ids())
+        empty = [name for name, count in counts.items() if not count]
         if empty and not allow_empty:
             supported = "" if extensions is None else f"Supported extensions are: {', '.join(endings)}"
             raise FileNotFoundError(f"Found no valid file for the classes {', '.join(empty)}. {supported}")
@@ -288,11 +295,15 @@ class ImageFolder(DatasetFolder):
         self.imgs = self.samples
 
 
+def _has_ending(endings: tuple[str, ...]) -> Callable[[str], bool]:
+    return lambda path: path.lower().endswith(endings)
+
+
 def _files(top: str) -> Iterator[str]:
     """Yield the paths of all files below *top*, sorted by folder, then by name. Yield none if *top* is not a folder."""
     # Like ``sorted(os.walk(top, followlinks=True))``, but enter a folder that is linked from inside itself once, and
     # raise errors.
-    found: list[tuple[str, list[str]]] = []
+    folders: list[tuple[str, list[str]]] = []
     # Each folder with the identities of the folders around it.
     pending: list[tuple[str, frozenset]] = [(top, frozenset())] if os.path.isdir(top) else []
     while pending:
@@ -302,8 +313,13 @@ def _files(top: str) -> Iterator[str]:
         if identity in outer:
             continue
         with os.scandir(folder) as entries:
-            inside = {entry.name: entry.is_dir() for entry in entries}
-        pending += [(os.path.join(folder, name), outer | {identity}) for name in inside if inside[name]]
-        found.append((folder, sorted(name for name in inside if not inside[name])))
-    for folder, names in sorted(found):
+            is_folder = {entry.name: entry.is_dir() for entry in entries}
+        files = []
+        for name in sorted(is_folder):
+            if is_folder[name]:
+                pending.append((os.path.join(folder, name), outer | {identity}))
+            else:
+                files.append(name)
+        folders.append((folder, files))
+    for folder, names in sorted(folders):
         yield from (os.path.join(folder, name) for name in names)

@@ -1,11 +1,12 @@
 """Exceptions of this package:
 
     FtloaderError
+    ├── CacheError and what is below it: see ``cache.errors``
     ├── DecodeError (also OSError, ValueError): an image that cannot be read or decoded
     └── BackendUnavailable (also RuntimeError): a decoder or device that cannot be used
     Cancelled, Exhausted: internal, raised and caught between a worker and its batch
 
-The cache has its own in ``cache.errors``. All other errors are Python's own classes, as torch raises them.
+All other errors are Python's own classes, as torch raises them.
 """
 
 import contextlib

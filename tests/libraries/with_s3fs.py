@@ -63,6 +63,24 @@ def program_bucket_that_grows(folder):
     return fetched
 
 
+def region_of_another_bucket():
+    """Read a bucket of another region, whose address is AWS's as far as the source knows. Return obstore's region."""
+    with bucket(0) as (client, source):
+        elsewhere = {"LocationConstraint": "eu-west-1"}
+        client.create_bucket(Bucket="elsewhere", CreateBucketConfiguration=elsewhere)
+        client.put_object(Bucket="elsewhere", Key="x", Body=content(1))
+        os.environ["AWS_ENDPOINT_URL"] = source._options["endpoint_url"]
+        try:
+            away = UrlSource("s3://elsewhere", keys=["x"], key="k", secret="s")
+            assert away.read("x") == content(1)
+        finally:
+            del os.environ["AWS_ENDPOINT_URL"]
+        (reader,) = away._readers.values()
+        assert type(reader) is readers.ObjectReader
+        away.close()
+        return away._bucket.config["region"]
+
+
 def program_keys_of_any_kind(folder):
     """Read by obstore and by s3fs: the same bytes for any key."""
     keys = ["a b", "ü+%2B%", "x/../y", "q?a=b&c#d", "~'()*!", "/a", "a//b", "a"]
@@ -89,10 +107,11 @@ def program_keys_of_any_kind(folder):
             try:
                 assert source.read(key) == content(0)
                 (reader,) = source._readers.values()
-                assert reader._proven and reader._fallback is None
+                assert reader._s3fs is None
             except FileNotFoundError as error:
                 found.append(str(error))
         source.close()
+    assert region_of_another_bucket() == "eu-west-1"
     assert found[0] == found[1] == sorted(content(number).hex() for number in range(len(keys))) and len(found) == 3
     return found
 
@@ -209,8 +228,8 @@ class Objects(http.server.BaseHTTPRequestHandler):
 
 
 def until(cache, condition):
-    with cache._store.changed:
-        assert cache._store.changed.wait_for(lambda: condition(cache.statistics()), 60)
+    with cache._writer.store.changed:
+        assert cache._writer.store.changed.wait_for(lambda: condition(cache.statistics()), 60)
 
 
 def told(cache, epoch):
@@ -244,12 +263,12 @@ def program_a_bucket_that_fails(folder):
             with GrowingCache(source, place / "b", 4e6, min_samples=3, decode=bytes.hex) as cache:
                 assert told(cache, 0) == ""
                 server.failing = listing
-                cache._fetchers.look_again()
+                cache._writer.fetchers.look_again()
                 until(cache, lambda now: now.failed_listings)
                 later = told(cache, 1)
                 assert "could not list its source" in later and reason in later, (status, later)
                 server.failing = RIGHT_ALWAYS
-                until(cache, lambda _: cache._fetchers.complete)
+                until(cache, lambda _: cache._writer.fetchers.complete)
                 assert told(cache, 2) == ""
                 found.append(loaded(cache))
             server.failing = "/data/samples/001", status, with_text
@@ -257,7 +276,7 @@ def program_a_bucket_that_fails(folder):
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
                 with GrowingCache(source, place / "c", 4e6, retries=1, min_samples=2) as cache:
-                    until(cache, lambda _: cache._fetchers.idle)
+                    until(cache, lambda _: cache._writer.fetchers.idle)
                     statistics = cache.statistics()
             reason = "there is no object" if status == 404 else http.HTTPStatus(status).phrase
             assert any(reason in str(one.message) for one in caught), (status, caught)

@@ -1,7 +1,12 @@
 """Clients with which a ``UrlSource`` reads files. No locks: one thread at a time uses a reader.
 
-Objects in s3 are read with obstore, a client in Rust that needs neither the GIL nor an event loop in Python. s3fs still
-lists the bucket, and reads the objects that obstore cannot read. docs/cache.md has measurements.
+A source has one client, chosen at its first read:
+
+WebReader       the web, without options for fsspec
+ObjectReader    s3, if obstore is installed and can do what the options say (``open_bucket``)
+LoopReader      other asynchronous file systems of fsspec, also s3 and the web with options
+
+fsspec reads all other addresses itself. fsspec lists every address.
 """
 
 import asyncio
@@ -29,36 +34,36 @@ _REFRESH = datetime.timedelta(minutes=5)  # botocore renews credentials 10 minut
 
 
 class WebReader:
-    """Reader for web servers that keeps its connections open. fsspec's reader needs at least three times the CPU time.
+    """Reader for web servers that keeps its connections open.
+
+    fsspec's client takes 1.9 to 4.0 times the CPU time, and bounds neither the size nor the encoding of an answer. The
+    figures are in docs/results/2026-11-24-caches/README.md, "Clients for the web", also why it is not obstore.
 
     The server is not trusted. Reading fails if an answer has more than *largest* bytes or, with all redirects, takes
     longer than *timeout* seconds. A redirect must lead to http or https, and not from https to http. Error messages
     leave out the query of an address (the part after ``?``), which may contain a signature.
     """
 
-    # obstore, which reads s3, cannot replace this: it quotes the ``?`` of a key, refuses an answer without a length,
-    # accepts an encoded one, and shows the query in its errors.
-
     def __init__(self, timeout: float, largest: int) -> None:
         self._timeout, self._largest = timeout, largest
         self._connections: dict[tuple[str, str], http.client.HTTPConnection] = {}
 
     def read(self, url: str) -> bytes:
-        at, name, deadline = url, url.partition("?")[0], time.monotonic() + self._timeout
+        address, name, deadline = url, url.partition("?")[0], time.monotonic() + self._timeout
         for _ in range(_MOST_REDIRECTS + 1):
-            response, data = self._get(at, name, deadline)
+            response, data = self._get(address, name, deadline)
             if response.status == http.client.OK:
-                if (encoding := response.getheader("Content-Encoding", "identity")) != "identity":
+                encoding = response.getheader("Content-Encoding", "identity")
+                if encoding != "identity":
                     raise OSError(f"{name}: the server sends it encoded, as {encoding}, which was not asked for")
                 return data
             location = response.getheader("Location")
             if not 300 <= response.status < 400 or location is None:
-                raise (FileNotFoundError if response.status == http.client.NOT_FOUND else OSError)(
-                    f"{name}: the server answers {response.status} {response.reason}"
-                )
-            scheme, at = urlsplit(at).scheme, urljoin(at, location)
-            if urlsplit(at).scheme not in ("https", scheme):
-                raise OSError(f"{name}: the server redirects from {scheme} to {at.partition('?')[0]!r}")
+                kind = FileNotFoundError if response.status == http.client.NOT_FOUND else OSError
+                raise kind(f"{name}: the server answers {response.status} {response.reason}")
+            scheme, address = urlsplit(address).scheme, urljoin(address, location)
+            if urlsplit(address).scheme not in ("https", scheme):
+                raise OSError(f"{name}: the server redirects from {scheme} to {address.partition('?')[0]!r}")
         raise OSError(f"{name}: the server redirects more than {_MOST_REDIRECTS} times")
 
     def close(self) -> None:
@@ -68,48 +73,59 @@ class WebReader:
 
     def _get(self, url: str, name: str, deadline: float) -> tuple[http.client.HTTPResponse, bytes]:
         parts, late = urlsplit(url), f"{name}: not all of it came within {self._timeout} seconds"
-        target = quote(f"{parts.path or '/'}?{parts.query}" if parts.query else parts.path or "/", safe=_SAFE)
-        where = parts.scheme, parts.netloc
+        target = parts.path or "/"
+        if parts.query:
+            target += f"?{parts.query}"
+        target = quote(target, safe=_SAFE)
+        place = parts.scheme, parts.netloc
 
         def answer(sock: socket.socket, **options: Any) -> http.client.HTTPResponse:
             return http.client.HTTPResponse(_InTime(sock, deadline, late), **options)  # type: ignore[arg-type]
 
         while True:
-            if (left := deadline - time.monotonic()) <= 0:
+            seconds_left = deadline - time.monotonic()
+            if seconds_left <= 0:
                 raise TimeoutError(late)
-            kept = self._connections.pop(where, None)
-            if kept is not None:
-                poll = select.poll()
-                poll.register(kept.sock, select.POLLIN)
-                if poll.poll(0):  # the server closed the idle connection, or sent unexpected bytes
-                    kept.close()
-                    kept = None
-            kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-            connection = kept or kind(parts.netloc)
-            connection.timeout = left
+            connection = self._connection(*place)
+            is_kept = connection.sock is not None
+            connection.timeout = seconds_left
             connection.response_class = answer  # type: ignore[assignment]
             try:
-                if kept is not None:
-                    kept.sock.settimeout(left)
+                if is_kept:
+                    connection.sock.settimeout(seconds_left)
                 connection.request("GET", target)
                 with connection.getresponse() as response:
                     data = self._body(response, name)
             except BaseException as error:
                 connection.close()
-                if kept is not None and isinstance(error, ConnectionError):
+                if is_kept and isinstance(error, ConnectionError):
                     continue  # the server has closed the kept connection
                 raise
             if not response.will_close:
                 if len(self._connections) == _MOST_CONNECTIONS:  # redirects lead to many places
                     self.close()
-                self._connections[where] = connection
+                self._connections[place] = connection
             return response, data
+
+    def _connection(self, scheme: str, netloc: str) -> http.client.HTTPConnection:
+        """Return the connection that was kept, if it can still be used, or a new one, which has no socket yet."""
+        kept = self._connections.pop((scheme, netloc), None)
+        if kept is not None:
+            poll = select.poll()
+            poll.register(kept.sock, select.POLLIN)
+            if not poll.poll(0):
+                return kept
+            kept.close()  # the server closed the idle connection, or sent unexpected bytes
+        if scheme == "https":
+            return http.client.HTTPSConnection(netloc)
+        return http.client.HTTPConnection(netloc)
 
     def _body(self, response: http.client.HTTPResponse, name: str) -> bytes:
         """Return the answer's body. Raise ``IncompleteRead`` if it ends too early, ``OSError`` if it is too large."""
         parts, size = [], 0
         while size + (response.length or 0) <= self._largest:
-            if not (part := response.read1(_AT_ONCE)):
+            part = response.read1(_AT_ONCE)
+            if not part:
                 break
             parts.append(part)
             size += len(part)
@@ -136,9 +152,10 @@ class _InTime(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int | None:
-        if (left := self._deadline - time.monotonic()) <= 0:
+        seconds_left = self._deadline - time.monotonic()
+        if seconds_left <= 0:
             raise TimeoutError(self._late)
-        self._socket.settimeout(left)
+        self._socket.settimeout(seconds_left)
         try:
             return self._raw.readinto(buffer)
         except TimeoutError:
@@ -159,8 +176,8 @@ class LoopReader:
         self._loop = asyncio.new_event_loop()
         self._filesystem = type(like)(**{**like.storage_options, "asynchronous": True, "skip_instance_cache": True})
 
-    def read(self, path: str, seconds: float | None = None) -> bytes:
-        reading = asyncio.wait_for(self._filesystem._cat_file(path), self._timeout if seconds is None else seconds)
+    def read(self, path: str) -> bytes:
+        reading = asyncio.wait_for(self._filesystem._cat_file(path), self._timeout)
         return self._loop.run_until_complete(reading)
 
     def close(self) -> None:
@@ -173,7 +190,11 @@ class LoopReader:
 
 
 def open_bucket(filesystem: AsyncFileSystem, bucket: str, timeout: float) -> Any:
-    """Return an obstore client for *bucket*, or None if s3fs has to read the bucket. Threads may share the client."""
+    """Return an obstore client for *bucket*, or None if s3fs has to read the bucket. Threads may share the client.
+
+    s3fs reads if obstore is missing, with options or credentials that obstore does not know, and where a proxy or a
+    file of certificates (AWS_CA_BUNDLE) is configured. Raise s3fs's error if the region has to be asked and cannot.
+    """
     # The address, the region and the credentials are those that s3fs would use: botocore finds them for both.
     options = filesystem.storage_options
     if not (bucket and "s3" in filesystem.protocol and options.keys() <= _KNOWN) or getproxies():
@@ -186,70 +207,88 @@ def open_bucket(filesystem: AsyncFileSystem, bucket: str, timeout: float) -> Any
     session = Session(profile=options.get("profile"))
     if "key" in options:
         session.set_credentials(options["key"], options.get("secret"), options.get("token"))
-    arguments = {"endpoint_url": options.get("endpoint_url"), "use_ssl": options.get("use_ssl", True)}
-    where = session.create_client("s3", **arguments).meta
-    credentials = session.get_credentials()
-
-    def current() -> dict[str, Any]:
-        found = credentials.get_frozen_credentials()
-        keys = {"access_key_id": found.access_key, "secret_access_key": found.secret_key, "token": found.token}
-        return {**keys, "expires_at": datetime.datetime.now(datetime.UTC) + _REFRESH}
-
-    anonymous = bool(options.get("anon"))
-    if credentials is None and not anonymous:
+    credentials, anonymous = session.get_credentials(), bool(options.get("anon"))
+    if (credentials is None and not anonymous) or session.get_config_variable("ca_bundle"):
         return None
+    endpoint_url, use_ssl = options.get("endpoint_url"), options.get("use_ssl", True)
+    client = session.create_client("s3", endpoint_url=endpoint_url, use_ssl=use_ssl).meta
+    region = client.region_name or "us-east-1"
+    if endpoint_url is None:
+        region = _bucket_region(filesystem, bucket) or region
+
+    def current_credentials() -> dict[str, Any]:
+        frozen = credentials.get_frozen_credentials()
+        return {
+            "access_key_id": frozen.access_key,
+            "secret_access_key": frozen.secret_key,
+            "token": frozen.token,
+            "expires_at": datetime.datetime.now(datetime.UTC) + _REFRESH,
+        }
+
     return S3Store(
         bucket,
-        endpoint=where.endpoint_url,
-        region=where.region_name or "us-east-1",
+        endpoint=client.endpoint_url,
+        region=region,
         skip_signature=anonymous,
-        credential_provider=None if anonymous else current,
+        credential_provider=None if anonymous else current_credentials,
         # Without allow_http no redirect leads from https to http either.
-        client_options={"timeout": f"{timeout}s", "allow_http": where.endpoint_url.startswith("http://")},
+        client_options={"timeout": f"{timeout}s", "allow_http": client.endpoint_url.startswith("http://")},
         retry_config={"max_retries": 0},
     )
 
 
+def _bucket_region(filesystem: Any, bucket: str) -> str | None:
+    """Return the region of an AWS bucket, which s3fs finds by itself, and obstore does not; None if AWS hides it."""
+    try:
+        return filesystem.call_s3("head_bucket", Bucket=bucket).get("BucketRegion")
+    except PermissionError:  # who may read the objects need not have the permission to list them
+        return None
+
+
 class ObjectReader:
-    """Reader for the objects of one bucket in s3, used by one thread.
+    """Reader for the objects of one bucket in s3, by obstore, used by one thread.
 
     The server is not trusted: an object must come within *timeout* seconds, and obstore reads at most *largest* bytes.
-    If obstore has no permission, or would alter the key, s3fs reads the object. Until obstore has read a first object,
-    s3fs also tries after other errors: the bucket may be in another region, or only s3fs may know the certificate.
+    s3fs (*like*) reads the keys that obstore cannot name: with empty parts, or with a part "." or "..".
+    obstore takes a fifth or less of the CPU time of s3fs: docs/results/2026-11-24-caches/README.md, "Clients for s3".
     """
 
     def __init__(self, like: AsyncFileSystem, bucket: Any, timeout: float, largest: int) -> None:
         self._like, self._bucket, self._timeout, self._largest = like, bucket, timeout, largest
-        self._proven = False
-        self._fallback: LoopReader | None = None  # made at its first use
+        self._s3fs: LoopReader | None = None  # made at its first use
 
     def read(self, path: str) -> bytes:
-        from obstore.exceptions import BaseError, PermissionDeniedError, UnauthenticatedError
-
-        key, deadline = path.partition("/")[2], time.monotonic() + self._timeout
+        key = path.partition("/")[2]
         if key.strip("/") == key:  # obstore would drop these slashes and read another object
             try:
-                found = self._bucket.get(key)
-                if found.meta["size"] > self._largest:
-                    raise OSError(
-                        f"{path} has more than {self._largest} bytes: if that is right, raise UrlSource's largest"
-                    )
-                data = bytes(found.bytes())
-                self._proven = True
-                return data
-            except FileNotFoundError:
-                raise FileNotFoundError(f"there is no object {path}") from None
-            except (ValueError, PermissionDeniedError, UnauthenticatedError):
+                return self._get(path, key)
+            except ValueError:  # obstore refuses the key
                 pass
-            except BaseError as error:
-                if time.monotonic() >= deadline:
-                    raise TimeoutError(f"{path}: not all of it came within {self._timeout} seconds") from None
-                if self._proven:
-                    raise OSError(f"{path}: {str(error).partition('\n')[0]}") from None
-        if self._fallback is None:
-            self._fallback = LoopReader(self._like, self._timeout)
-        return self._fallback.read(path, deadline - time.monotonic())
+        if self._s3fs is None:
+            self._s3fs = LoopReader(self._like, self._timeout)
+        return self._s3fs.read(path)
 
     def close(self) -> None:
-        if self._fallback is not None:
-            self._fallback.close()
+        if self._s3fs is not None:
+            self._s3fs.close()
+
+    def _get(self, path: str, key: str) -> bytes:
+        from obstore.exceptions import BaseError, PermissionDeniedError, UnauthenticatedError
+
+        deadline = time.monotonic() + self._timeout
+        try:
+            answer = self._bucket.get(key)
+            if answer.meta["size"] > self._largest:
+                raise OSError(
+                    f"{path} has more than {self._largest} bytes: if that is right, raise UrlSource's largest"
+                )
+            return bytes(answer.bytes())
+        except FileNotFoundError:
+            raise FileNotFoundError(f"there is no object {path}") from None
+        except BaseError as error:
+            if time.monotonic() >= deadline:
+                late = f"{path}: not all of it came within {self._timeout} seconds"
+                raise TimeoutError(late) from None
+            refused = isinstance(error, (PermissionDeniedError, UnauthenticatedError))
+            kind = PermissionError if refused else OSError
+            raise kind(f"{path}: {str(error).partition('\n')[0]}") from None

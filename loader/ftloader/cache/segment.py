@@ -1,8 +1,8 @@
 """Segments, in which a cache keeps its samples. The samples of a sealed segment never change.
 
-``record`` describes the file format, and what sealed and synced mean. A process that starts to write to a cache checks
-every sample of unsynced segments. In a TFRecord cache, a segment has a second file, for its samples. This file is made
-after the segment's own and removed before it.
+``record`` describes the file, and what sealed and synced mean; ``formats`` the formats of the samples. A process that
+starts to write to a cache checks every sample of unsynced segments. In a TFRecord cache, a segment has a second file,
+for its samples. This file is made after the segment's own and removed before it.
 """
 
 import contextlib
@@ -16,24 +16,29 @@ from typing import Any
 
 import numpy as np
 
-from ftloader.cache import record, tfrecord
+from ftloader.cache import record
 from ftloader.cache.errors import CacheError, CorruptSampleError
-from ftloader.cache.files import BLOCK, disk_usage, opened, read_all, read_bytes, write_all
-from ftloader.cache.record import FRAME, HEAD, TFRECORD, TRAILER
+from ftloader.cache.files import disk_usage, opened, read_all, read_bytes, write_all
+from ftloader.cache.formats import FORMATS, SUFFIX, TFRECORD, TFRECORD_SUFFIX, Format, format_of
 
-SUFFIX, _DATA_SUFFIX, DAMAGED_SUFFIX = ".segment", ".tfrecord", ".damaged"
+DAMAGED_SUFFIX = ".damaged"
 OWN = re.compile(r"\d{10,}-[0-9a-f]{8}\.(segment|tfrecord|damaged)")
 """Names of the cache's files. Other files in the directory belong to other programs."""
 _OF_THE_PROCESS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 """Errors of the process, which say nothing about a file: too many open files, no memory."""
+_CHECKED_AT_ONCE = 1 << 22
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
 
 class Segment:
-    """Sealed segment, for reading. Any number of threads may read a segment, since nothing of it changes."""
+    """Sealed segment, for reading. Any number of threads may read a segment, since nothing of it changes.
 
-    def __init__(self, directory: str, name: str, version: int, keys: tuple[str, ...], rows: np.ndarray) -> None:
-        self.directory, self.name, self.version, self.keys, self.rows = directory, name, version, keys, rows
+    ``data_path`` is the path of the file that has the samples: the segment's own file or the TFRecord file.
+    """
+
+    def __init__(self, directory: str, name: str, format: Format, keys: tuple[str, ...], rows: np.ndarray) -> None:
+        self.directory, self.name, self.format, self.keys, self.rows = directory, name, format, keys, rows
+        self.data_path = format.data_path(self.path)
         self.size = usage(directory, name)
         self.number = number_of(name)
 
@@ -68,13 +73,14 @@ class Segment:
         self._checked(row, fill)
 
     def _checked(self, row: int, read: Callable[[int, int, int], Any]) -> Any:
-        offset, length, *_ = index_row = self.rows[row].item()
+        index_row = self.rows[row].item()
+        offset, length = index_row[:2]
         try:
             with opened(self.data_path, os.O_RDONLY | os.O_NOFOLLOW) as fd:
                 if offset + length > os.fstat(fd).st_size:
                     raise OSError(errno.EIO, "the file is shorter than it should be")
                 data = read(fd, offset, length)
-                right = record.is_right(self.version, fd, index_row, [data])
+                right = self.format.is_right(fd, index_row, (data,))
         except OSError as error:
             if error.errno in _OF_THE_PROCESS:
                 raise
@@ -94,11 +100,6 @@ class Segment:
     def path(self) -> str:
         return os.path.join(self.directory, self.name)
 
-    @property
-    def data_path(self) -> str:
-        """Path of the file that has the samples: the TFRecord file or the segment file."""
-        return _data_path(self.path) if self.version == TFRECORD else self.path
-
 
 class SegmentWriter:
     """Writer of a new segment. Many threads may call ``write`` at once. All other calls need the store's lock.
@@ -107,25 +108,23 @@ class SegmentWriter:
     ``users`` is the number of unfinished writes.
     """
 
-    def __init__(self, directory: str, number: int, size: int, version: int = 1) -> None:
-        self.directory, self.size, self.version = directory, size, version
+    def __init__(self, directory: str, number: int, size: int, format: Format = FORMATS["segment"]) -> None:
+        self.directory, self.size, self.format = directory, size, format
         self.name = f"{number:010d}-{secrets.token_hex(4)}{SUFFIX}"
+        self.path = os.path.join(directory, self.name)
         self.users = 0
         self._rows: list[tuple] = []
         self.keys: list[str] = []
-        self._end = HEAD.size
-        self._reserved = HEAD.size + TRAILER.size
-        self._data_end = 0  # of the TFRecord file
-        # The TFRecord file gets the rest.
-        self._most = size if version != TFRECORD else -(-size // (16 * BLOCK)) * BLOCK
-        self.path = os.path.join(directory, self.name)
+        self._end = format.start  # of the last record
+        self._index_size = record.TRAILER.size  # rows, keys and trailer
+        own_size, data_path = format.own_size(size), format.data_path(self.path)
         self._fd = self._data = os.open(self.path, _NEW, 0o666)
         try:
-            os.posix_fallocate(self._fd, 0, self._most)
-            write_all(self._fd, record.head(version), 0)
-            if version == TFRECORD:
-                self._data = os.open(_data_path(self.path), _NEW, 0o666)
-                os.posix_fallocate(self._data, 0, size - self._most)
+            os.posix_fallocate(self._fd, 0, own_size)
+            write_all(self._fd, record.head(format.version), 0)
+            if data_path != self.path:
+                self._data = os.open(data_path, _NEW, 0o666)
+                os.posix_fallocate(self._data, 0, size - own_size)
         except BaseException:
             self.close()
             unlink(self.path)
@@ -135,35 +134,22 @@ class SegmentWriter:
         """Number of complete samples."""
         return len(self._rows)
 
-    @staticmethod
-    def size_for(key: bytes, length: int, version: int = 1) -> int:
-        """Return a segment size, in bytes, that has room for one sample of *length* bytes."""
-        inside, outside = record.needs(version, key, length)
-        index = HEAD.size + TRAILER.size + inside
-        return index if not outside else max(-(-index // BLOCK) * 16 * BLOCK, -(-(outside + BLOCK) * 16 // 15))
-
     def fits(self, key: bytes, length: int) -> bool:
         """Return True if the segment has room for another sample, of *length* bytes."""
-        inside, outside = record.needs(self.version, key, length)
-        return self._reserved + inside <= self._most and self._data_end + outside <= self.size - self._most
+        index_size = self._index_size + record.ROW.itemsize + len(key)
+        return self.format.fits(self.size, index_size, self._end + self.format.record_size(length))
 
     def begin(self, key: bytes, length: int, crc: int) -> tuple:
         """Reserve room for a sample of *length* bytes. Return its row, to be passed to ``write`` and ``complete``."""
-        inside, outside = record.needs(self.version, key, length)
-        offset = self._data_end + tfrecord.HEADER if outside else self._end
-        self._end += 0 if outside else length
-        self._data_end += outside
-        self._reserved += inside
+        offset = self._end + self.format.before
+        self._end += self.format.record_size(length)
+        self._index_size += record.ROW.itemsize + len(key)
         self.users += 1
         return offset, length, crc, len(key), time.time()
 
     def write(self, row: tuple, data: bytes | memoryview) -> None:
         """Write a sample's bytes, *data*, to the place that ``begin`` reserved when it returned *row*."""
-        offset, length, crc = row[:3]
-        write_all(self._data, data, offset)
-        if self.version == TFRECORD:
-            write_all(self._data, tfrecord.header(length), offset - tfrecord.HEADER)
-            write_all(self._data, tfrecord.footer(crc), offset + length)
+        self.format.write(self._data, row, data)
 
     def complete(self, row: tuple, key: str) -> None:
         """Add *row* and *key* to the segment's index, after ``write`` has written the sample."""
@@ -179,12 +165,14 @@ class SegmentWriter:
                 unlink(self.path)
                 return None
             rows, keys = map(list, zip(*sorted(zip(self._rows, self.keys))))
-            table = np.array(_without_gaps(self._data, rows) if self.version == TFRECORD else rows, record.ROW)
+            table = np.array(self.format.without_gaps(self._data, rows), record.ROW)
+            start = self.format.index_start(self._end)
+            index = record.end(table, keys, start)
             # Truncate last: blocks that were cut off first could be missing on a full disk. In the longer file no
             # reader looks for the trailer here.
-            write_all(self._fd, rest := record.end(table, keys, self._end), self._end)
-            os.ftruncate(self._fd, self._end + len(rest))
-            return Segment(self.directory, self.name, self.version, tuple(keys), table)
+            write_all(self._fd, index, start)
+            os.ftruncate(self._fd, start + len(index))
+            return Segment(self.directory, self.name, self.format, tuple(keys), table)
         finally:
             self.close()
 
@@ -212,10 +200,11 @@ def names_in(directory: str, suffix: str = SUFFIX) -> list[str]:
 def load(directory: str, name: str) -> Segment:
     """Return the sealed segment *name*. Raise ``CacheError`` if the file is missing, unreadable or not sealed."""
     try:
-        with _both_opened(directory, name, os.O_RDONLY) as (version, fds):
-            trailer = record.read_end(fds[0])
-        if version is not None and trailer is not None:
-            return Segment(directory, name, version, trailer[1], trailer[0])
+        with _both_opened(directory, name, os.O_RDONLY) as (format, fd, _):
+            trailer = record.read_end(fd)
+        if format is not None and trailer is not None:
+            rows, keys, _ = trailer
+            return Segment(directory, name, format, keys, rows)
     except OSError as error:
         raise CacheError(f"the segment {name} of the cache {directory} cannot be read: {error}") from error
     raise CacheError(f"the segment {name} of the cache {directory} is not complete")
@@ -229,14 +218,15 @@ def recover(directory: str, name: str, most: int | None = None) -> Segment | Non
     errors in reading.
     """
     try:
-        with _both_opened(directory, name, os.O_RDONLY) as (version, fds):
-            if version is None or (most is not None and usage(directory, name) > most):
+        with _both_opened(directory, name, os.O_RDONLY) as (format, fd, data):
+            if format is None or (most is not None and usage(directory, name) > most):
                 return None
-            if (trailer := record.read_end(fds[0])) is None:
+            trailer = record.read_end(fd)
+            if trailer is None:
                 return None
             rows, keys, synced = trailer
-            is_right = synced or all(_is_intact(version, fds[1], row) for row in rows.tolist())
-            return Segment(directory, name, version, keys, rows) if is_right else None
+            is_right = synced or all(_is_intact(format, data, row) for row in rows.tolist())
+            return Segment(directory, name, format, keys, rows) if is_right else None
     except OSError as error:
         if error.errno in (errno.ENOENT, errno.EIO):
             return None
@@ -247,70 +237,57 @@ def recover(directory: str, name: str, most: int | None = None) -> Segment | Non
 def usage(directory: str, name: str) -> int:
     """Return the disk usage of a segment's files in bytes. The files are not opened."""
     path = os.path.join(directory, name)
-    return sum(disk_usage(os.lstat(each)) for each in (path, _data_path(path)) if os.path.lexists(each))
+    paths = filter(os.path.lexists, (path, TFRECORD.data_path(path)))
+    return sum(disk_usage(os.lstat(file)) for file in paths)
 
 
 def remove_strays(directory: str) -> None:
     """Remove TFRecord files without a segment file. A crash can leave such files."""
-    for path in (os.path.join(directory, name) for name in names_in(directory, _DATA_SUFFIX)):
+    for name in names_in(directory, TFRECORD_SUFFIX):
+        path = os.path.join(directory, name)
         if not os.path.lexists(path):
-            os.unlink(_data_path(path))
+            os.unlink(TFRECORD.data_path(path))
 
 
 def sync(directory: str, name: str) -> None:
     """Sync a sealed segment to the disk, wait for that, and record it in the trailer. Ignore a missing segment."""
-    with contextlib.suppress(FileNotFoundError), _both_opened(directory, name, os.O_RDWR) as (_, fds):
-        fd = fds[0]
-        if (trailer := record.read_end(fd)) is None or trailer[2]:
+    with contextlib.suppress(FileNotFoundError), _both_opened(directory, name, os.O_RDWR) as (_, fd, data):
+        trailer = record.read_end(fd)
+        if trailer is None or trailer[2]:
             return
-        for each in set(fds):
-            os.fdatasync(each)
+        for descriptor in {fd, data}:
+            os.fdatasync(descriptor)
         with opened(directory, os.O_RDONLY) as folder:
             os.fsync(folder)
         write_all(fd, (1).to_bytes(8, "little"), os.fstat(fd).st_size - 8)
 
 
-def _without_gaps(fd: int, rows: list[tuple]) -> list[tuple]:
-    """Move the records of *rows* to the start of a TFRecord file, without gaps. Return the rows with new offsets."""
-    end, moved = 0, []
-    for offset, length, *rest in rows:
-        begin, size = offset - tfrecord.HEADER, length + FRAME
-        if begin != end:
-            for at in range(0, size, 1 << 22):
-                write_all(fd, read_bytes(fd, min(1 << 22, size - at), begin + at), end + at)
-        moved.append((end + tfrecord.HEADER, length, *rest))
-        end += size
-    os.ftruncate(fd, end)
-    return moved
-
-
-def _is_intact(version: int, fd: int, row: tuple) -> bool:
-    offset, end, at_once = row[0], row[0] + row[1], 1 << 22
-    pieces = (os.pread(fd, min(at_once, end - at), at) for at in range(offset, end, at_once))
-    return end <= os.fstat(fd).st_size and record.is_right(version, fd, row, pieces)
+def _is_intact(format: Format, fd: int, row: tuple) -> bool:
+    offset, length = row[:2]
+    end = offset + length
+    starts = range(offset, end, _CHECKED_AT_ONCE)
+    pieces = (os.pread(fd, min(_CHECKED_AT_ONCE, end - start), start) for start in starts)
+    return end <= os.fstat(fd).st_size and format.is_right(fd, row, pieces)
 
 
 @contextlib.contextmanager
-def _both_opened(directory: str, name: str, flags: int) -> Iterator[tuple[int | None, tuple[int, int]]]:
-    """Context manager that opens a segment's file and the file of its samples. Gives (version, their descriptors).
+def _both_opened(directory: str, name: str, flags: int) -> Iterator[tuple[Format | None, int, int]]:
+    """Context manager that opens a segment's file and the file of its samples. Gives (format, their descriptors).
 
-    Without TFRecord, both descriptors are the same: the samples are in the segment's own file. The version is None if
+    Without TFRecord, both descriptors are the same: the samples are in the segment's own file. The format is None if
     the segment's head is damaged, or if its TFRecord file is missing or one is there that it should not have."""
     path, flags = os.path.join(directory, name), flags | os.O_NOFOLLOW
     with opened(path, flags) as fd:
-        version = record.version_of(fd, name)
-        if os.path.lexists(_data_path(path)) != (version == TFRECORD):
-            version = None
-        with opened(_data_path(path), flags) if version == TFRECORD else contextlib.nullcontext(fd) as data:
-            yield version, (fd, data)
-
-
-def _data_path(path: str) -> str:
-    return path.removesuffix(SUFFIX) + _DATA_SUFFIX
+        format = format_of(fd, name)
+        data_path = path if format is None else format.data_path(path)
+        if os.path.lexists(TFRECORD.data_path(path)) != (data_path != path):
+            format, data_path = None, path
+        with contextlib.nullcontext(fd) if data_path == path else opened(data_path, flags) as data:
+            yield format, fd, data
 
 
 def unlink(path: str) -> None:
     """Remove the segment file *path* and, if they exist, its TFRecord file and the file that ``mark_damaged`` made."""
-    for each in (_data_path(path), path, path.removesuffix(SUFFIX) + DAMAGED_SUFFIX):
+    for file in (TFRECORD.data_path(path), path, path.removesuffix(SUFFIX) + DAMAGED_SUFFIX):
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(each)
+            os.unlink(file)

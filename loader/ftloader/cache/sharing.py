@@ -174,11 +174,12 @@ def wait_for_epoch(directory: str, epoch: int) -> dict[str, Any]:
                     fcntl.flock(turn, fcntl.LOCK_SH | fcntl.LOCK_NB)
                 except BlockingIOError:
                     snapshot = published(directory)  # complete, or this turn ends once it is
-                    if (there := snapshot.get("epoch", -1)) > epoch:
+                    published_epoch = snapshot.get("epoch", -1)
+                    if published_epoch > epoch:
                         raise CacheError(
-                            f"the writer of {directory} is at epoch {there} already, not at {epoch}"
+                            f"the writer of {directory} is at epoch {published_epoch} already, not at {epoch}"
                         ) from None
-                    if there == epoch:
+                    if published_epoch == epoch:
                         return snapshot
                     fcntl.flock(turn, fcntl.LOCK_SH)
                 else:

@@ -65,7 +65,11 @@ class UrlSource:
             raise ValueError(
                 f"{url!r} is a path on this machine: was '{slip[1]}://{slip[2]}' meant? Else write './{url}'"
             )
-        self._filesystem, root = fsspec.url_to_fs(url, **options)
+        try:
+            self._filesystem, root = fsspec.url_to_fs(url, **options)
+        except ImportError as error:  # fsspec's error names the package
+            remedy = "ftloader's extra 'cache' has what the web needs, 'remote' what s3 needs"
+            raise ImportError(f"{error}: pip install it ({remedy})") from error
         # In an archive (zip, tar) the root is "": no path there starts with a slash.
         self._root = root.rstrip("/") + "/" if root or self._filesystem.root_marker else ""
         self._is_local, self._is_web = _is_local(self._filesystem), self._root.startswith(("http://", "https://"))
@@ -91,9 +95,8 @@ class UrlSource:
         if isinstance(self._filesystem, LocalFileSystem) and not self._filesystem.isdir(self._root):
             raise FileNotFoundError(f"there is no directory {self._root}")
         files, error = _find(self._filesystem, self._root)
-        if self._is_web:  # leave out links to the page itself ("?C=N;O=D") and to places in it
-            files = {path.partition("#")[0]: files[path] for path in files if "/?" not in path}
-            files = {path: files[path] for path in files if not path.endswith("/")}
+        if self._is_web:
+            files = _without_links_to_the_page(files)
         # A page of the web may link to addresses elsewhere.
         below = sorted(path for path in files if path.startswith(self._root) and path != self._root)
         self._sizes = sizes = {path[len(self._root) :]: files[path].get("size") for path in below}
@@ -103,9 +106,12 @@ class UrlSource:
         """Return the bytes of the file *key*. Raise ``OSError`` if it is too large or its size is not as listed."""
         if self._is_local and ".." in key.split("/"):
             raise ValueError(f"the key {key!r} leads out of {self._root!r}: take an address that is above both")
-        if (reader := self._readers.get(thread := threading.get_ident())) is None:
+        thread = threading.get_ident()
+        reader = self._readers.get(thread)
+        if reader is None:
             reader = self._readers[thread] = self._new_reader()
-        data = reader.read(self._root + (_ODD.sub(lambda found: quote(found[0]), key) if self._is_web else key))
+        name = _ODD.sub(lambda match: quote(match[0]), key) if self._is_web else key
+        data = reader.read(self._root + name)
         expected = self._sizes.get(key)
         if expected is not None and len(data) != expected:
             raise OSError(f"{self._root}{key} has {len(data)} bytes, and {expected} by the store's listing")
@@ -158,19 +164,22 @@ def _find(filesystem: Any, root: str) -> tuple[dict[str, Any], Exception | None]
     # fsspec's own ``find`` treats a directory that cannot be listed, even *root*, as empty.
     # simplecache:: and others of its kind hand the call to another file system.
     kind = type(getattr(filesystem.find, "__self__", filesystem))
-    is_async = issubclass(kind, AsyncFileSystem)
-    if kind._find is not AsyncFileSystem._find if is_async else kind.find is not AbstractFileSystem.find:
-        return filesystem.find(root, detail=True), None  # a store without directories, such as s3
+    if issubclass(kind, AsyncFileSystem):
+        has_directories = kind._find is AsyncFileSystem._find
+    else:
+        has_directories = kind.find is AbstractFileSystem.find
+    if not has_directories:  # such as s3
+        return filesystem.find(root, detail=True), None
     files: dict[str, Any] = {}
     failed: Exception | None = None
     folders = [filesystem._strip_protocol(root)]
     for folder in folders:
         try:
-            for one in filesystem.ls(folder, detail=True):
-                if one["type"] != "directory":
-                    files[one["name"]] = one
-                elif (name := one["name"].rstrip("/")) != folder.rstrip("/"):
-                    folders.append(name)
+            for entry in filesystem.ls(folder, detail=True):
+                if entry["type"] != "directory":
+                    files[entry["name"]] = entry
+                elif entry["name"].rstrip("/") != folder.rstrip("/"):
+                    folders.append(entry["name"].rstrip("/"))
         except FileNotFoundError as error:
             if folder is folders[0]:
                 raise FileNotFoundError(f"there is no directory {root}") from error
@@ -181,6 +190,12 @@ def _find(filesystem: Any, root: str) -> tuple[dict[str, Any], Exception | None]
             if getattr(error, "errno", None) != errno.ELOOP:
                 failed = failed or error
     return files, failed
+
+
+def _without_links_to_the_page(files: dict[str, Any]) -> dict[str, Any]:
+    """Return *files* without links of a web page to itself ("?C=N;O=D"), and without the places in other pages."""
+    linked = {path.partition("#")[0]: details for path, details in files.items() if "/?" not in path}
+    return {path: details for path, details in linked.items() if not path.endswith("/")}
 
 
 def _then_raise(keys: Iterable[str], error: Exception) -> Iterator[str]:
@@ -197,5 +212,6 @@ def _is_local(filesystem: Any) -> bool:
 
 def close_source(source: Any) -> None:
     """Call the source's ``close()``, if it has one."""
-    if callable(close := getattr(source, "close", None)):
+    close = getattr(source, "close", None)
+    if callable(close):
         close()

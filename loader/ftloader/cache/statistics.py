@@ -7,23 +7,23 @@ import dataclasses
 class Statistics:
     """Statistics of a cache object since its creation. ``later - earlier`` has the counts of the time between them."""
 
-    seconds: float
-    samples: int  # complete samples at this moment
-    epoch_samples: int
-    bytes_used: int  # bytes of the budget in use at this moment
-    max_bytes: int
-    oldest: float  # age of the epoch's oldest sample in seconds
-    fetched: int
-    fetched_bytes: int
-    retried: int
-    failed: int
-    failed_listings: int  # number of times that the source could not be listed
-    read: int  # samples read from the cache, without those that worker processes read
-    read_bytes: int
-    evictions: int  # evicted segments
-    fetchers_waited: float  # seconds for which fetchers waited for room, summed over the threads
-    epochs_waited: float  # seconds for which ``set_epoch`` waited for samples
-    trouble: str  # error of the latest sample; empty if there was none
+    seconds: float = 0.0
+    samples: int = 0  # complete samples at this moment
+    epoch_samples: int = 0
+    bytes_used: int = 0  # bytes of the budget in use at this moment
+    max_bytes: int = 0
+    oldest: float = 0.0  # age of the epoch's oldest sample in seconds
+    fetched: int = 0
+    fetched_bytes: int = 0
+    retried: int = 0
+    failed: int = 0
+    failed_listings: int = 0  # number of times that the source could not be listed
+    read: int = 0  # samples read from the cache, without those that worker processes read
+    read_bytes: int = 0
+    evictions: int = 0  # evicted segments
+    fetchers_waited: float = 0.0  # seconds for which fetchers waited for room, summed over the threads
+    epochs_waited: float = 0.0  # seconds for which ``set_epoch`` waited for samples
+    trouble: str = ""  # error of the latest sample; empty if there was none
 
     def __sub__(self, earlier: "Statistics") -> "Statistics":
         counts = (

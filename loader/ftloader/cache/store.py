@@ -22,7 +22,9 @@ import numpy as np
 from ftloader import fork
 from ftloader.cache import record, segment, sharing
 from ftloader.cache.errors import CacheError
-from ftloader.cache.segment import BLOCK, Segment, SegmentWriter
+from ftloader.cache.files import BLOCK
+from ftloader.cache.formats import FORMATS, Format
+from ftloader.cache.segment import Segment, SegmentWriter
 
 LEAST_BUDGET = 1 << 20
 _RESERVE = 1 << 17  # the directory itself and its small files
@@ -41,8 +43,9 @@ class Snapshot:
     def __init__(self, epoch: int, segments: list[Segment], length: int | None = None) -> None:
         self.epoch, self.segments = epoch, tuple(segments)
         self._ends = list(itertools.accumulate(map(len, segments)))
-        there = self._ends[-1] if self._ends else 0
-        self._length = there if length is None else min(length, there)
+        self._length = self._ends[-1] if self._ends else 0
+        if length is not None:
+            self._length = min(length, self._length)
 
     def __len__(self) -> int:
         return self._length
@@ -53,25 +56,27 @@ class Snapshot:
         if not -self._length <= number < self._length:
             raise IndexError(f"sample {number} of {self._length}")
         number %= self._length
-        which = bisect.bisect_right(self._ends, number)
-        one = self.segments[which]
-        return one, number - self._ends[which] + len(one)
+        position = bisect.bisect_right(self._ends, number)
+        segment_of_sample = self.segments[position]
+        return segment_of_sample, number - self._ends[position] + len(segment_of_sample)
 
     def times(self) -> np.ndarray:
         """Return the time at which each sample was written, in seconds since 1970, by the system clock."""
-        parts = [one.rows["time"] for one in self.segments]
-        return np.concatenate(parts)[: self._length] if parts else np.empty(0)
+        if not self.segments:
+            return np.empty(0)
+        return np.concatenate([sealed.rows["time"] for sealed in self.segments])[: self._length]
 
     def state(self) -> dict[str, Any]:
         """Return a dict that JSON can store, from which ``of_state`` makes the snapshot again."""
-        return {"epoch": self.epoch, "segments": [one.name for one in self.segments], "length": self._length}
+        return {"epoch": self.epoch, "segments": [sealed.name for sealed in self.segments], "length": self._length}
 
     @staticmethod
     def of_state(state: dict[str, Any], directory: str, at_most: int | None = None) -> "Snapshot":
         """Return the snapshot whose ``state()`` is *state*, or its first *at_most* samples. Raise ``CacheError`` if one
         of its segments is missing."""
         segments = [segment.load(directory, os.path.basename(name)) for name in state["segments"]]
-        return Snapshot(state["epoch"], segments, state["length"] if at_most is None else min(at_most, state["length"]))
+        length = state["length"] if at_most is None else min(at_most, state["length"])
+        return Snapshot(state["epoch"], segments, length)
 
 
 class Store:
@@ -83,8 +88,8 @@ class Store:
     Raises ``CacheError`` if another process writes to *directory*, ``OSError`` if the directory cannot be written.
     """
 
-    def __init__(self, directory: str, max_bytes: int, version: int = 1) -> None:
-        self.directory, self.max_bytes, self._version = directory, max_bytes, version
+    def __init__(self, directory: str, max_bytes: int, format: Format = FORMATS["segment"]) -> None:
+        self.directory, self.max_bytes, self._format = directory, max_bytes, format
         # Entered itself: Ctrl-C can come between Condition.__enter__'s acquiring and its return, and nothing would
         # release the lock. __enter__ of a lock is C.
         self.guard = fork.rlock()
@@ -140,8 +145,8 @@ class Store:
     def add(self, key: str, data: bytes | memoryview) -> bool:
         """Add the sample of a claimed key, after waiting for room if necessary. Return False if the store is stopped.
         Raise ``CacheError`` if the sample is too large, ``OSError`` if writing fails; the key then stays claimed."""
-        crc, name, length = record.checksum(self._version, data), record.encoded(key), len(data)
-        size = -(-max(self._part, SegmentWriter.size_for(name, length, self._version)) // BLOCK) * BLOCK
+        crc, name, length = self._format.checksum(data), record.encoded(key), len(data)
+        size = -(-max(self._part, self._format.size_for(name, length)) // BLOCK) * BLOCK
         if size > self.max_bytes // _LARGEST_SAMPLE:
             long = f" with a key of {len(name)} bytes" if len(name) > length else ""
             raise CacheError(
@@ -149,20 +154,9 @@ class Store:
                 f"max_bytes={self.max_bytes}"
             )
         with self.guard:
-            while not self.stopped:
-                if self._open is not None and not self._open.fits(name, length):
-                    self._retire()
-                if self._open is not None or self._open_segment(size):
-                    break
-                began = time.monotonic()
-                if not self.full:
-                    self.full = True
-                    self.changed.notify_all()
-                self.changed.wait(_LOOK_AGAIN if self._victim(ignore_readers=True) else None)
-                self.waited += time.monotonic() - began
-            if self.stopped or self._open is None:
+            writer = self._writer_with_room(name, length, size)
+            if writer is None:
                 return False
-            writer = self._open
             row = writer.begin(name, length, crc)
         try:
             writer.write(row, data)
@@ -193,6 +187,24 @@ class Store:
                     self._syncing -= 1
                     self.changed.notify_all()
 
+    def _writer_with_room(self, name: bytes, length: int, size: int) -> SegmentWriter | None:
+        """Return the open segment, after waiting for room if necessary; None if the store is stopped.
+
+        *size* is that of a new segment. The caller must hold ``guard``.
+        """
+        while not self.stopped:
+            if self._open is not None and not self._open.fits(name, length):
+                self._retire()
+            if self._open is not None or self._open_segment(size):
+                return self._open
+            began = time.monotonic()
+            if not self.full:
+                self.full = True
+                self.changed.notify_all()
+            self.changed.wait(_LOOK_AGAIN if self._victim(ignore_readers=True) else None)
+            self.waited += time.monotonic() - began
+        return None
+
     def _open_segment(self, size: int) -> bool:
         """Start a new segment of *size* bytes, evicting others if necessary. Return False if no room can be made."""
         while self._used + size + _NAME > self.max_bytes:
@@ -200,7 +212,7 @@ class Store:
             if victim is None:
                 return False
             self._evict(victim)
-        self._open = SegmentWriter(self.directory, self._next_number, size, self._version)
+        self._open = SegmentWriter(self.directory, self._next_number, size, self._format)
         self._next_number += 1
         self._unsealed.add(self._open)
         self._used += size + _NAME
@@ -243,11 +255,11 @@ class Store:
     # Evicting
 
     def _victim(self, ignore_readers: bool = False) -> Segment | None:
-        free = [s for s in self._sealed.values() if s.number <= self._seen and s.name not in self._pinned]
-        if free and not ignore_readers:
-            held = sharing.pinned_by_readers(self.directory)
-            free = [s for s in free if s.name not in held]
-        return min(free, key=lambda s: s.number, default=None)
+        victims = [s for s in self._sealed.values() if s.number <= self._seen and s.name not in self._pinned]
+        if victims and not ignore_readers:
+            pinned = sharing.pinned_by_readers(self.directory)
+            victims = [s for s in victims if s.name not in pinned]
+        return min(victims, key=lambda s: s.number, default=None)
 
     def _evict(self, victim: Segment) -> None:
         segment.unlink(victim.path)
@@ -267,11 +279,11 @@ class Store:
             self._retire()
             self.changed.wait_for(lambda: writer is None or not writer.users)
             chosen: list[Segment] = []
-            for one in sorted(self._sealed.values(), key=lambda s: s.number, reverse=True):
-                most_bytes -= one.size
+            for sealed in sorted(self._sealed.values(), key=lambda s: s.number, reverse=True):
+                most_bytes -= sealed.size
                 if most_bytes < 0:
                     break
-                chosen.append(one)
+                chosen.append(sealed)
             return chosen[::-1]
 
     def named(self, names: list[str]) -> list[Segment]:
@@ -315,14 +327,14 @@ class Store:
         self._next_number = 1 + max(map(segment.number_of, names), default=-1)
         # All are read before one is removed: the directory may be another program's.
         segments, kept = [segment.recover(self.directory, name, self.max_bytes) for name in names], []
-        for name, one in zip(names[::-1], segments[::-1]):
-            if one is None or len(set(one.keys)) < len(one) or not self._keys.isdisjoint(one.keys):
+        for name, sealed in zip(names[::-1], segments[::-1]):
+            if sealed is None or len(set(sealed.keys)) < len(sealed) or not self._keys.isdisjoint(sealed.keys):
                 segment.unlink(os.path.join(self.directory, name))
             else:
-                self._keys.update(one.keys)
-                kept.append(one)
-        for one in kept[::-1]:
-            self._keep(one)
+                self._keys.update(sealed.keys)
+                kept.append(sealed)
+        for sealed in kept[::-1]:
+            self._keep(sealed)
         self.drop_damaged()
         segment.remove_strays(self.directory)
         self._earlier = frozenset(self._lock.earlier)

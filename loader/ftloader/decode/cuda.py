@@ -133,11 +133,11 @@ def read_tensors(
     cpu_threads: int,
 ) -> list[torch.Tensor]:
     """Decode images to uint8 tensors on *device*, which ``resolve`` returned. See ``ftloader.decode.read_images``."""
-    made: dict[Any, _ThreadDecoder] = vars(_local)
+    decoders: dict[Any, _ThreadDecoder] = vars(_local)
     key = device.index, cpu_threads
-    if key not in made:
-        made[key] = _ThreadDecoder(device, cpu_threads)
-    return made[key].decode(encoded, mode, out)
+    if key not in decoders:
+        decoders[key] = _ThreadDecoder(device, cpu_threads)
+    return decoders[key].decode(encoded, mode, out)
 
 
 def _copy(pixels: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:

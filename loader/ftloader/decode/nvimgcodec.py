@@ -69,9 +69,9 @@ def check_all(images: Sequence[Any], encoded: Sequence[Encoded], backend: str) -
     # The library writes the reason to stderr alone.
     error = failed[0].error_because(f"nvImageCodec ({backend}) cannot decode it; backend='pillow' tells why, or can")
     if len(failed) > 1:
-        others = ", ".join(source.name for source in failed[1:4])
+        names = ", ".join(source.name for source in failed[1:4])
         more = f" and {len(failed) - 4} more" if len(failed) > 4 else ""
-        error.add_note(f"{len(failed)} images of this batch failed, also: {others}{more}")
+        error.add_note(f"{len(failed)} images of this batch failed, also: {names}{more}")
     raise error
 
 
@@ -99,5 +99,7 @@ def read_arrays(encoded: Iterable[Encoded], mode: str | None, outs: Sequence[Out
     images = _decoder().decode(open_streams(encoded), params=params(mode))
     check_all(images, encoded, "CPU")
     # Each array keeps its image's memory alive, which nothing else uses.
-    arrays = [np.asarray(image)[:, :, 0] if mode == "L" else np.asarray(image) for image in images]
+    arrays = [np.asarray(image) for image in images]
+    if mode == "L":
+        arrays = [array[:, :, 0] for array in arrays]
     return [put(array, out) for array, out in zip(arrays, outs, strict=True)]

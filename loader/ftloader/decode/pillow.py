@@ -25,7 +25,7 @@ def read_arrays(
     encoded: Iterable[Encoded], mode: str | None, outs: Sequence[Out], at_least: Size = None
 ) -> list[np.ndarray]:
     """Decode a batch of images, one after the other. See ``ftloader.decode.read_images``."""
-    return [read_array(one, mode, out, at_least) for one, out in zip(encoded, outs, strict=True)]
+    return [read_array(image, mode, out, at_least) for image, out in zip(encoded, outs, strict=True)]
 
 
 def read_array(encoded: Encoded, mode: str | None, out: Out, at_least: Size = None) -> np.ndarray:
@@ -58,8 +58,8 @@ def load(encoded: Encoded, mode: str | None, at_least: Size = None) -> Image.Ima
             return image
         return image.convert(mode)
     except UnidentifiedImageError as error:
-        what = "it is empty" if not encoded.data else "it is in no format that Pillow knows"
-        raise encoded.error_because(what) from error
+        reason = "it is in no format that Pillow knows" if encoded.data else "it is empty"
+        raise encoded.error_because(reason) from error
     except MemoryError:
         raise
     # Damaged files make plugins raise nearly anything: SyntaxError, struct.error, zlib.error, IndexError, ...

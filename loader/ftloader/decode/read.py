@@ -91,28 +91,33 @@ def read_images(
         cpu_threads: number of threads that nvImageCodec may use for the CPU's part of decoding on a GPU: parsing and,
             if no hardware decodes JPEGs, Huffman decoding. More than 1 helps if few workers decode large batches.
     """
-    on = torch.device(device)
-    decoder = find_backend(backend, on)
+    target = torch.device(device)
+    decoder = find_backend(backend, target)
     if out is not None and not callable(out) and len(out) != len(sources):
         raise ValueError(f"out has room for {len(out)} images, and {len(sources)} were given")
     if at_least is not None and decoder is not pillow:
         raise ValueError("only backend='pillow' on device='cpu' takes at_least: the others decode whole images")
-    if on.type == "cpu":
-        outs = [out] * len(sources) if out is None or callable(out) else list(out)
-        for one in outs:
-            check_type(one)
-        if at_least is not None:
-            return pillow.read_arrays(map(fetch, sources), mode, outs, check_size(at_least))
-        return decoder.read_arrays(map(fetch, sources), mode, outs)
+    if target.type == "cpu":
+        return _read_arrays(decoder, sources, mode, out, at_least)
     if cpu_threads < 1:
         raise ValueError(f"cpu_threads must be at least 1, not {cpu_threads}")
     if callable(out):
         raise TypeError("out must be tensors on a GPU, not a function")
     decoder.check_mode(mode)
-    on = decoder.resolve(on)  # before any file is read
+    gpu = decoder.resolve(target)  # before any file is read
     if not sources:
         return []
-    return decoder.read_tensors([fetch(source) for source in sources], mode, on, out, cpu_threads)
+    return decoder.read_tensors([fetch(source) for source in sources], mode, gpu, out, cpu_threads)
+
+
+def _read_arrays(decoder: Any, sources: Sequence[ImageSource], mode: str | None, out: Any, at_least: Size) -> list[Any]:
+    outs = [out] * len(sources) if out is None or callable(out) else list(out)
+    for array in outs:
+        check_type(array)
+    encoded = map(fetch, sources)
+    if at_least is None:
+        return decoder.read_arrays(encoded, mode, outs)
+    return pillow.read_arrays(encoded, mode, outs, check_size(at_least))
 
 
 def read_pil(source: ImageSource, mode: str | None = "RGB", *, at_least: Size = None) -> Image.Image:

@@ -60,33 +60,41 @@ class TurboJpeg:
             self._library.tjDestroy(handle)
 
     def _decode(self, handle: int, data: bytes, mode: str, out: Out, at_least: Size) -> tuple[np.ndarray | None, Out]:
-        width, height, sampling, colours = (ctypes.c_int() for _ in range(4))
-        parts = (ctypes.byref(part) for part in (width, height, sampling, colours))
-        if self._library.tjDecompressHeader3(handle, data, len(data), *parts):
+        size = self._decoded_size(handle, data, mode, at_least)
+        if size is None:
             return None, out
-        stored = _COLOUR_SPACES.get(colours.value)
-        # Colour to "L" is left to Pillow's convert(): libjpeg rounds differently.
-        if stored is None or (stored != mode and mode != "RGB"):
-            return None, out
-        plane = height.value, width.value
-        limit = Image.MAX_IMAGE_PIXELS
-        if limit is not None and plane[0] * plane[1] > limit:
-            return None, out  # Pillow warns or raises an error
-        if at_least is not None:
-            scale = _scale(plane, at_least)
-            # libjpeg-turbo takes the result's size, and chooses one of 16 scales from it: ambiguous for a few pixels.
-            if not scale & self.scales or (scale > 1 and max(plane) < 8):
-                return None, out
-            plane = -(-plane[0] // scale), -(-plane[1] // scale)
-        array = array_for(out, (*plane, 3) if mode == "RGB" else plane)
+        shape, pixel_format = ((*size, 3), _RGB) if mode == "RGB" else (size, _GRAY)
+        array = array_for(out, shape)
         dense = array if array.flags.carray else np.empty(array.shape, np.uint8)
-        size = plane[1], 0, plane[0], _RGB if mode == "RGB" else _GRAY  # 0: lines without padding
+        layout = size[1], 0, size[0], pixel_format  # 0: lines without padding
         # Not 0 for a warning too, such as of a truncated file.
-        if self._library.tjDecompress2(handle, data, len(data), dense.ctypes.data, *size, 0):
+        if self._library.tjDecompress2(handle, data, len(data), dense.ctypes.data, *layout, 0):
             return None, None if out is None else array
         if dense is not array:
             array[...] = dense
         return array, out
+
+    def _decoded_size(self, handle: int, data: bytes, mode: str, at_least: Size) -> tuple[int, int] | None:
+        """Return the (height, width) to which the image is decoded; None if Pillow must decode it."""
+        width, height, sampling, colours = (ctypes.c_int() for _ in range(4))
+        fields = map(ctypes.byref, (width, height, sampling, colours))
+        if self._library.tjDecompressHeader3(handle, data, len(data), *fields):
+            return None
+        stored = _COLOUR_SPACES.get(colours.value)
+        # Colour to "L" is left to Pillow's convert(): libjpeg rounds differently.
+        if stored is None or (stored != mode and mode != "RGB"):
+            return None
+        size = height.value, width.value
+        limit = Image.MAX_IMAGE_PIXELS
+        if limit is not None and size[0] * size[1] > limit:
+            return None  # Pillow warns or raises an error
+        if at_least is None:
+            return size
+        scale = _scale(size, at_least)
+        # libjpeg-turbo takes the result's size, and chooses one of 16 scales from it: ambiguous for a few pixels.
+        if not scale & self.scales or (scale > 1 and max(size) < 8):
+            return None
+        return -(-size[0] // scale), -(-size[1] // scale)
 
 
 def _is_plain(data: bytes) -> bool:
@@ -123,9 +131,10 @@ def _is_read_by_pillow(data: bytes, marker: int, start: int, end: int) -> bool:
         return end - start >= 7 or not data.startswith((b"JFIF", b"Adobe"), start, end)
     if marker == 0xE1 and data.startswith(b"Exif\0\0", start, end):
         return _has_plain_resolution(data[start + 6 : end])
-    if marker == 0xE2:  # MPF: an index of several pictures
-        is_profile = data.startswith(b"ICC_PROFILE\0", start, end)
-        return end - start >= 14 if is_profile else not data.startswith(b"MPF\0", start, end)
+    if marker == 0xE2:
+        if data.startswith(b"ICC_PROFILE\0", start, end):
+            return end - start >= 14
+        return not data.startswith(b"MPF\0", start, end)  # an index of several pictures
     if marker == 0xED and data.startswith(b"Photoshop 3.0\0", start, end):
         at = start + 14
         while data.startswith(b"8BIM", at, end):  # a kind, a name, a size and data, both padded to even lengths
@@ -152,10 +161,13 @@ def _has_plain_resolution(exif: bytes) -> bool:
     return at < 0 or exif[at + 2 : at + 8] == fraction and (at - begin) % 12 == 0 and exif.find(tag, at + 1, end) < 0
 
 
-def _scale(plane: tuple[int, int], at_least: tuple[int, int]) -> int:
-    """Return the largest N of 2, 4 and 8 for which *plane* is N times *at_least* or more; else 1. As in Pillow."""
-    most = min(plane[0] // at_least[0], plane[1] // at_least[1])
-    return 8 if most >= 8 else 4 if most >= 4 else 2 if most >= 2 else 1
+def _scale(size: tuple[int, int], at_least: tuple[int, int]) -> int:
+    """Return the largest N of 2, 4 and 8 for which *size* is N times *at_least* or more; else 1. As in Pillow."""
+    ratio = min(size[0] // at_least[0], size[1] // at_least[1])
+    for scale in (8, 4, 2):
+        if ratio >= scale:
+            return scale
+    return 1
 
 
 def load() -> TurboJpeg | None:

@@ -82,5 +82,5 @@ def check_whole(cache, source, epoch):
 
 def until(cache, condition):
     """Wait, without polling, until *condition* holds of the statistics."""
-    with cache._store.changed:
-        assert cache._store.changed.wait_for(lambda: condition(cache.statistics()), 600)
+    with cache._writer.store.changed:
+        assert cache._writer.store.changed.wait_for(lambda: condition(cache.statistics()), 600)

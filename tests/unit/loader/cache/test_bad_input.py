@@ -29,7 +29,7 @@ def test_a_sample_that_always_fails_is_left_out_and_told_of_once(opened):
     source = Failing(10, lambda key, attempt: OSError("lost") if key in bad else None)
     with pytest.warns(RuntimeWarning, match="could not get sample 'sample [35]'.*lost") as caught:
         cache = opened(source, min_samples=8, retries=2)
-        until(cache, lambda _: cache._fetchers.idle)
+        until(cache, lambda _: cache._writer.fetchers.idle)
     assert {source.attempts[key] for key in bad} == {3} and cache.statistics().failed == 2
     cache.set_epoch(0)
     assert len([one for one in caught if "could not get" in str(one.message)]) == 1
@@ -42,7 +42,7 @@ def test_warnings_that_are_errors_end_no_fetcher(opened, capsys):
         cache = opened(
             Failing(10, lambda key, _: OSError("lost") if key == "sample 0" else None), fetchers=1, retries=0
         )
-        until(cache, lambda _: cache._fetchers.idle)
+        until(cache, lambda _: cache._writer.fetchers.idle)
         cache.set_epoch(0)
     assert len(cache) == 9 and "RuntimeWarning: the cache" in capsys.readouterr().err
 
@@ -143,7 +143,7 @@ def test_keys_of_any_kind(opened, format):
     source = Odd(None)
     with pytest.warns(RuntimeWarning, match="larger than a quarter of the budget") as caught:
         cache = opened(source, max_bytes=2 << 20, min_samples=len(names), format=format)
-        until(cache, lambda _: cache._fetchers.idle)
+        until(cache, lambda _: cache._writer.fetchers.idle)
     assert len(str(caught[0].message)) < 1000
     for _ in range(2):
         cache.set_epoch(0)
@@ -161,13 +161,13 @@ def test_a_full_disk_keeps_what_is_there_and_goes_on_when_it_can(opened, disk):
     source = Numbered(60, size=20_000)
     with pytest.warns(RuntimeWarning, match="No space left"):
         cache = opened(source, directory / "cache", max_bytes=4 << 20, min_samples=5, fetchers=2)
-        until(cache, lambda _: cache._fetchers.failing)
+        until(cache, lambda _: cache._writer.fetchers.failing)
         cache.set_epoch(0)
     check(cache)
     there = len(cache)
     assert 5 <= there < 60
     ballast.unlink()
-    until(cache, lambda _: cache._fetchers.complete)
+    until(cache, lambda _: cache._writer.fetchers.complete)
     check_whole(cache, source, 1)
     assert sorted(source.reads) == sorted(source.keys())  # none was fetched twice
 
@@ -257,7 +257,7 @@ def test_a_segment_that_cannot_be_ended_is_fetched_again(opened, ready, monkeypa
     monkeypatch.setattr(os, "ftruncate", truncate)
     with warnings.catch_warnings(record=True):
         cache = opened(source, max_bytes=16 << 20, min_samples=1, fetchers=1, format=format)
-        until(cache, lambda _: cache._fetchers.idle)
+        until(cache, lambda _: cache._writer.fetchers.idle)
     if where == "set_epoch":
         with pytest.raises(OSError, match=os.strerror(errno.EIO)):
             cache.set_epoch(0)
@@ -287,10 +287,10 @@ def test_a_source_that_never_answers_is_named_and_leaves_no_lock(opened, monkeyp
         with told(RuntimeWarning, match="cache-fetcher-0 did not end(.|\n)*in read"):
             warnings.simplefilter(action)
             cache.close()
-        assert not cache._store._lock.held
+        assert not cache._writer.store._lock.held
     finally:
         gate.set()
-        for thread in cache._fetchers.threads:
+        for thread in cache._writer.fetchers.threads:
             thread.join()
 
 
@@ -302,4 +302,4 @@ def test_a_segment_that_somebody_overwrote_ends_no_fetcher(ready):
     source.count = 7
     with pytest.warns(RuntimeWarning, match="a file onto the disk: CacheError: .* of another program"):
         cache.set_epoch(1)
-        until(cache, lambda now: now.samples == 7 and cache._fetchers.idle)
+        until(cache, lambda now: now.samples == 7 and cache._writer.fetchers.idle)

@@ -106,7 +106,7 @@ def test_old_samples_make_place_and_epochs_stay_readable(opened):
     for epoch in range(12):
         cache.set_epoch(epoch)
         seen.update(keys_of(cache))
-        until(cache, lambda _: cache._store.full)  # all that fits is there, what was evicted is evicted
+        until(cache, lambda _: cache._writer.store.full)  # all that fits is there, what was evicted is evicted
         check(cache)
         assert len(cache) * 20_000 <= 1 << 19
     now = cache.statistics()
@@ -116,12 +116,12 @@ def test_old_samples_make_place_and_epochs_stay_readable(opened):
 
 def test_all_of_a_source_that_fits_is_an_epoch(opened, ready):
     cache = ready(Numbered(50, size=60_000), max_bytes=4 << 20, pin=0.9)
-    until(cache, lambda _: cache._fetchers.complete)
+    until(cache, lambda _: cache._writer.fetchers.complete)
     cache.set_epoch(1)
     assert len(cache) == 50
     cache.close()
     half = opened(Numbered(50, size=60_000), max_bytes=4 << 20)
-    until(half, lambda _: half._fetchers.complete)
+    until(half, lambda _: half._writer.fetchers.complete)
     half.set_epoch(0)  # complete, so more than half of the budget
     assert len(half) == 50
 
@@ -225,7 +225,7 @@ def test_a_snapshot_that_is_gone_is_refused(ready):
     cache = ready(Numbered(None, size=20_000), max_bytes=1 << 20)
     state = cache.state_dict()
     for epoch in range(1, 5):
-        until(cache, lambda _: cache._store.full)
+        until(cache, lambda _: cache._writer.store.full)
         cache.set_epoch(epoch)
     keys = keys_of(cache)
     with pytest.raises(CacheError, match="not in .* any more"):
@@ -245,7 +245,7 @@ def test_weights_by_age(ready, monkeypatch):
 def test_a_dropped_cache_ends_its_threads(tmp_path):
     cache = GrowingCache(Numbered(None), tmp_path, max_bytes=1 << 20, fetchers=3)
     cache.set_epoch(0)
-    threads, gone = cache._fetchers.threads, weakref.ref(cache)
+    threads, gone = cache._writer.fetchers.threads, weakref.ref(cache)
     del cache
     gc.collect()
     for thread in threads:
@@ -261,7 +261,7 @@ def test_dropping_a_cache_waits_for_no_lock(tmp_path):
     """
     cache = GrowingCache(Numbered(None), tmp_path, max_bytes=1 << 20, fetchers=3)
     cache.set_epoch(0)
-    threads, guard = cache._fetchers.threads, cache._store.guard
+    threads, guard = cache._writer.fetchers.threads, cache._writer.store.guard
     cache.itself = cache  # only a collection finds it
     held, dropped = threading.Event(), threading.Event()
 
@@ -286,7 +286,7 @@ def test_close_does_not_wait_for_retries(opened, monkeypatch):
     monkeypatch.setattr(fetchers, "LONGEST_PAUSE", 3000.0)
     cache = opened(Failing(None, lambda *_: OSError("away")), fetchers=8, retries=10**6)
     with pytest.warns(RuntimeWarning, match="away"), pytest.raises(CacheError):
-        _ = [cache._fetchers._report(OSError("away"), "x") for _ in range(20)]
+        _ = [cache._writer.fetchers._report(OSError("away"), "x") for _ in range(20)]
         cache.set_epoch(0)
     cache.close()
     with pytest.raises(CacheError, match="the cache is closed"):

@@ -13,13 +13,14 @@ import numpy as np
 import pytest
 
 from ftloader.cache import CacheError, CorruptSampleError, record, segment
+from ftloader.cache.formats import FORMATS
 from tests.unit.loader.cache import test_segment
 from tests.unit.loader.cache.sources import Numbered, check, check_whole, content
 from tests.unit.loader.cache.test_store import on_disk
 
 CASES = 40
 NUMBERS = [0, 1, 5, 1 << 31, 1 << 32, 1 << 40, (1 << 63) - 1, 1 << 63, (1 << 64) - 1]
-WRITTEN = {name: functools.partial(test_segment.written, version=version) for name, version in record.FORMATS.items()}
+WRITTEN = {name: functools.partial(test_segment.written, format=format) for name, format in FORMATS.items()}
 
 
 def changed(data, chance):
@@ -153,7 +154,7 @@ HEADS = {
 
 def overwrite(path, format, head):
     """Write one of HEADS to the start of the segment at *path*."""
-    new = HEADS[head] or record.head(3 - record.FORMATS[format])
+    new = HEADS[head] or record.head(3 - FORMATS[format].version)
     data = new + path.read_bytes()[len(new) :]
     path.write_bytes(data)
 

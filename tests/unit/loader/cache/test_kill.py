@@ -107,6 +107,6 @@ def test_kills_with_a_full_disk(disk, kills, seed):
         pytest.warns(RuntimeWarning, match="No space left"),
         GrowingCache(Logged(None, 20_000, "/dev/null"), path, max_bytes=BUDGET, min_samples=10) as cache,
     ):
-        until(cache, lambda _: cache._fetchers.trouble)
+        until(cache, lambda _: cache._writer.fetchers.trouble)
         cache.set_epoch(0)
         check(cache)

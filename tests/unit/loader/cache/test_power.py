@@ -135,7 +135,7 @@ def recorded(tmp_path, monkeypatch, format):
             source.keys = lambda life=life: (f"sample {number}" for number in range(400 * life, 10**9))
             with GrowingCache(source, directory, max_bytes=BUDGET, fetchers=1, format=format) as cache:
                 for epoch in range(3):
-                    until(cache, lambda _: cache._store.full)
+                    until(cache, lambda _: cache._writer.store.full)
                     cache.set_epoch(epoch)
     return recorder.operations
 

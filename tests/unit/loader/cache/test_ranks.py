@@ -29,7 +29,7 @@ def reader(tmp_path, cache):
 
 def next_epoch(cache, epoch):
     """Set the epoch when the rest of the budget is full."""
-    until(cache, lambda _: cache._store.full)
+    until(cache, lambda _: cache._writer.store.full)
     cache.set_epoch(epoch)
 
 
@@ -64,7 +64,7 @@ def test_what_a_slow_reader_reads_is_not_evicted(cache, reader):
     reader.set_epoch(0)
     for epoch in range(1, 5):
         next_epoch(cache, epoch)
-    until(cache, lambda _: cache._store.evictions)
+    until(cache, lambda _: cache._writer.store.evictions)
     check(reader)
 
 
@@ -159,7 +159,7 @@ def test_a_rank_that_is_killed_leaves_no_pins(cache, tmp_path):
     os.waitpid(rank, 0)
     for epoch in range(1, 4):
         next_epoch(cache, epoch)
-    assert not first & set(keys_of(cache)) and cache._store.evictions and not pins(tmp_path / "cache")
+    assert not first & set(keys_of(cache)) and cache._writer.store.evictions and not pins(tmp_path / "cache")
 
 
 @pytest.mark.parametrize("restarted", [False, True])

@@ -8,24 +8,24 @@ import shutil
 import numpy as np
 import pytest
 
-from ftloader.cache import CacheError, CorruptSampleError, record, segment, tfrecord
+from ftloader.cache import CacheError, CorruptSampleError, formats, record, segment, tfrecord
 from ftloader.cache.segment import SegmentWriter
 from ftloader.cache.store import Store
 from tests.unit.loader.cache.sources import content
 from tests.unit.loader.cache.test_store import on_disk
 
 SIZES = [0, 1, 700, 5000, 65537]
-each_version = pytest.mark.parametrize("version", record.FORMATS.values(), ids=record.FORMATS)
+each_format = pytest.mark.parametrize("format", formats.FORMATS.values(), ids=formats.FORMATS)
 
 
-def written(directory, count=20, missing=None, seal=True, version=1):
+def written(directory, count=20, missing=None, seal=True, format=formats.FORMATS["segment"]):
     """Write a segment of *count* samples. Those in *missing* are begun only: by default the last one without *seal*."""
-    writer = SegmentWriter(str(directory), 3, 1 << 20, version)
+    writer = SegmentWriter(str(directory), 3, 1 << 20, format)
     missing = {count - 1} if missing is None and not seal else missing or ()
     for number in range(count):
         key = f"key {number} \udcff"
         data = content(key, SIZES[number % len(SIZES)])
-        row = writer.begin(record.encoded(key), len(data), record.checksum(version, data))
+        row = writer.begin(record.encoded(key), len(data), format.checksum(data))
         if number not in missing:
             writer.write(row, memoryview(data))
             writer.complete(row, key)
@@ -45,15 +45,15 @@ def intact(one):
         one.read_into(row, array)
         assert array.tobytes() == data
         samples[key] = data
-    if one.version == record.TFRECORD:
+    if one.format is formats.TFRECORD:
         assert list(tfrecord.records(one.data_path)) == list(samples.values())
     return samples
 
 
-@each_version
+@each_format
 @pytest.mark.parametrize("missing", [(), {0, 4, 5, 19}])
-def test_a_segment_is_read_as_it_was_written(tmp_path, version, missing):
-    sealed = written(tmp_path, missing=missing, version=version)
+def test_a_segment_is_read_as_it_was_written(tmp_path, format, missing):
+    sealed = written(tmp_path, missing=missing, format=format)
     assert len(intact(sealed)) == 20 - len(missing)
     loaded = segment.load(str(tmp_path), sealed.name)
     assert intact(loaded) == intact(sealed) == intact(pickle.loads(pickle.dumps(sealed)))
@@ -61,25 +61,25 @@ def test_a_segment_is_read_as_it_was_written(tmp_path, version, missing):
     assert (loaded.rows == sealed.rows).all()
 
 
-@each_version
+@each_format
 @pytest.mark.parametrize(("key", "length"), [(b"k" * 50, 100), (b"k", 30000), (b"k" * 5000, 1), (b"k", 10**6)])
-def test_a_segment_never_takes_more_than_it_began_with(tmp_path, version, key, length):
-    size = max(32768, -(-SegmentWriter.size_for(key, length, version) // 4096) * 4096)
-    writer = SegmentWriter(str(tmp_path), 0, size, version)
+def test_a_segment_never_takes_more_than_it_began_with(tmp_path, format, key, length):
+    size = max(32768, -(-format.size_for(key, length) // 4096) * 4096)
+    writer = SegmentWriter(str(tmp_path), 0, size, format)
     assert writer.fits(key, length)
     while writer.fits(key, length):
         assert on_disk(tmp_path) == size
-        row = writer.begin(key, length, record.checksum(version, bytes(length)))
+        row = writer.begin(key, length, format.checksum(bytes(length)))
         writer.write(row, memoryview(bytes(length)))
         writer.complete(row, key.decode())
     assert writer.seal().size == on_disk(tmp_path) <= size
-    if version != record.TFRECORD:  # whose two files seldom fill up together
+    if format is not formats.TFRECORD:  # whose two files seldom fill up together
         assert size - sum(file.stat().st_size for file in tmp_path.iterdir()) < 2 * len(key) + length + 200
 
 
-@each_version
-def test_an_unsealed_segment_is_not_kept(tmp_path, version):
-    writer = written(tmp_path, missing={7, 19}, seal=False, version=version)
+@each_format
+def test_an_unsealed_segment_is_not_kept(tmp_path, format):
+    writer = written(tmp_path, missing={7, 19}, seal=False, format=format)
     with pytest.raises(CacheError, match="not complete"):
         segment.load(str(tmp_path), writer.name)
     assert segment.recover(str(tmp_path), writer.name) is None

@@ -39,7 +39,7 @@ def set_epoch(cache, epoch):
 def fail_listing(cache):
     """List the source again, and wait until that has failed."""
     failed = cache.statistics().failed_listings
-    cache._fetchers.look_again()
+    cache._writer.fetchers.look_again()
     until(cache, lambda now: now.failed_listings > failed)
 
 
@@ -82,7 +82,7 @@ def test_a_web_server_that_fails_at_a_later_listing(opened, server, three, statu
     assert set_epoch(cache, 2) == [] and len(cache) == 3
     check(cache)
     server.failing = {}
-    until(cache, lambda _: cache._fetchers.complete)
+    until(cache, lambda _: cache._writer.fetchers.complete)
     assert set_epoch(cache, 3) == [] and cache.statistics().trouble == ""
 
 
@@ -97,7 +97,7 @@ def test_a_web_server_that_ends_and_comes_back(opened, server, three):
         until(cache, lambda now: "503" in now.trouble)
         assert "503" in "".join(set_epoch(cache, 2))  # another reason
         server.failing = {}
-        until(cache, lambda now: cache._fetchers.complete)
+        until(cache, lambda now: cache._writer.fetchers.complete)
         assert set_epoch(cache, 3) == []
         server.failing = dict.fromkeys(LISTING, 503)
         fail_listing(cache)
@@ -113,10 +113,10 @@ def test_a_page_below_that_fails(opened, server, three, status):
         until(cache, lambda now: now.samples == 2 and now.failed_listings)
     assert ["503" in one for one in set_epoch(cache, 0)] == ([True] if status == 503 else [])
     assert sorted(keys_of(cache)) == ["a.bin", "b.bin"]
-    until(cache, lambda now: cache._fetchers.complete)  # an epoch has all that can be had
+    until(cache, lambda now: cache._writer.fetchers.complete)  # an epoch has all that can be had
     server.failing = {}
-    cache._fetchers.look_again()
-    until(cache, lambda now: now.samples == 3 and cache._fetchers.complete)
+    cache._writer.fetchers.look_again()
+    until(cache, lambda now: now.samples == 3 and cache._writer.fetchers.complete)
     assert set_epoch(cache, 1) == [] and len(cache) == 3
 
 
@@ -132,7 +132,7 @@ def test_a_web_server_that_fails_at_a_read(opened, server, three, status):
     server.failing = {"/x/a.bin": status}
     with pytest.warns(RuntimeWarning, match=f"could not get sample 'a.bin': .*{READS[status]}"):
         cache = opened(three, retries=1)
-        until(cache, lambda _: cache._fetchers.idle)
+        until(cache, lambda _: cache._writer.fetchers.idle)
     cache.set_epoch(0)
     assert sorted(keys_of(cache)) == ["b.bin", "deep/c.bin"] and cache.statistics().failed == 1
 
@@ -148,7 +148,7 @@ def test_a_directory_that_is_unmounted_and_mounted_again(ready, tmp_path):
     assert "there is no directory" in "".join(set_epoch(cache, 1))
     check(cache)
     os.rename(tmp_path / "away", folder)
-    until(cache, lambda _: cache._fetchers.complete)
+    until(cache, lambda _: cache._writer.fetchers.complete)
     assert set_epoch(cache, 2) == []
 
 
@@ -172,7 +172,7 @@ def test_a_directory_that_may_not_be_listed(opened, tmp_path, monkeypatch, where
         return
     until(cache, lambda now: now.samples == 1 and now.failed_listings)
     assert "Permission denied" in "".join(set_epoch(cache, 0)) and keys_of(cache) == ["a"]
-    until(cache, lambda _: cache._fetchers.complete)
+    until(cache, lambda _: cache._writer.fetchers.complete)
     for epoch in (1, 2, 3):  # the same reason is told once, and does not count for max_unlisted
         assert set_epoch(cache, epoch) == [] and keys_of(cache) == ["a"]
 
@@ -214,7 +214,7 @@ def test_an_own_source_that_dies(opened, after):
     assert "RuntimeError: the database is down" in "".join(set_epoch(cache, 1))
     assert set_epoch(cache, 2) == [] and cache.statistics().failed == 0
     source.error = None
-    until(cache, lambda _: cache._fetchers.complete)
+    until(cache, lambda _: cache._writer.fetchers.complete)
     assert set_epoch(cache, 3) == [] and "database" not in cache.statistics().trouble
 
 
@@ -246,7 +246,7 @@ def test_an_error_after_as_many_epochs_as_are_allowed(ready):
         cache.set_epoch(3)
     check(cache)
     source.error = None
-    until(cache, lambda _: cache._fetchers.complete)
+    until(cache, lambda _: cache._writer.fetchers.complete)
     assert set_epoch(cache, 3) == [] and cache.epoch == 3
 
 

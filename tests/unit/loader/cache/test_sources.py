@@ -5,6 +5,7 @@ import itertools
 import re
 import select
 import socketserver
+import sys
 import threading
 import time
 import zipfile
@@ -313,6 +314,12 @@ def test_a_page_that_lists_other_places(server):
     source = UrlSource(f"{server.address}/deep/")
     assert list(source.keys()) == ["in.bin"]
     source.close()
+
+
+def test_a_missing_package_is_named_with_a_remedy(monkeypatch):
+    monkeypatch.setitem(sys.modules, "s3fs", None)
+    with pytest.raises(ImportError, match="(?i)s3fs.*pip install.*'remote' what s3 needs"):
+        UrlSource("s3://bucket/samples")
 
 
 def test_shares_are_the_whole():

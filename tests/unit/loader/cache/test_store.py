@@ -9,9 +9,10 @@ import threading
 
 import pytest
 
-from ftloader.cache import CacheError, record, sharing
+from ftloader.cache import CacheError, sharing
 from ftloader.cache import store as store_module
-from ftloader.cache.segment import disk_usage
+from ftloader.cache.files import disk_usage
+from ftloader.cache.formats import FORMATS
 from ftloader.cache.store import Snapshot, Store
 from tests.unit.loader.cache.sources import content
 
@@ -96,12 +97,12 @@ def test_who_finds_no_room_waits_for_the_next_snapshot(store):
     assert store.waited > 0 and on_disk(store.directory) <= 4 * MIB
 
 
-@pytest.mark.parametrize("version", record.FORMATS.values(), ids=record.FORMATS)
+@pytest.mark.parametrize("format", FORMATS.values(), ids=FORMATS)
 @pytest.mark.slow(cases=1)
-def test_the_budget_is_kept_by_the_byte(disk, version):
+def test_the_budget_is_kept_by_the_byte(disk, format):
     """The file system is as large as the budget: one byte too many would be an error."""
     directory = disk(2 * MIB)
-    store = Store(str(directory), 2 * MIB, version)
+    store = Store(str(directory), 2 * MIB, format)
     errors = []
 
     def fill(first):
@@ -312,10 +313,10 @@ def test_a_snapshot_that_cannot_be_published_leaves_the_one_before(store, monkey
     assert store._victim() is not None
 
 
-@pytest.mark.parametrize("version", record.FORMATS.values(), ids=record.FORMATS)
-def test_a_forked_child_holds_no_room(tmp_path, version):
+@pytest.mark.parametrize("format", FORMATS.values(), ids=FORMATS)
+def test_a_forked_child_holds_no_room(tmp_path, format):
     """A file that a child has open would keep its room on the disk after its eviction."""
-    store = Store(str(tmp_path), 4 * MIB, version)
+    store = Store(str(tmp_path), 4 * MIB, format)
     add(store, 1)
     assert opened_in(store.directory)
     child = os.fork()

@@ -7,12 +7,10 @@ import numpy as np
 import pytest
 
 from ftloader.cache import CacheError, CorruptSampleError, GrowingCache, tfrecord
-from ftloader.cache.record import FORMATS
+from ftloader.cache.formats import TFRECORD
 from ftloader.cache.store import Store
 from tests.unit.loader.cache.sources import Numbered, check, content
 from tests.unit.loader.cache.test_segment import written
-
-VERSION = FORMATS["tfrecord"]
 
 
 def test_without_the_library_the_error_names_it(tmp_path, monkeypatch):
@@ -60,7 +58,7 @@ class TestFiles:
                     list(tfrecord.records(path))
 
     def test_a_damaged_record_is_not_read(self, tmp_path):
-        sealed = written(tmp_path, version=VERSION)
+        sealed = written(tmp_path, format=TFRECORD)
         rows = [sealed.rows["offset"][2].item() + at for at in (-12, -1, 0, 700, 703)]
         whole = open(sealed.data_path, "rb").read()
         for at in rows:  # the length, its checksum, the data, the data's checksum
@@ -85,10 +83,10 @@ class TestCache:
             assert len(source.reads) == 20 and sum(len(list(tfrecord.records(p))) for p in cache.files()) == 20
 
     def test_strays_are_removed(self, tmp_path):
-        sealed = written(tmp_path, version=VERSION)
+        sealed = written(tmp_path, format=TFRECORD)
         (tmp_path / "0000000009-0123abcd.tfrecord").write_bytes(b"left")
         os.rename(sealed.data_path, tmp_path / "0000000008-0123abcd.tfrecord")
-        store = Store(str(tmp_path), 4 << 20, VERSION)
+        store = Store(str(tmp_path), 4 << 20, TFRECORD)
         assert store.contents()[0] == 0 and os.listdir(tmp_path).count("ftcache.turn") == 1
         store.close()
         assert not [name for name in os.listdir(tmp_path) if name.endswith((".tfrecord", ".segment"))]
