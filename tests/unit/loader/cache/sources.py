@@ -1,5 +1,6 @@
 """Sources for the tests. The bytes of a sample follow from its key, so that a wrong sample shows."""
 
+import dataclasses
 import hashlib
 import itertools
 import os
@@ -78,6 +79,11 @@ def check_whole(cache, source, epoch):
     cache.set_epoch(epoch)
     check(cache)
     assert sorted(keys_of(cache)) == sorted(source.keys())
+
+
+def require(cache, count):
+    """Let the next ``set_epoch`` wait for *count* samples."""
+    cache._writer._settings = dataclasses.replace(cache._writer._settings, min_samples=count)
 
 
 def until(cache, condition):

@@ -11,7 +11,7 @@ import pytest
 
 from ftloader.cache import CacheError, GrowingCache, Share, UrlSource
 from ftloader.workers import exit as program_exit
-from tests.unit.loader.cache.sources import Failing, Numbered, check, check_whole, keys_of, until
+from tests.unit.loader.cache.sources import Failing, Numbered, check, check_whole, keys_of, require, until
 from tests.unit.loader.cache.test_store import on_disk
 
 pytestmark = [pytest.mark.usefixtures("short_pauses"), pytest.mark.filterwarnings("ignore:the cache:RuntimeWarning")]
@@ -112,7 +112,7 @@ def test_keys_that_fail_half_way(opened):
         cache.set_epoch(0)
     # Far fewer than failures in a row of 100 fetchers that would tell (200), however late this thread looks.
     assert source.reads.count("listing") < 150
-    cache._min_samples = 3
+    require(cache, 3)
     cache.set_epoch(0)
     check(cache)
 
@@ -263,7 +263,7 @@ def test_a_segment_that_cannot_be_ended_is_fetched_again(opened, ready, monkeypa
             cache.set_epoch(0)
         assert cache.statistics().samples == 0
     assert failed and cache.statistics().bytes_used >= on_disk(cache._directory)
-    cache._min_samples = source.count
+    require(cache, source.count)
     for _ in range(2):
         check_whole(cache, source, 1)
         assert cache.statistics().bytes_used >= on_disk(cache._directory)
