@@ -4,7 +4,8 @@ CacheError
     CorruptSampleError
     PartlyListedError       also an OSError
 
-``CacheError`` is an ``FtloaderError`` and a ``RuntimeError``. Wrong arguments raise ``ValueError`` or ``TypeError``, the disk ``OSError``.
+``CacheError`` is an ``FtloaderError`` and a ``RuntimeError``. Wrong arguments raise ``ValueError`` or ``TypeError``,
+the disk ``OSError``.
 """
 
 from ftloader.errors import FtloaderError
