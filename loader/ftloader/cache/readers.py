@@ -208,10 +208,13 @@ def open_bucket(filesystem: AsyncFileSystem, bucket: str, timeout: float) -> Any
     if "key" in options:
         session.set_credentials(options["key"], options.get("secret"), options.get("token"))
     credentials, anonymous = session.get_credentials(), bool(options.get("anon"))
-    if (credentials is None and not anonymous) or session.get_config_variable("ca_bundle"):
+    if credentials is None and not anonymous:
         return None
     endpoint_url, use_ssl = options.get("endpoint_url"), options.get("use_ssl", True)
     client = session.create_client("s3", endpoint_url=endpoint_url, use_ssl=use_ssl).meta
+    is_plain = client.endpoint_url.startswith("http://")
+    if session.get_config_variable("ca_bundle") and not is_plain:
+        return None
     region = client.region_name or "us-east-1"
     if endpoint_url is None:
         region = _bucket_region(filesystem, bucket) or region
@@ -232,7 +235,7 @@ def open_bucket(filesystem: AsyncFileSystem, bucket: str, timeout: float) -> Any
         skip_signature=anonymous,
         credential_provider=None if anonymous else current_credentials,
         # Without allow_http no redirect leads from https to http either.
-        client_options={"timeout": f"{timeout}s", "allow_http": client.endpoint_url.startswith("http://")},
+        client_options={"timeout": f"{timeout}s", "allow_http": is_plain},
         retry_config={"max_retries": 0},
     )
 
