@@ -152,7 +152,8 @@ class Fetchers(ThreadGroup):
             except BaseException as error:  # not only Exception: a SystemExit would end all threads unseen
                 with self._guard:
                     self.failed_listings += 1
-                    if partly := isinstance(error, PartlyListedError):
+                    partly = isinstance(error, PartlyListedError)
+                    if partly:
                         self._ended = True
                     self._note_listing(error)
                 if not partly:

@@ -11,6 +11,7 @@ fsspec reads all other addresses itself. fsspec lists every address.
 
 import asyncio
 import datetime
+import functools
 import http.client
 import inspect
 import io
@@ -197,7 +198,7 @@ def open_bucket(filesystem: AsyncFileSystem, bucket: str, timeout: float) -> Any
     """
     # The address, the region and the credentials are those that s3fs would use: botocore finds them for both.
     options = filesystem.storage_options
-    if not (bucket and "s3" in filesystem.protocol and options.keys() <= _KNOWN) or getproxies():
+    if not bucket or "s3" not in filesystem.protocol or not options.keys() <= _KNOWN or getproxies():
         return None
     try:
         from botocore.session import Session
@@ -207,6 +208,12 @@ def open_bucket(filesystem: AsyncFileSystem, bucket: str, timeout: float) -> Any
     session = Session(profile=options.get("profile"))
     if "key" in options:
         session.set_credentials(options["key"], options.get("secret"), options.get("token"))
+    return _new_store(filesystem, bucket, timeout, session, S3Store)
+
+
+def _new_store(filesystem: AsyncFileSystem, bucket: str, timeout: float, session: Any, store_class: Any) -> Any:
+    """See ``open_bucket``. *session* is botocore's, *store_class* obstore's: both packages may be missing."""
+    options = filesystem.storage_options
     credentials, anonymous = session.get_credentials(), bool(options.get("anon"))
     if credentials is None and not anonymous:
         return None
@@ -215,29 +222,28 @@ def open_bucket(filesystem: AsyncFileSystem, bucket: str, timeout: float) -> Any
     is_plain = client.endpoint_url.startswith("http://")
     if session.get_config_variable("ca_bundle") and not is_plain:
         return None
-    region = client.region_name or "us-east-1"
-    if endpoint_url is None:
-        region = _bucket_region(filesystem, bucket) or region
-
-    def current_credentials() -> dict[str, Any]:
-        frozen = credentials.get_frozen_credentials()
-        return {
-            "access_key_id": frozen.access_key,
-            "secret_access_key": frozen.secret_key,
-            "token": frozen.token,
-            "expires_at": datetime.datetime.now(datetime.UTC) + _REFRESH,
-        }
-
-    return S3Store(
+    region = _bucket_region(filesystem, bucket) if endpoint_url is None else None
+    return store_class(
         bucket,
         endpoint=client.endpoint_url,
-        region=region,
+        region=region or client.region_name or "us-east-1",
         skip_signature=anonymous,
-        credential_provider=None if anonymous else current_credentials,
+        credential_provider=None if anonymous else functools.partial(_current_keys, credentials),
         # Without allow_http no redirect leads from https to http either.
         client_options={"timeout": f"{timeout}s", "allow_http": is_plain},
         retry_config={"max_retries": 0},
     )
+
+
+def _current_keys(credentials: Any) -> dict[str, Any]:
+    """Return botocore's *credentials*, renewed where they have to be, in the form that obstore takes."""
+    frozen = credentials.get_frozen_credentials()
+    return {
+        "access_key_id": frozen.access_key,
+        "secret_access_key": frozen.secret_key,
+        "token": frozen.token,
+        "expires_at": datetime.datetime.now(datetime.UTC) + _REFRESH,
+    }
 
 
 def _bucket_region(filesystem: Any, bucket: str) -> str | None:
@@ -253,7 +259,7 @@ class ObjectReader:
 
     The server is not trusted: an object must come within *timeout* seconds, and obstore reads at most *largest* bytes.
     s3fs (*like*) reads the keys that obstore cannot name: with empty parts, or with a part "." or "..".
-    obstore takes a fifth or less of the CPU time of s3fs: docs/results/2026-11-24-caches/README.md, "Clients for s3".
+    Figures that speak for obstore are in docs/results/2026-11-24-caches/README.md, "Clients for s3".
     """
 
     def __init__(self, like: AsyncFileSystem, bucket: Any, timeout: float, largest: int) -> None:

@@ -50,7 +50,8 @@ class Segment:
 
     def nbytes(self, row: int) -> int:
         """Return the size in bytes of sample *row*. Raise ``CorruptSampleError`` if the segment's files are smaller."""
-        if (length := int(self.rows["length"][row])) > self.size:
+        length = int(self.rows["length"][row])
+        if length > self.size:
             raise CorruptSampleError(f"sample {self.keys[row]!r} in {self.data_path} is damaged: {length} bytes")
         return length
 

@@ -56,15 +56,11 @@ class UrlSource:
     def __init__(
         self, url: str, keys: Iterable[str] | None = None, timeout: float = 60.0, largest: int = 1 << 30, **options: Any
     ) -> None:
-        slip = None if url.startswith(("file:/", "local:/")) or os.path.exists(url) else _SLIP.match(url)
         if isinstance(keys, Iterator):
             raise TypeError(
                 "keys must be a list or another iterable that each listing can go through again, not an iterator"
             )
-        if slip and slip[1] in {*fsspec.available_protocols(), "http", "https"}:
-            raise ValueError(
-                f"{url!r} is a path on this machine: was '{slip[1]}://{slip[2]}' meant? Else write './{url}'"
-            )
+        _refuse_slip(url)
         try:
             self._filesystem, root = fsspec.url_to_fs(url, **options)
         except ImportError as error:  # fsspec's error names the package
@@ -159,16 +155,19 @@ class Share:
         close_source(self._source)
 
 
+def _refuse_slip(url: str) -> None:
+    """Raise ``ValueError`` if *url* is a path on this machine that looks like a mistyped address."""
+    if url.startswith(("file:/", "local:/")) or os.path.exists(url):
+        return
+    slip = _SLIP.match(url)
+    if slip and slip[1] in {*fsspec.available_protocols(), "http", "https"}:
+        raise ValueError(f"{url!r} is a path on this machine: was '{slip[1]}://{slip[2]}' meant? Else write './{url}'")
+
+
 def _find(filesystem: Any, root: str) -> tuple[dict[str, Any], Exception | None]:
     """Return ({path: details} of the files below *root*, first error in listing a directory below *root* or None)."""
     # fsspec's own ``find`` treats a directory that cannot be listed, even *root*, as empty.
-    # simplecache:: and others of its kind hand the call to another file system.
-    kind = type(getattr(filesystem.find, "__self__", filesystem))
-    if issubclass(kind, AsyncFileSystem):
-        has_directories = kind._find is AsyncFileSystem._find
-    else:
-        has_directories = kind.find is AbstractFileSystem.find
-    if not has_directories:  # such as s3
+    if not _is_walked(filesystem):
         return filesystem.find(root, detail=True), None
     files: dict[str, Any] = {}
     failed: Exception | None = None
@@ -190,6 +189,15 @@ def _find(filesystem: Any, root: str) -> tuple[dict[str, Any], Exception | None]
             if getattr(error, "errno", None) != errno.ELOOP:
                 failed = failed or error
     return files, failed
+
+
+def _is_walked(filesystem: Any) -> bool:
+    """Return True if *filesystem* has directories that fsspec's own ``find`` walks; False if it has none, as s3."""
+    # simplecache:: and others of its kind hand the call to another file system.
+    kind = type(getattr(filesystem.find, "__self__", filesystem))
+    if issubclass(kind, AsyncFileSystem):
+        return kind._find is AsyncFileSystem._find
+    return kind.find is AbstractFileSystem.find
 
 
 def _without_links_to_the_page(files: dict[str, Any]) -> dict[str, Any]:

@@ -300,7 +300,8 @@ class Store:
     def publish(self, snapshot: Snapshot) -> None:
         """Make *snapshot* current and pin its segments. From now on, all unpinned existing segments may be evicted."""
         with self.guard:
-            self._lock.publish(state := snapshot.state())
+            state = snapshot.state()
+            self._lock.publish(state)
             self._pinned, self._earlier = self._earlier.union(state["segments"]), frozenset()
             self._seen = max((self._seen, *(s.number for s in self._sealed.values())))
             self.full = False

@@ -138,7 +138,8 @@ def _is_read_by_pillow(data: bytes, marker: int, start: int, end: int) -> bool:
     if marker == 0xED and data.startswith(b"Photoshop 3.0\0", start, end):
         at = start + 14
         while data.startswith(b"8BIM", at, end):  # a kind, a name, a size and data, both padded to even lengths
-            if (at := at + 6) >= end:
+            at += 6
+            if at >= end:
                 return False
             at += 1 + data[at]
             at += at - start & 1
