@@ -124,7 +124,7 @@ class EpochWriter:
     def snapshot(self, epoch: int, at_most: int | None) -> Snapshot:
         """See ``Epochs``. Waits until ``min_samples`` samples are complete.
 
-        Raise ``CacheError`` if there will not be so many, or if listing the source has failed for more than
+        Raise ``CacheError`` if there will be fewer, or if listing the source has failed for more than
         ``max_unlisted`` epochs in a row. Raise ``OSError`` if the disk fails.
         """
         began = time.monotonic()
