@@ -10,13 +10,15 @@ import functools
 import math
 import pickle
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 import torch
 
 _ATOMS = (str, bytes, bool, int, complex, type(None))
+_WHOLE = "the sample"
+"""The path of the sample itself."""
 _DEEPEST = 200
 """Levels of nested containers that are copied. What is nested deeper becomes opaque."""
 
@@ -68,7 +70,8 @@ def freeze(value: Any) -> Frozen:
 def _freeze(value: Any, depth: int) -> Frozen:
     try:
         if depth < _DEEPEST:  # a list may hold itself
-            return _copied(value, functools.partial(_freeze, depth=depth + 1))
+            freeze_part = functools.partial(_freeze, depth=depth + 1)
+            return _copy_atom_or_array(value) or _copy_container(value, freeze_part)
     except _UnreadableImageError:
         raise
     except Exception as error:
@@ -79,32 +82,46 @@ def _freeze(value: Any, depth: int) -> Frozen:
 
 def _is_image(kind: type) -> bool:
     """True if *kind* is PIL.Image.Image or derived from it."""
-    return any(each.__module__ == "PIL.Image" for each in kind.__mro__)
+    return any(cls.__module__ == "PIL.Image" for cls in kind.__mro__)
 
 
-def _copied(value: Any, part: Callable[[Any], Frozen]) -> Frozen:
+def _copy_atom_or_array(value: Any) -> Frozen | None:
     kind = type(value).__qualname__
     if isinstance(value, _ATOMS):
         return Frozen(kind, data=value)
     if isinstance(value, float):
         return Frozen(kind, data=struct.pack("d", value))
     if isinstance(value, torch.Tensor) and value.layout is torch.strided and not value.is_quantized:
-        flat = value.detach().cpu().contiguous().reshape(-1)
-        if flat.is_conj() or flat.is_neg():
-            flat = flat.resolve_conj().resolve_neg()
-        return Frozen(kind, (str(value.dtype), tuple(value.shape)), flat.view(torch.uint8).numpy().tobytes())
+        return Frozen(kind, (str(value.dtype), tuple(value.shape)), _tensor_bytes(value))
     if isinstance(value, (np.ndarray, np.generic)) and not value.dtype.hasobject:
         return Frozen(kind, (value.dtype.str, value.shape), value.tobytes())
-    if hasattr(value, "tobytes") and hasattr(value, "mode") and hasattr(value, "size"):  # PIL.Image.Image
+    if hasattr(value, "tobytes") and hasattr(value, "mode") and hasattr(value, "size"):
+        # PIL.Image.Image
         return Frozen(kind, (value.mode, tuple(value.size)), value.tobytes())
+    return None
+
+
+def _tensor_bytes(tensor: torch.Tensor) -> bytes:
+    flat = tensor.detach().cpu().contiguous().reshape(-1)
+    if flat.is_conj() or flat.is_neg():
+        flat = flat.resolve_conj().resolve_neg()
+    return flat.view(torch.uint8).numpy().tobytes()
+
+
+def _copy_container(value: Any, freeze_part: Callable[[Any], Frozen]) -> Frozen:
+    """Return a copy of a container and its elements; of an object of unknown type, its pickled form."""
+    kind = type(value).__qualname__
     if isinstance(value, np.ndarray):
-        return Frozen(kind, (value.dtype.str, value.shape), parts=tuple(map(part, value.ravel())))
+        elements = tuple(map(freeze_part, value.ravel()))
+        return Frozen(kind, (value.dtype.str, value.shape), parts=elements)
     if isinstance(value, (set, frozenset)):
-        return Frozen(kind, (len(value),), parts=tuple(sorted(map(part, value), key=repr)))
+        elements = tuple(sorted(map(freeze_part, value), key=repr))
+        return Frozen(kind, (len(value),), parts=elements)
     parts = parts_of(value)
-    if parts is not None:
-        return Frozen(kind, tuple(map(repr, parts)), parts=tuple(map(part, parts.values())))
-    return Frozen(kind, ("pickled",), pickle.dumps(value))
+    if parts is None:
+        return Frozen(kind, ("pickled",), pickle.dumps(value))
+    elements = tuple(map(freeze_part, parts.values()))
+    return Frozen(kind, tuple(map(repr, parts)), parts=elements)
 
 
 def parts_of(value: Any) -> dict[Any, Any] | None:
@@ -113,27 +130,36 @@ def parts_of(value: Any) -> dict[Any, Any] | None:
         return dict(value)
     if isinstance(value, (list, tuple)):
         names = getattr(value, "_fields", ())
-        return dict(zip(names if len(names) == len(value) else range(len(value)), value))
+        if len(names) != len(value):
+            names = range(len(value))
+        return dict(zip(names, value))
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     return None
 
 
-def difference(here: Frozen, reference: Frozen, path: str = "the sample") -> str | None:
-    """Return in words how the copy *here* differs from the copy *reference*; None if they are equal."""
-    if here == reference:
+def difference(copy: Frozen, reference: Frozen, path: str = _WHOLE) -> str | None:
+    """Return in words how *copy* differs from the copy *reference*; None if they are equal."""
+    if copy == reference:
         return None
-    if here.kind != reference.kind:
-        return f"{path} is {_brief(here)} instead of {_brief(reference)}"
-    if here.form != reference.form:
-        return f"{path} is a {here.kind} of {_form(here)} instead of {_form(reference)}"
-    if here.parts:
-        keys = here.form if len(here.form) == len(here.parts) else range(len(here.parts))
-        for key, mine, theirs in zip(keys, here.parts, reference.parts, strict=True):
-            found = difference(mine, theirs, f"{path}[{key}]" if path != "the sample" else f"sample[{key}]")
-            if found:
-                return found
-    return f"{path}: {_values(here, reference)}"
+    if copy.kind != reference.kind:
+        return f"{path} is {_brief(copy)} instead of {_brief(reference)}"
+    if copy.form != reference.form:
+        return f"{path} is a {copy.kind} of {_form(copy)} instead of {_form(reference)}"
+    return _difference_of_parts(copy, reference, path) or f"{path}: {_values(copy, reference)}"
+
+
+def _difference_of_parts(copy: Frozen, reference: Frozen, path: str) -> str | None:
+    keys: Iterable[Any] = copy.form
+    if len(copy.form) != len(copy.parts):
+        keys = range(len(copy.parts))
+    if path == _WHOLE:
+        path = "sample"
+    for key, part, reference_part in zip(keys, copy.parts, reference.parts, strict=True):
+        how = difference(part, reference_part, f"{path}[{key}]")
+        if how:
+            return how
+    return None
 
 
 def structure(value: Frozen) -> Frozen:
@@ -158,32 +184,44 @@ def _brief(value: Frozen) -> str:
     return repr(value.data)[:60]
 
 
-def _values(here: Frozen, reference: Frozen) -> str:
-    if not isinstance(here.data, bytes) or here.form == ("pickled",) or here.kind in ("bytes", "float"):
-        return f"{_atom(here)} instead of {_atom(reference)}"
-    dtype = np.dtype("u1")  # of an image, whose mode "L" is a code of NumPy too
-    with contextlib.suppress(IndexError, AttributeError, TypeError):  # NumPy has no bfloat16: byte by byte
-        if here.form[0].startswith(("torch.", "<", ">", "|", "=")):
-            dtype = np.dtype(here.form[0].removeprefix("torch."))
-    mine, theirs = np.frombuffer(here.data, dtype), np.frombuffer(reference.data, dtype)
-    if len(mine) != len(theirs):
-        return f"{len(mine)} values instead of {len(theirs)}"
-    different = np.flatnonzero((mine != theirs) & ~((mine != mine) & (theirs != theirs)))
+def _values(copy: Frozen, reference: Frozen) -> str:
+    """Return in words how the values of two copies of one form differ."""
+    are_atoms = copy.form == ("pickled",) or copy.kind in ("bytes", "float")
+    if are_atoms or not isinstance(copy.data, bytes):
+        return f"{_atom(copy)} instead of {_atom(reference)}"
+    dtype = _dtype(copy)
+    values = np.frombuffer(copy.data, dtype)
+    expected = np.frombuffer(reference.data, dtype)
+    if len(values) != len(expected):
+        return f"{len(values)} values instead of {len(expected)}"
+    both_nan = (values != values) & (expected != expected)
+    different = np.flatnonzero((values != expected) & ~both_nan)
     if not len(different):
         return "NaNs or zeros of other bits"
     first = int(different[0])
     place: int | str = first
-    shape = here.form[1] if len(here.form) == 2 and np.prod(here.form[1]) == len(mine) else None
-    if shape is not None and dtype != "u1":
-        place = ", ".join(str(int(part)) for part in np.unravel_index(first, shape))
+    if dtype != "u1" and len(copy.form) == 2 and np.prod(copy.form[1]) == len(values):
+        indices = np.unravel_index(first, copy.form[1])
+        place = ", ".join(str(int(index)) for index in indices)
     return (
-        f"{len(different)} of {len(mine)} values differ, the first at [{place}]: "
-        f"{mine[first].item()} instead of {theirs[first].item()}"
+        f"{len(different)} of {len(values)} values differ, the first at [{place}]: "
+        f"{values[first].item()} instead of {expected[first].item()}"
     )
 
 
-def _atom(value: Frozen) -> str:
-    if value.kind == "float":
-        number = struct.unpack("d", value.data)[0]
+def _dtype(copy: Frozen) -> np.dtype:
+    """Return the type of the values in an array's copy; one byte where NumPy has no such type, or for an image."""
+    with contextlib.suppress(IndexError, AttributeError, TypeError):  # NumPy has no bfloat16
+        # The mode "L" of an image is a code of NumPy too.
+        if copy.form[0].startswith(("torch.", "<", ">", "|", "=")):
+            return np.dtype(copy.form[0].removeprefix("torch."))
+    return np.dtype("u1")
+
+
+def _atom(copy: Frozen) -> str:
+    if copy.kind == "float":
+        number = struct.unpack("d", copy.data)[0]
         return "nan" if math.isnan(number) else repr(number)
-    return f"another {value.kind}" if value.form == ("pickled",) else repr(value.data)[:60]
+    if copy.form == ("pickled",):
+        return f"another {copy.kind}"
+    return repr(copy.data)[:60]

@@ -144,7 +144,7 @@ def from_threads(
     """
     first = failures[0]
     before, after = (sum(burst.rounds for burst in bursts) for bursts in rounds)
-    ignored = isinstance(first.got, Raised) and first.got.ignored
+    ignored = isinstance(first.copy, Raised) and first.copy.ignored
     alone = "it never came with one thread" if ignored else "one thread alone gets it right before and after"
     seen = (
         f"{len(failures)} times in {before} rounds ({first.way}), and {len(again)} times in {after} rounds of the "
@@ -157,8 +157,8 @@ def from_threads(
         "remedy": _remedy(through, limits),
         "seen": seen,
     }
-    if isinstance(first.got, Raised):
-        return kinds.make("ignored-exception" if ignored else "exception", first.got.line, error=first.got, **values)
+    if isinstance(first.copy, Raised):
+        return kinds.make("ignored-exception" if ignored else "exception", first.copy.line, error=first.copy, **values)
     one_each = {repr(each.key): each for each in failures}.values()
     examples = "; ".join(f"{loads.unit} {each.key!r}: {each.how}" for each in [*one_each][:3])
     where = through[0] if len(through) == 1 else definition(loads.dataset)
