@@ -2,7 +2,6 @@
 
 import threading
 import time
-import types
 from collections import Counter
 from collections.abc import Callable
 
@@ -10,6 +9,7 @@ from ftsafety.audit import findings, kinds
 from ftsafety.audit.comparison import Raised
 from ftsafety.audit.concurrent_loads import WAYS, Burst, Burster, Mismatch, Way
 from ftsafety.audit.ignored import collecting
+from ftsafety.audit.monitoring import Codes
 from ftsafety.audit.places import definition
 from ftsafety.audit.report import Finding
 from ftsafety.audit.samples import Stuck, stuck
@@ -17,6 +17,8 @@ from ftsafety.audit.serial import AuditError, Serial
 
 _ENOUGH = 5
 """Number of failed bursts after which the search ends."""
+_Groups = dict[tuple, list[Mismatch]]
+"""Failures by `Mismatch.group`."""
 
 
 class AtOnce:
@@ -25,7 +27,7 @@ class AtOnce:
     def __init__(
         self,
         serial: Serial,
-        codes: set[types.CodeType],
+        codes: Codes,
         seconds: float,
         seed: int,
         say: Callable[[str], None],
@@ -74,13 +76,11 @@ class AtOnce:
             if number >= len(WAYS) and failed >= _ENOUGH:
                 break
 
-    def _look_again(
-        self, burster: Burster, failures: dict[tuple, list[Mismatch]]
-    ) -> dict[tuple, list[Mismatch]]:
+    def _look_again(self, burster: Burster, failures: _Groups) -> _Groups:
         """Load in the ways that led to *failures*; return the failures of this second look, by group."""
         threads = self._loads.threads
         self._say(f"a second look at {len(failures)} kind(s) of failure, in {threads} threads")
-        confirmed: dict[tuple, list[Mismatch]] = {}
+        confirmed: _Groups = {}
         deadline = time.monotonic() + self._seconds
         while failures.keys() - confirmed.keys():
             number = len(self.again)
@@ -95,8 +95,8 @@ class AtOnce:
 
     def _confirmed(
         self,
-        failures: dict[tuple, list[Mismatch]],
-        confirmed: dict[tuple, list[Mismatch]],
+        failures: _Groups,
+        confirmed: _Groups,
         suspects: list[Finding],
     ) -> list[Finding]:
         """Return a finding for each group of *failures* in *confirmed*; add the other groups to `unconfirmed`.
@@ -110,11 +110,7 @@ class AtOnce:
         confirmed_findings = []
         rounds = self.bursts, self.again
         for group, mismatches in failures.items():
-            real = [
-                mismatch
-                for mismatch in mismatches
-                if mismatch.key not in varying or isinstance(mismatch.copy, Raised)
-            ]
+            real = _without(varying, mismatches)
             if not real:
                 continue  # reported as samples that differ serially
             if group in confirmed:
@@ -131,7 +127,7 @@ class AtOnce:
             where = f"{self._loads.unit} {mismatch.key!r}: "
         rounds = sum(burst.rounds for burst in self.again)
         not_confirmed = f"but not in {rounds} rounds of the second look"
-        return f"{where}{mismatch.how} ({mismatch.way}), {not_confirmed}"
+        return f"{where}{mismatch.description} ({mismatch.way}), {not_confirmed}"
 
     def _varying(self, failures: list[Mismatch]) -> set:
         """Return the keys of *failures* whose samples also differ when only this thread loads: they may vary anyway.
@@ -141,10 +137,8 @@ class AtOnce:
         """
         keys = {mismatch.key for mismatch in failures}
         varying: set = set()
-        calls = sum(burst.calls for burst in [*self.bursts, *self.again])
-        repeats = 8 * calls // max(len(failures), 1)
         deadline = time.monotonic() + self._seconds
-        for repeat in range(repeats):
+        for repeat in range(self._repeats(failures)):
             for key in keys - varying:
                 copy, _ = self._serial.one(key)
                 if self._serial.wrong(key, copy):
@@ -153,6 +147,10 @@ class AtOnce:
                     # One speaks for those that were loaded too seldom.
                     return keys if varying else set()
         return varying
+
+    def _repeats(self, failures: list[Mismatch]) -> int:
+        calls = sum(burst.calls for burst in [*self.bursts, *self.again])
+        return 8 * calls // max(len(failures), 1)
 
     def _look_again_at_hang(self, first: Stuck) -> Finding:
         self._say("threads are stuck; a second look")
@@ -168,17 +166,24 @@ class AtOnce:
         return kinds.make("hang", where, number=len(second.names), first=first, second=second)
 
 
-def _by_group(bursts: list[Burst]) -> dict[tuple, list[Mismatch]]:
-    mismatches: dict[tuple, list[Mismatch]] = {}
+def _without(varying: set, mismatches: list[Mismatch]) -> list[Mismatch]:
+    """Return *mismatches* without other samples of keys in *varying*."""
+    real = []
+    for mismatch in mismatches:
+        if mismatch.key not in varying or isinstance(mismatch.copy, Raised):
+            real.append(mismatch)
+    return real
+
+
+def _by_group(bursts: list[Burst]) -> _Groups:
+    mismatches: _Groups = {}
     for burst in bursts:
         for mismatch in burst.mismatches:
             mismatches.setdefault(mismatch.group, []).append(mismatch)
     return mismatches
 
 
-def _ways_of_unconfirmed(
-    failures: dict[tuple, list[Mismatch]], confirmed: dict[tuple, list[Mismatch]]
-) -> list[Way]:
+def _ways_of_unconfirmed(failures: _Groups, confirmed: _Groups) -> list[Way]:
     """Return the ways of the failures whose group is not in *confirmed*, the most frequent first."""
     counts: Counter[Way] = Counter()
     for group, mismatches in failures.items():

@@ -87,41 +87,54 @@ def _is_image(kind: type) -> bool:
 
 def _copy_atom_or_array(value: Any) -> Frozen | None:
     kind = type(value).__qualname__
+    form: tuple
     if isinstance(value, _ATOMS):
         return Frozen(kind, data=value)
     if isinstance(value, float):
         return Frozen(kind, data=struct.pack("d", value))
-    if isinstance(value, torch.Tensor) and value.layout is torch.strided and not value.is_quantized:
-        return Frozen(kind, (str(value.dtype), tuple(value.shape)), _tensor_bytes(value))
+    if isinstance(value, torch.Tensor) and _is_plain(value):
+        form = str(value.dtype), tuple(value.shape)
+        return Frozen(kind, form, _tensor_bytes(value))
     if isinstance(value, (np.ndarray, np.generic)) and not value.dtype.hasobject:
-        return Frozen(kind, (value.dtype.str, value.shape), value.tobytes())
-    if hasattr(value, "tobytes") and hasattr(value, "mode") and hasattr(value, "size"):
-        # PIL.Image.Image
-        return Frozen(kind, (value.mode, tuple(value.size)), value.tobytes())
+        form = value.dtype.str, value.shape
+        return Frozen(kind, form, value.tobytes())
+    # PIL.Image.Image.
+    if all(hasattr(value, name) for name in ("tobytes", "mode", "size")):
+        form = value.mode, tuple(value.size)
+        return Frozen(kind, form, value.tobytes())
     return None
 
 
+def _is_plain(tensor: torch.Tensor) -> bool:
+    return tensor.layout is torch.strided and not tensor.is_quantized
+
+
 def _tensor_bytes(tensor: torch.Tensor) -> bytes:
-    flat = tensor.detach().cpu().contiguous().reshape(-1)
+    flat = tensor.detach().cpu()
+    flat = flat.contiguous().reshape(-1)
     if flat.is_conj() or flat.is_neg():
         flat = flat.resolve_conj().resolve_neg()
-    return flat.view(torch.uint8).numpy().tobytes()
+    octets = flat.view(torch.uint8)
+    return octets.numpy().tobytes()
 
 
 def _copy_container(value: Any, freeze_part: Callable[[Any], Frozen]) -> Frozen:
     """Return a copy of a container and its elements; of an object of unknown type, its pickled form."""
     kind = type(value).__qualname__
+    elements: Iterable[Frozen]
     if isinstance(value, np.ndarray):
-        elements = tuple(map(freeze_part, value.ravel()))
-        return Frozen(kind, (value.dtype.str, value.shape), parts=elements)
+        form = value.dtype.str, value.shape
+        elements = map(freeze_part, value.ravel())
+        return Frozen(kind, form, parts=tuple(elements))
     if isinstance(value, (set, frozenset)):
-        elements = tuple(sorted(map(freeze_part, value), key=repr))
-        return Frozen(kind, (len(value),), parts=elements)
+        elements = sorted(map(freeze_part, value), key=repr)
+        return Frozen(kind, (len(value),), parts=tuple(elements))
     parts = parts_of(value)
     if parts is None:
         return Frozen(kind, ("pickled",), pickle.dumps(value))
-    elements = tuple(map(freeze_part, parts.values()))
-    return Frozen(kind, tuple(map(repr, parts)), parts=elements)
+    keys = map(repr, parts)
+    elements = map(freeze_part, parts.values())
+    return Frozen(kind, tuple(keys), parts=tuple(elements))
 
 
 def parts_of(value: Any) -> dict[Any, Any] | None:
@@ -129,13 +142,18 @@ def parts_of(value: Any) -> dict[Any, Any] | None:
     if isinstance(value, Mapping):
         return dict(value)
     if isinstance(value, (list, tuple)):
-        names = getattr(value, "_fields", ())
-        if len(names) != len(value):
-            names = range(len(value))
-        return dict(zip(names, value))
+        return dict(zip(_element_names(value), value))
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     return None
+
+
+def _element_names(value: list | tuple) -> Iterable[Any]:
+    """Return the field names of a named tuple, else indices."""
+    names = getattr(value, "_fields", ())
+    if len(names) != len(value):
+        return range(len(value))
+    return names
 
 
 def difference(copy: Frozen, reference: Frozen, path: str = _WHOLE) -> str | None:
@@ -155,10 +173,11 @@ def _difference_of_parts(copy: Frozen, reference: Frozen, path: str) -> str | No
         keys = range(len(copy.parts))
     if path == _WHOLE:
         path = "sample"
-    for key, part, reference_part in zip(keys, copy.parts, reference.parts, strict=True):
-        how = difference(part, reference_part, f"{path}[{key}]")
-        if how:
-            return how
+    pairs = zip(copy.parts, reference.parts, strict=True)
+    for key, (part, reference_part) in zip(keys, pairs, strict=True):
+        text = difference(part, reference_part, f"{path}[{key}]")
+        if text:
+            return text
     return None
 
 
@@ -166,13 +185,18 @@ def structure(value: Frozen) -> Frozen:
     """Return the types, shapes and keys in *value*, for comparing samples whose data differ at each load."""
     if isinstance(value, Raised):
         return value
-    form = () if value.form == ("pickled",) else value.form
-    return Frozen(value.kind, form, parts=tuple(structure(part) for part in value.parts))
+    form = value.form
+    if form == ("pickled",):
+        form = ()
+    parts = map(structure, value.parts)
+    return Frozen(value.kind, form, parts=tuple(parts))
 
 
 def _form(value: Frozen) -> str:
     if value.parts or not value.form:
-        return f"{len(value.parts)} parts ({', '.join(map(str, value.form[:6]))})"
+        form = map(str, value.form[:6])
+        listed = ", ".join(form)
+        return f"{len(value.parts)} parts ({listed})"
     return " ".join(map(str, value.form))
 
 
@@ -199,14 +223,19 @@ def _values(copy: Frozen, reference: Frozen) -> str:
     if not len(different):
         return "NaNs or zeros of other bits"
     first = int(different[0])
-    place: int | str = first
-    if dtype != "u1" and len(copy.form) == 2 and np.prod(copy.form[1]) == len(values):
-        indices = np.unravel_index(first, copy.form[1])
-        place = ", ".join(str(int(index)) for index in indices)
+    place = str(first) if dtype == "u1" else _place(first, copy.form, len(values))
     return (
         f"{len(different)} of {len(values)} values differ, the first at [{place}]: "
         f"{values[first].item()} instead of {expected[first].item()}"
     )
+
+
+def _place(number: int, form: tuple, size: int) -> str:
+    """Return the indices of element *number* of an array with *size* elements and the form (dtype, shape)."""
+    if len(form) != 2 or np.prod(form[1]) != size:
+        return str(number)
+    indices = np.unravel_index(number, form[1])
+    return ", ".join(str(int(index)) for index in indices)
 
 
 def _dtype(copy: Frozen) -> np.dtype:

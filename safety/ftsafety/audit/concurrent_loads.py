@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ftsafety.audit.comparison import Frozen, Raised
-from ftsafety.audit.monitoring import events_in, monitoring
+from ftsafety.audit.monitoring import Codes, events_in, monitoring
 from ftsafety.audit.samples import outcome, stuck, thread
 from ftsafety.audit.serial import Serial
 
@@ -64,7 +64,8 @@ class Mismatch:
     key: Any
     """The key of the sample (see `samples.Loads`); None for an exception that Python ignored."""
     copy: Frozen
-    how: str
+    description: str
+    """The difference or the exception, in words."""
     way: Way
 
     @property
@@ -89,7 +90,7 @@ class Burst:
 class Burster:
     """Runner of bursts, all of which load the same samples. Owned by one thread."""
 
-    def __init__(self, serial: Serial, codes: set[types.CodeType], ignored: list[Raised]) -> None:
+    def __init__(self, serial: Serial, codes: Codes, ignored: list[Raised]) -> None:
         """Prepare bursts.
 
         *codes*: the dataset's functions. *ignored*: the list to which `collecting` adds exceptions that Python ignores.
@@ -133,13 +134,16 @@ class Burster:
                 if is_over:
                     return
                 copy = outcome(loads, key, number)
-                how = self._serial.wrong(key, copy)
-                if how is not None:
-                    mismatches[number].append(Mismatch(key, copy, how, way))
+                difference = self._serial.wrong(key, copy)
+                if difference is not None:
+                    mismatches[number].append(Mismatch(key, copy, difference, way))
                 calls[number] += 1
 
         try:
-            with _switching_often(), self._pausing(seed) if way.pauses else contextlib.nullcontext():
+            with (
+                _switching_often(),
+                self._pausing(seed) if way.pauses else contextlib.nullcontext(),
+            ):
                 self._run(run, barrier, calls)
         finally:
             self._serial.undo_reset()
@@ -150,8 +154,9 @@ class Burster:
     def _plans(self, way: Way, rng: random.Random) -> list[list]:
         """Return the keys that each thread loads, one in each round."""
         keys = self._serial.loads.keys
-        plan = [keys[rng.randrange(len(keys))] for _ in range(ROUNDS)]
+        numbers = [rng.randrange(len(keys)) for _ in range(ROUNDS)]
         if way.same:
+            plan = [keys[number] for number in numbers]
             return [plan] * self._threads
         plans = []
         for _ in range(self._threads):
@@ -164,12 +169,17 @@ class Burster:
         mismatches = []
         for exception in self._ignored:
             if exception not in self._serial.ignored:
-                how = f"Python ignored {exception.text}"
-                mismatches.append(Mismatch(None, exception, how, way))
+                description = f"Python ignored {exception.text}"
+                mismatches.append(Mismatch(None, exception, description, way))
         self._ignored.clear()
         return mismatches
 
-    def _run(self, run: Callable[[int], None], barrier: threading.Barrier, calls: list[int]) -> None:
+    def _run(
+        self,
+        run: Callable[[int], None],
+        barrier: threading.Barrier,
+        calls: list[int],
+    ) -> None:
         threads = [thread(f"audit-thread-{n}", run, n) for n in range(self._threads)]
         for loader in threads:
             loader.start()

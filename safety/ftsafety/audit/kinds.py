@@ -98,7 +98,10 @@ _WRITES = {
 }
 
 _KINDS = {
-    **{f"unguarded-write {way}": _Kind(Level.RISK, *words, _WRITTEN) for way, words in _WRITES.items()},
+    **{
+        f"unguarded-write {way}": _Kind(Level.RISK, *words, _WRITTEN)
+        for way, words in _WRITES.items()
+    },
     "lost-update": _Kind(
         Level.PROBLEM,
         "lost updates: several threads read, compute and write {target} without a lock",
@@ -227,7 +230,11 @@ _KINDS = {
         "at least twice in the thread that made the dataset, and in each serial pass of another one",
     ),
     "exception": _Kind(
-        Level.PROBLEM, "only under threads: {error.text}", "{keys}\n{error.traceback}", "{remedy}", "{seen}"
+        Level.PROBLEM,
+        "only under threads: {error.text}",
+        "{keys}\n{error.traceback}",
+        "{remedy}",
+        "{seen}",
     ),
     "ignored-exception": _Kind(
         Level.PROBLEM,
@@ -236,7 +243,13 @@ _KINDS = {
         "{remedy}",
         "{seen}",
     ),
-    "results-differ": _Kind(Level.PROBLEM, "other results under threads: {keys}", "{examples}", "{remedy}", "{seen}"),
+    "results-differ": _Kind(
+        Level.PROBLEM,
+        "other results under threads: {keys}",
+        "{examples}",
+        "{remedy}",
+        "{seen}",
+    ),
     "hang": _Kind(
         Level.PROBLEM,
         "threads are stuck: {number} of them",
@@ -266,6 +279,13 @@ _KINDS = {
 
 def make(kind: str, where: Any, level: Level | None = None, **values: Any) -> Finding:
     """Return a finding of *kind* at *where*. *level* replaces the kind's level, *values* the {names} in its texts."""
-    words = _KINDS[kind]
-    title, what, remedy, seen = (text.format(**values) for text in words[1:])
-    return Finding(kind.partition(" ")[0], level or words.level, title, str(where), what, remedy, seen)
+    finding_kind = _KINDS[kind]
+    return Finding(
+        kind=kind.partition(" ")[0],
+        level=level or finding_kind.level,
+        title=finding_kind.title.format(**values),
+        where=str(where),
+        what=finding_kind.what.format(**values),
+        remedy=finding_kind.remedy.format(**values),
+        seen=finding_kind.seen.format(**values),
+    )

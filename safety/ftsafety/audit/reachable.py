@@ -61,15 +61,15 @@ class Node:
 def walk(dataset: Any) -> list[Node]:
     """Return the dataset and all objects that it refers to, breadth first. Attributes of C types are not followed."""
     queue = collections.deque([Node("dataset", dataset)])
-    known = {id(dataset)}
+    visited = {id(dataset)}
     nodes: list[Node] = []
     while queue and len(nodes) < _LIMIT:
         node = queue.popleft()
         nodes.append(node)
         with contextlib.suppress(Exception):  # a user-defined container may raise anything
             for suffix, value in _children(node.value):
-                if not is_a(value, ATOMS) and id(value) not in known:
-                    known.add(id(value))
+                if not is_a(value, ATOMS) and id(value) not in visited:
+                    visited.add(id(value))
                     queue.append(Node(node.path + suffix, value))
     return nodes
 
@@ -108,7 +108,8 @@ def _inner_objects(value: Any) -> Iterator[tuple[str, Any]]:
         yield ".keywords", value.keywords
     elif is_a(value, types.MethodType):
         yield ".__self__", value.__self__
-    elif (wrapped := native_attribute(value, "__wrapped__")) is not None:  # a proxy, such as wrapt's
+    # A proxy, such as wrapt's.
+    elif (wrapped := native_attribute(value, "__wrapped__")) is not None:
         yield "", wrapped
     elif is_a(value, types.FunctionType):
         cells = value.__closure__ or ()
@@ -136,22 +137,28 @@ def with_several_names(dataset: Any) -> set[str]:
             for name, value in _children(node.value):
                 if is_a(value, (*CONTAINERS, bytearray, np.ndarray)):
                     names_by_id[id(value)].add(name)
-    several = [names for names in names_by_id.values() if len(names) > 1]
-    return set().union(*several)
+    several: set[str] = set()
+    for names in names_by_id.values():
+        if len(names) > 1:
+            several |= names
+    return several
 
 
 def _attributes(value: Any) -> dict:
     """Return the attributes of *value*, slots included, by name."""
     attributes = {**attributes_of(value)}
     for cls in type(value).__mro__:
-        slots = cls.__dict__.get("__slots__", ())
-        names = [slots] if is_a(slots, str) else slots
-        for name in names:
+        for name in _slots(cls):
             member = cls.__dict__.get(name)
-            if member is not None and is_a(member, types.MemberDescriptorType):
+            if is_a(member, types.MemberDescriptorType):
                 with contextlib.suppress(AttributeError):
                     attributes[name] = member.__get__(value)
     return attributes
+
+
+def _slots(cls: type) -> Iterable[str]:
+    slots = cls.__dict__.get("__slots__", ())
+    return [slots] if is_a(slots, str) else slots
 
 
 def _first(values: Any) -> list:
@@ -167,17 +174,27 @@ def variables_of(classes: Iterable[type]) -> list[dict]:
     The modules are those that define *classes* or their base classes. Each module and class gives a dictionary.
     """
     with contextlib.suppress(Exception):  # a metaclass may raise anything
-        names: set[str] = set()
-        for cls in classes:
-            names.update(base.__module__ for base in cls.__mro__ if is_of_user_code(base))
-        modules = [dict(vars(sys.modules[name])) for name in sorted(names)]
-        dictionaries = list(modules)
-        for variables in modules:
-            for value in variables.values():
-                if is_a(value, type) and is_of_user_code(value):
-                    dictionaries.append(dict(vars(value)))
-        return dictionaries
+        modules = _modules_of(classes)
+        return modules + _class_variables(modules)
     return []
+
+
+def _modules_of(classes: Iterable[type]) -> list[dict]:
+    names: set[str] = set()
+    for cls in classes:
+        for base in cls.__mro__:
+            if is_of_user_code(base):
+                names.add(base.__module__)
+    return [dict(vars(sys.modules[name])) for name in sorted(names)]
+
+
+def _class_variables(modules: list[dict]) -> list[dict]:
+    dictionaries = []
+    for variables in modules:
+        for value in variables.values():
+            if is_a(value, type) and is_of_user_code(value):
+                dictionaries.append(dict(vars(value)))
+    return dictionaries
 
 
 def is_of_user_code(cls: type) -> bool:
@@ -199,5 +216,8 @@ def watched_files(nodes: list[Node]) -> set[str]:
             files.add(node.value.__code__.co_filename)
         else:
             files.update(map(_file_of, type(node.value).__mro__))
-    foreign = (library, "<frozen")
-    return {file for file in files if file.startswith(installed) or not file.startswith(foreign)}
+    for file in list(files):
+        is_foreign = file.startswith((library, "<frozen"))
+        if is_foreign and not file.startswith(installed):
+            files.remove(file)
+    return files

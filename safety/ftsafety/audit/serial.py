@@ -1,6 +1,7 @@
 """Loading by one thread at a time: the reference samples, and the faults that need no concurrency."""
 
 import contextlib
+import functools
 import threading
 import time
 from collections.abc import Callable
@@ -9,11 +10,11 @@ from typing import Any, NamedTuple
 
 from ftsafety.audit import kinds
 from ftsafety.audit.comparison import Frozen, Raised, difference, freeze, structure
-from ftsafety.audit.monitoring import discovering
-from ftsafety.audit.observer import Observed, Observer
+from ftsafety.audit.monitoring import Codes, discovering
+from ftsafety.audit.observer import Observations, Observed, Observer
 from ftsafety.audit.opened_files import OpenedFiles, watching
 from ftsafety.audit.places import definition
-from ftsafety.audit.reachable import Node, is_undecoded, walk, watched_files
+from ftsafety.audit.reachable import is_undecoded, walk, watched_files
 from ftsafety.audit.report import Finding
 from ftsafety.audit.samples import Loads, attempt, outcome, raised, stuck, thread
 from ftsafety.audit.snapshot import Snapshot
@@ -108,7 +109,9 @@ class Serial:
                 "makes it instead (data.py:make_dataset)"
             )
         elif self._fresh.seconds > _SLOW:
-            self.only_first = f"the dataset is not made again, since that takes {self._fresh.seconds:.0f} s"
+            self.only_first = (
+                f"the dataset is not made again, since that takes {self._fresh.seconds:.0f} s"
+            )
         else:
             with contextlib.suppress(AuditError):
                 self._compare_fresh()
@@ -123,9 +126,9 @@ class Serial:
         self.only_first = "made again, it hangs"  # unless the next line returns
         differences = self.alone(lambda: self._differences(self.loads.keys))
         self.only_first = ""
-        for key, how in differences.items():
+        for key, text in differences.items():
             if key not in self.unequal:
-                sample = f"{self.loads.unit} {key!r}: {how}"
+                sample = f"{self.loads.unit} {key!r}: {text}"
                 self.only_first = f"made again, it gives other samples ({sample})"
                 return
 
@@ -163,12 +166,12 @@ class Serial:
         self.slowest = max(self.slowest, time.monotonic() - begin)
         return result
 
-    def passes(self) -> set:
+    def passes(self) -> Codes:
         """Load all samples three times; fill `reference`. Return the dataset's functions that ran in the first pass."""
         with watching() as self.opened:
             return self._passes(self.loads.keys)
 
-    def _passes(self, keys: list) -> set:
+    def _passes(self, keys: list) -> Codes:
         nodes = walk(self.loads.dataset)
         images = [node for node in nodes if is_undecoded(node.value)]
         with discovering(watched_files(nodes)) as codes:
@@ -209,8 +212,8 @@ class Serial:
         """Load *keys* in this thread; return {key: difference from the reference in words} of those that differ."""
         differences = {}
         for key in keys:
-            if how := self.differs(key):
-                differences[key] = how
+            if text := self.differs(key):
+                differences[key] = text
         return differences
 
     def wrong(self, key: Any, copy: Frozen) -> str | None:
@@ -228,7 +231,8 @@ class Serial:
 
         Called after all loads in another thread have failed. Raises AuditError if a load fails here too.
         """
-        first = self.reference[self.loads.keys[0]]
+        first_key = self.loads.keys[0]
+        first = self.reference[first_key]
         assert isinstance(first, Raised)
         for _ in range(2):
             for key in self.loads.keys:
@@ -247,25 +251,25 @@ class Serial:
             differences = self._differences(suspects)
             # Load in another thread again: samples may change with time, not with the thread.
             suspects = list(differences)
-            in_other_thread = self.alone(lambda: self._differences(suspects))
-            for key in in_other_thread:
+            for key in self.alone(functools.partial(self._differences, suspects)):
                 del differences[key]
             suspects = list(differences)
         if not differences:
             return []
-        key, how = next(iter(differences.items()))
+        key, text = next(iter(differences.items()))
         where = definition(self.loads.dataset)
         keys_in_words = self.loads.shown(differences)
-        example = f"{self.loads.unit} {key}: {how}"
+        example = f"{self.loads.unit} {key}: {text}"
         return [kinds.make("other-in-makers-thread", where, keys=keys_in_words, how=example)]
 
-    def observe_twice(self, codes: set) -> tuple[Observed, Observed, list[Node]]:
+    def observe_twice(self, codes: Codes) -> Observations:
         """Observe the functions *codes* twice; return both observations and all objects that the dataset refers to."""
         first = self._observe(codes)
         second = self._observe(codes)
-        return first, second, walk(self.loads.dataset)
+        nodes = walk(self.loads.dataset)
+        return Observations(first, second, nodes)
 
-    def _observe(self, codes: set) -> Observed:
+    def _observe(self, codes: Codes) -> Observed:
         self.snapshot.restore()
         dataset = self.loads.dataset
         observer = Observer(dataset, self.load, codes, walk(dataset))

@@ -3,7 +3,9 @@
 import collections
 import contextlib
 import hashlib
+import operator
 import threading
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -137,9 +139,15 @@ def _same(current: Any, saved: Any) -> bool:
     if len(current) != len(saved):
         return False
     if is_a(current, dict):
-        return all(key in saved and value is saved[key] for key, value in current.items())
+        return current.keys() == saved.keys() and _identical(
+            current.values(), map(saved.get, current)
+        )
     if is_a(current, set):
         with contextlib.suppress(Exception):
             return current == saved
         return False
-    return all(value is old for value, old in zip(current, saved, strict=True))
+    return _identical(current, saved)
+
+
+def _identical(values: Iterable[Any], others: Iterable[Any]) -> bool:
+    return all(map(operator.is_, values, others))
