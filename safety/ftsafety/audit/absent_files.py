@@ -9,7 +9,7 @@ from ftrun import host
 from ftrun.target import is_factory
 from ftsafety.audit.comparison import Frozen, Raised
 from ftsafety.audit.empty_copies import EmptyCopies
-from ftsafety.audit.opened_files import watching
+from ftsafety.audit.opened_files import recording_files
 from ftsafety.audit.report import Level, Report
 from ftsafety.audit.run import Settings, audit_with
 from ftsafety.audit.samples import IterableLoads, choose
@@ -114,7 +114,7 @@ def _search(serial: Serial, memory: str) -> _Search:
 
 def _read(serial: Serial, key: Any) -> list[str]:
     """Load the sample *key*; return the files that it read and may write another time. [] if it cannot be loaded."""
-    with watching() as opened:
+    with recording_files() as opened:
         loaded = _load(serial, key)
     return [] if isinstance(loaded, Raised) else opened.rewritable()
 

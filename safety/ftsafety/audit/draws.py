@@ -5,7 +5,7 @@ generator is recognised under any name, also after ``from random import random``
 which is active in one thread, compares the default generators' states around each call. A ``TorchDispatchMode`` would
 see TorchScript's calls too, but fails in torch 2.10 if two threads first use it at the same time.
 
-Only calls in threads that are inside ``recording`` are recorded. Draws by these kinds of code are not detected:
+Only calls in threads that are inside ``recording_draws`` are recorded. Draws by these kinds of code are not detected:
 
 - C code that calls a C function, as in ``sorted(names, key=random.random)``;
 - TorchScript;
@@ -45,10 +45,10 @@ _this_thread = threading.local()
 
 
 @contextlib.contextmanager
-def watching() -> Iterator[None]:
+def reporting_calls() -> Iterator[None]:
     """Context manager: have Python report the function calls of all threads, so that draws can be noticed.
 
-    The draws of a thread are recorded only while the thread is inside ``recording``.
+    The draws of a thread are recorded only while the thread is inside ``recording_draws``.
     """
     call = sys.monitoring.events.CALL
     with monitoring({call: _on_call}) as tool:
@@ -57,8 +57,8 @@ def watching() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def recording(draws: set[Draw]) -> Iterator[None]:
-    """Context manager: add this thread's draws to *draws*. Needs ``watching`` around it."""
+def recording_draws(draws: set[Draw]) -> Iterator[None]:
+    """Context manager: add this thread's draws to *draws*. Needs ``reporting_calls`` around it."""
     _this_thread.draws = draws
     try:
         with _TorchDraws():

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from ftloader.diagnosis.lookups import is_a
 from ftsafety.audit.calls import Change, call_of
-from ftsafety.audit.draws import Draw, recording, watching
+from ftsafety.audit.draws import Draw, recording_draws, reporting_calls
 from ftsafety.audit.file_positions import has_position, of_object
 from ftsafety.audit.lent_objects import PoolRecorder
 from ftsafety.audit.locks import Guards, is_lock
@@ -134,8 +134,8 @@ class Observer:
 
     def _observe_draws(self, keys: list) -> set[Draw]:
         draws: set[Draw] = set()
-        with watching():
-            _take_turns(keys, lambda: recording(draws), self._load)
+        with reporting_calls():
+            _take_turns(keys, lambda: recording_draws(draws), self._load)
         return draws
 
     @contextlib.contextmanager

@@ -68,7 +68,7 @@ _records: dict[int, OpenedFiles] = {}
 
 
 @contextlib.contextmanager
-def watching() -> Iterator[OpenedFiles]:
+def recording_files() -> Iterator[OpenedFiles]:
     """Context manager: yield a record of the files that this thread opens inside the ``with`` block."""
     _add_hook()
     number = threading.get_ident()

@@ -12,7 +12,7 @@ from ftsafety.audit import kinds
 from ftsafety.audit.comparison import Frozen, Raised, difference, freeze, structure
 from ftsafety.audit.monitoring import Codes, discovering
 from ftsafety.audit.observer import Observations, Observed, Observer
-from ftsafety.audit.opened_files import OpenedFiles, watching
+from ftsafety.audit.opened_files import OpenedFiles, recording_files
 from ftsafety.audit.places import definition
 from ftsafety.audit.reachable import is_undecoded, walk, watched_files
 from ftsafety.audit.report import Finding
@@ -168,7 +168,7 @@ class Serial:
 
     def passes(self) -> Codes:
         """Load all samples three times; fill `reference`. Return the dataset's functions that ran in the first pass."""
-        with watching() as self.opened:
+        with recording_files() as self.opened:
             return self._passes(self.loads.keys)
 
     def _passes(self, keys: list) -> Codes:
