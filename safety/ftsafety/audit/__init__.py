@@ -6,7 +6,8 @@
 
 The steps and their modules:
 
-1. Choose the samples to load (samples), and save the state of the dataset (reachable).
+1. Choose the samples to load (samples), and save the state of the dataset (reachable,
+   snapshot).
 2. Load the samples in one thread, as the reference (serial), and note which files that opens (opened_files).
 3. Observe which lines of code write to objects, move file positions or draw random numbers, while two threads take
    turns (observer, shared_writes, moved_files, lent_objects, draws).

@@ -9,9 +9,9 @@ from ftrun import host
 from ftrun.target import is_factory
 from ftsafety.audit.comparison import Frozen, Raised
 from ftsafety.audit.empty_copies import EmptyCopies
-from ftsafety.audit.opened_files import watching
+from ftsafety.audit.opened_files import recording_files
 from ftsafety.audit.report import Level, Report
-from ftsafety.audit.run import audit
+from ftsafety.audit.run import Settings, audit_with
 from ftsafety.audit.samples import IterableLoads, choose
 from ftsafety.audit.serial import AuditError, Serial
 
@@ -24,25 +24,22 @@ _FILES = 8
 def audit_without_files(
     dataset: Any,
     memory: str,
-    indices: list | None,
-    samples: int,
-    threads: int,
-    seconds: float,
-    patience: float,
-    seed: int,
-    progress: Callable[[str], None],
+    settings: Settings,
+    say: Callable[[str], None],
 ) -> Report:
     """Find the files that loading writes where they are absent; audit without them.
 
     Runs in a process with mounts of its own (see `EmptyCopies`), for which *memory* is an empty folder. The other
-    arguments are those of `audit`. If there is no such file, the report only says what was tried. Raises CopyError.
+    arguments are those of `audit_with`. If there is no such file, the report only says what was tried. Raises
+    CopyError.
     """
     make = dataset if is_factory(dataset) else lambda: dataset
-    loads = choose(make(), indices, min(samples, _SAMPLES), threads, seed)
+    samples = min(settings.samples, _SAMPLES)
+    loads = choose(make(), settings.indices, samples, settings.threads, settings.seed)
     loads.keys = loads.keys[:_SAMPLES]
     units = f"{len(loads.keys)} {loads.units}"
-    progress(f"loading {units} without each of the files that they read, in a copy in memory")
-    serial = Serial(loads, patience)
+    say(f"loading {units} without each of the files that they read, in a copy in memory")
+    serial = Serial(loads, settings.patience)
     search = serial.alone(lambda: _search(serial, memory))
     if not search.files:
         report = Report("", "")
@@ -54,26 +51,30 @@ def audit_without_files(
         search.copies.remove(search.files)
         return make()
 
-    report = audit(
+    indices = None if isinstance(loads, IterableLoads) else loads.keys
+    report = audit_with(
         make_without_files,
-        indices=None if isinstance(loads, IterableLoads) else loads.keys,
-        samples=min(samples, _SAMPLES),
-        threads=threads,
-        seconds=seconds,
-        patience=patience,
-        seed=seed,
-        progress=lambda text: progress(f"without the files that loading writes: {text}"),
+        dataclasses.replace(settings, indices=indices, samples=samples),
+        lambda text: say(f"without the files that loading writes: {text}"),
     )
-    number = len(search.files)
-    absent = f"without {number} file{'s' * (number > 1)} that loading then writes, the first "
-    absent += f"{host.path(search.files[0])} (in a copy in memory)"
+    _mention(report, search.files)
+    return report
+
+
+def _mention(report: Report, files: list[str]) -> None:
+    """Say in the report that *files* were absent."""
+    absent = (
+        f"without {len(files)} file{'s' * (len(files) > 1)} that loading then writes, the first "
+    )
+    absent += f"{host.path(files[0])} (in a copy in memory)"
     report.tried = [f"{report.tried[-1]}; {absent}"]
     report.unconfirmed = [f"{failure}; {absent}" for failure in report.unconfirmed]
-    report.findings = [
-        finding if finding.level == Level.NOTE else dataclasses.replace(finding, seen=f"{finding.seen}; {absent}")
-        for finding in report.findings
-    ]
-    return report
+    findings = []
+    for finding in report.findings:
+        if finding.level != Level.NOTE:
+            finding = dataclasses.replace(finding, seen=f"{finding.seen}; {absent}")
+        findings.append(finding)
+    report.findings = findings
 
 
 class _Search(NamedTuple):
@@ -87,8 +88,10 @@ class _Search(NamedTuple):
 
 def _search(serial: Serial, memory: str) -> _Search:
     """Load each sample without each file that it reads."""
-    files = {file for key in serial.loads.keys for file in _read(serial, key)}
-    copies = EmptyCopies({os.path.dirname(file) for file in files}, memory)
+    folders = set()
+    for key in serial.loads.keys:
+        folders.update(map(os.path.dirname, _read(serial, key)))
+    copies = EmptyCopies(folders, memory)
     copies.mount()
     # Only files that a second load reads too: without others nothing would differ, as they are kept in memory.
     first_keys: dict[str, Any] = {}
@@ -96,7 +99,9 @@ def _search(serial: Serial, memory: str) -> _Search:
         for file in _read(serial, key)[:_FILES]:
             first_keys.setdefault(file, key)
     if not first_keys:
-        raise AuditError("a sample that is loaded again reads no file, or cannot be loaded in a copy of its folders")
+        raise AuditError(
+            "a sample that is loaded again reads no file, or cannot be loaded in a copy of its folders"
+        )
     written = []
     for file, key in first_keys.items():
         copies.mount([file])
@@ -109,7 +114,7 @@ def _search(serial: Serial, memory: str) -> _Search:
 
 def _read(serial: Serial, key: Any) -> list[str]:
     """Load the sample *key*; return the files that it read and may write another time. [] if it cannot be loaded."""
-    with watching() as opened:
+    with recording_files() as opened:
         loaded = _load(serial, key)
     return [] if isinstance(loaded, Raised) else opened.rewritable()
 
@@ -117,4 +122,5 @@ def _read(serial: Serial, key: Any) -> list[str]:
 def _load(serial: Serial, key: Any) -> Frozen:
     """Load the sample *key* from the dataset as it was at first."""
     serial.snapshot.restore()
-    return serial.one(key)[0]
+    copy, _ = serial.one(key)
+    return copy

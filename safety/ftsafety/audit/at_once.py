@@ -2,29 +2,42 @@
 
 import threading
 import time
-import types
 from collections import Counter
 from collections.abc import Callable
 
 from ftsafety.audit import findings, kinds
 from ftsafety.audit.comparison import Raised
-from ftsafety.audit.concurrent_loads import WAYS, Burst, Burster, Mismatch
+from ftsafety.audit.concurrent_loads import WAYS, Burst, Burster, Mismatch, Way
 from ftsafety.audit.ignored import collecting
+from ftsafety.audit.monitoring import Codes
 from ftsafety.audit.places import definition
 from ftsafety.audit.report import Finding
 from ftsafety.audit.samples import Stuck, stuck
 from ftsafety.audit.serial import AuditError, Serial
+
+_ENOUGH = 5
+"""Number of failed bursts after which the search ends."""
+_Groups = dict[tuple, list[Mismatch]]
+"""Failures by `Mismatch.group`."""
 
 
 class AtOnce:
     """Finder of failures that occur only when all threads load at the same time. Owned by one thread."""
 
     def __init__(
-        self, serial: Serial, codes: set[types.CodeType], seconds: float, seed: int, say: Callable[[str], None]
+        self,
+        serial: Serial,
+        codes: Codes,
+        seconds: float,
+        seed: int,
+        say: Callable[[str], None],
     ) -> None:
-        self._loads, self._serial, self._say = serial.loads, serial, say
-        self._seconds, self._seed = seconds, seed
+        self._loads = serial.loads
+        self._serial = serial
         self._codes = codes
+        self._seconds = seconds
+        self._seed = seed
+        self._say = say
         self.bursts: list[Burst] = []
         self.again: list[Burst] = []
         """Bursts of the second look."""
@@ -43,7 +56,10 @@ class AtOnce:
             burster = Burster(self._serial, self._codes, ignored)
             try:
                 self._provoke(burster)
-                return self._confirmed(burster, suspects)
+                failures = _by_group(self.bursts)
+                if not failures:
+                    return []
+                return self._confirmed(failures, self._look_again(burster, failures), suspects)
             except Stuck as error:
                 return [self._look_again_at_hang(error)]
 
@@ -53,44 +69,65 @@ class AtOnce:
         number = 0
         while number < len(WAYS) or time.monotonic() < deadline:
             # Each way is tried once, if only for a round, however slow the dataset is.
-            self.bursts.append(burster.burst(WAYS[number % len(WAYS)], self._seed + number, deadline))
+            way = WAYS[number % len(WAYS)]
+            self.bursts.append(burster.burst(way, self._seed + number, deadline))
             number += 1
-            if number >= len(WAYS) and sum(bool(burst.mismatches) for burst in self.bursts) >= 5:
-                break  # enough failures for the second look
+            failed = sum(bool(burst.mismatches) for burst in self.bursts)
+            if number >= len(WAYS) and failed >= _ENOUGH:
+                break
 
-    def _confirmed(self, burster: Burster, suspects: list[Finding]) -> list[Finding]:
-        found = _by_group(self.bursts)
-        if not found:
-            return []
-        self._say(f"a second look at {len(found)} kind(s) of failure, in {self._loads.threads} threads")
-        again: dict[tuple, list[Mismatch]] = {}
+    def _look_again(self, burster: Burster, failures: _Groups) -> _Groups:
+        """Load in the ways that led to *failures*; return the failures of this second look, by group."""
+        threads = self._loads.threads
+        self._say(f"a second look at {len(failures)} kind(s) of failure, in {threads} threads")
+        confirmed: _Groups = {}
         deadline = time.monotonic() + self._seconds
-        while found.keys() - again.keys() and (len(self.again) < 3 or time.monotonic() < deadline):
-            # In turns: some ways fail once alone. A warm dataset is cold in its first burst after a cold one.
-            failed = Counter(each.way for group, failures in found.items() if group not in again for each in failures)
-            ways = [way for way, _ in failed.most_common()]
+        while failures.keys() - confirmed.keys():
             number = len(self.again)
-            self.again.append(burster.burst(ways[number % len(ways)], self._seed + 1000 + number, deadline))
-            again = _by_group(self.again)
+            if number >= 3 and time.monotonic() >= deadline:
+                break
+            # In turns: some ways fail once alone. A warm dataset is cold in its first burst after a cold one.
+            ways = _ways_of_unconfirmed(failures, confirmed)
+            way = ways[number % len(ways)]
+            self.again.append(burster.burst(way, self._seed + 1000 + number, deadline))
+            confirmed = _by_group(self.again)
+        return confirmed
+
+    def _confirmed(
+        self,
+        failures: _Groups,
+        confirmed: _Groups,
+        suspects: list[Finding],
+    ) -> list[Finding]:
+        """Return a finding for each group of *failures* in *confirmed*; add the other groups to `unconfirmed`.
+
+        Leaves out samples that also differ when only one thread loads.
+        """
         self._serial.snapshot.restore()
-        differing = [each for failures in (found, again) for each in failures.get(("differs",), [])]
+        differing = failures.get(("differs",), []) + confirmed.get(("differs",), [])
         varying = self._serial.alone(lambda: self._varying(differing))
         self._serial.unequal |= varying
-        result = []
+        confirmed_findings = []
         rounds = self.bursts, self.again
-        for group, failures in found.items():
-            real = [each for each in failures if each.key not in varying or isinstance(each.got, Raised)]
+        for group, mismatches in failures.items():
+            real = _without(varying, mismatches)
             if not real:
                 continue  # reported as samples that differ serially
-            if group in again:
-                result.append(findings.from_threads(self._loads, real, again[group], rounds, suspects))
-            else:
-                where = "" if real[0].key is None else f"{self._loads.unit} {real[0].key!r}: "
-                self.unconfirmed.append(
-                    f"{where}{real[0].how} ({real[0].way}), but not in "
-                    f"{sum(burst.rounds for burst in self.again)} rounds of the second look"
+            if group in confirmed:
+                confirmed_findings.append(
+                    findings.from_threads(self._loads, real, confirmed[group], rounds, suspects)
                 )
-        return result
+            else:
+                self.unconfirmed.append(self._in_words(real[0]))
+        return confirmed_findings
+
+    def _in_words(self, mismatch: Mismatch) -> str:
+        where = ""
+        if mismatch.key is not None:
+            where = f"{self._loads.unit} {mismatch.key!r}: "
+        rounds = sum(burst.rounds for burst in self.again)
+        not_confirmed = f"but not in {rounds} rounds of the second look"
+        return f"{where}{mismatch.description} ({mismatch.way}), {not_confirmed}"
 
     def _varying(self, failures: list[Mismatch]) -> set:
         """Return the keys of *failures* whose samples also differ when only this thread loads: they may vary anyway.
@@ -98,17 +135,22 @@ class AtOnce:
         Each key is loaded so often that a difference as frequent as the failures would be seen about eight times. If
         time runs out before that, return all keys if any key has differed, else none.
         """
-        keys = {each.key for each in failures}
+        keys = {mismatch.key for mismatch in failures}
         varying: set = set()
-        number = 8 * sum(burst.calls for burst in [*self.bursts, *self.again]) // max(len(failures), 1)
         deadline = time.monotonic() + self._seconds
-        for turn in range(number):
+        for repeat in range(self._repeats(failures)):
             for key in keys - varying:
-                if self._serial.wrong(key, self._serial.one(key)[0]):
+                copy, _ = self._serial.one(key)
+                if self._serial.wrong(key, copy):
                     varying.add(key)
-                if turn and time.monotonic() > deadline:
-                    return keys if varying else set()  # one speaks for those that were loaded too seldom
+                if repeat and time.monotonic() > deadline:
+                    # One speaks for those that were loaded too seldom.
+                    return keys if varying else set()
         return varying
+
+    def _repeats(self, failures: list[Mismatch]) -> int:
+        calls = sum(burst.calls for burst in [*self.bursts, *self.again])
+        return 8 * calls // max(len(failures), 1)
 
     def _look_again_at_hang(self, first: Stuck) -> Finding:
         self._say("threads are stuck; a second look")
@@ -124,9 +166,27 @@ class AtOnce:
         return kinds.make("hang", where, number=len(second.names), first=first, second=second)
 
 
-def _by_group(bursts: list[Burst]) -> dict[tuple, list[Mismatch]]:
-    found: dict[tuple, list[Mismatch]] = {}
+def _without(varying: set, mismatches: list[Mismatch]) -> list[Mismatch]:
+    """Return *mismatches* without other samples of keys in *varying*."""
+    real = []
+    for mismatch in mismatches:
+        if mismatch.key not in varying or isinstance(mismatch.copy, Raised):
+            real.append(mismatch)
+    return real
+
+
+def _by_group(bursts: list[Burst]) -> _Groups:
+    mismatches: _Groups = {}
     for burst in bursts:
         for mismatch in burst.mismatches:
-            found.setdefault(mismatch.group, []).append(mismatch)
-    return found
+            mismatches.setdefault(mismatch.group, []).append(mismatch)
+    return mismatches
+
+
+def _ways_of_unconfirmed(failures: _Groups, confirmed: _Groups) -> list[Way]:
+    """Return the ways of the failures whose group is not in *confirmed*, the most frequent first."""
+    counts: Counter[Way] = Counter()
+    for group, mismatches in failures.items():
+        if group not in confirmed:
+            counts.update(mismatch.way for mismatch in mismatches)
+    return [way for way, _ in counts.most_common()]

@@ -76,11 +76,7 @@ class Call(NamedTuple):
             if _changes_tensor(method):
                 return [Change(receiver, f"a tensor by .{method}()", "call")]
             return []
-        return [
-            Change(receiver, f"a {kind.__name__} by .{method}()", "call")
-            for kind, methods in _MUTATORS.items()
-            if is_a(receiver, kind) and method in methods
-        ]
+        return _changes_of_container(receiver, method)
 
 
 def call_of(function: Any, argument: Any) -> Call:
@@ -97,12 +93,26 @@ def _method(function: Any, argument: Any) -> tuple[Any, str]:
         if isinstance(receiver, types.ModuleType):
             return None, ""
         return receiver, function.__name__
-    if isinstance(function, (types.MethodDescriptorType, types.WrapperDescriptorType)):
+    if _is_method_of(function, argument):
         return argument, function.__name__
-    if isinstance(function, types.FunctionType) and argument is not sys.monitoring.MISSING:
-        if function.__name__ in dir(type(argument)):
-            return argument, function.__name__
     return None, ""
+
+
+def _is_method_of(function: Any, argument: Any) -> bool:
+    """True if *function* is a method, as taken from a class, that is called with the object *argument*."""
+    if isinstance(function, (types.MethodDescriptorType, types.WrapperDescriptorType)):
+        return True
+    if not isinstance(function, types.FunctionType) or argument is sys.monitoring.MISSING:
+        return False
+    return function.__name__ in dir(type(argument))
+
+
+def _changes_of_container(receiver: Any, method: str) -> list[Change]:
+    changes = []
+    for kind, methods in _MUTATORS.items():
+        if is_a(receiver, kind) and method in methods:
+            changes.append(Change(receiver, f"a {kind.__name__} by .{method}()", "call"))
+    return changes
 
 
 def _changes_tensor(method: str) -> bool:

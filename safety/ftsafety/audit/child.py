@@ -5,6 +5,7 @@ at each step {"progress": ..., "threads": true if several threads run}, and at t
 "status": ...}. At a crash or at SIGUSR1, the stacks of all threads are written into STACKS.
 """
 
+import dataclasses
 import faulthandler
 import functools
 import json
@@ -13,6 +14,7 @@ import shlex
 import signal
 import sys
 import traceback
+from collections.abc import Callable
 from typing import Any
 
 from ftrun import host, target
@@ -22,7 +24,8 @@ from ftrun.project import DISTRIBUTIONS
 from ftsafety.audit import gil
 from ftsafety.audit.absent_files import audit_without_files
 from ftsafety.audit.empty_copies import CopyError
-from ftsafety.audit.run import AuditError, audit
+from ftsafety.audit.report import Report
+from ftsafety.audit.run import AuditError, Settings, audit_with
 
 
 def main() -> None:
@@ -37,41 +40,57 @@ def main() -> None:
     def say(**message: Any) -> None:
         os.write(pipe, json.dumps(message).encode() + b"\n")
 
+    def progress(text: str) -> None:
+        say(progress=text, threads="threads" in text)
+
     status = 0
     try:
         say(progress=f"loading {target_name}", threads=False)
-        with noticing() as turned_on:
-            target_object = target.find(target_name)
-            make = functools.partial(target.make, target_object, target_name)
-            dataset = make if target.is_factory(target_object) else make()
-        chosen = {name: options[name] for name in ("indices", "samples", "threads", "seconds", "patience", "seed")}
-        chosen["progress"] = lambda text: say(progress=text, threads="threads" in text)
-        if memory := options["memory"]:
-            report = audit_without_files(dataset, memory, **chosen)
-        else:
-            report = audit(dataset, **chosen)
-        report.findings += gil.findings(turned_on)
-        report.dataset = f"{target_name}: {report.dataset}"
+        report = _audit(options, progress)
         say(report=report.to_dict())
     except target.TargetError as error:
         say(error=_lacking(error.__cause__, target_name) or str(error), status=2)
     except (AuditError, CopyError, TypeError, ValueError) as error:
         say(error=str(error), status=3)
-    except BaseException as error:  # raised by the dataset: KeyboardInterrupt, or anything in __getattribute__
+    except BaseException as error:
+        # The dataset raised it: KeyboardInterrupt, or anything in __getattribute__.
         say(error=f"the dataset raised {''.join(traceback.format_exception(error))}", status=3)
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)
 
 
+def _audit(options: dict[str, Any], progress: Callable[[str], None]) -> Report:
+    """Load the dataset and audit it. Raises TargetError, AuditError, CopyError and what the dataset raises."""
+    target_name = options["target"]
+    with noticing() as turned_on:
+        target_object = target.find(target_name)
+        make = functools.partial(target.make, target_object, target_name)
+        dataset = make if target.is_factory(target_object) else make()
+    names = [field.name for field in dataclasses.fields(Settings)]
+    settings = Settings(*map(options.get, names))
+    if memory := options["memory"]:
+        report = audit_without_files(dataset, memory, settings, progress)
+    else:
+        report = audit_with(dataset, settings, progress)
+    report.findings += gil.findings(turned_on)
+    report.dataset = f"{target_name}: {report.dataset}"
+    return report
+
+
 def _lacking(error: BaseException | None, target_name: str) -> str:
     """Return one line with the command that adds the package that *target_name* lacks; "" for other errors."""
-    package = error.name.partition(".")[0] if isinstance(error, ModuleNotFoundError) and error.name else ""
-    if not package or package == target_name.partition(":")[0].partition(".")[0]:
+    if not isinstance(error, ModuleNotFoundError) or not error.name:
         return ""
-    install = f"./twins exec ft pip install --target packages {shlex.quote(DISTRIBUTIONS.get(package, package))}"
-    remedy = "" if "FT_COMMAND" in os.environ else f": {install} && PYTHONPATH=packages {host.audit(target_name)}"
-    return f"{target_name} needs the package of `import {package}`, which is not here{remedy}"
+    package = error.name.partition(".")[0]
+    if package == target_name.partition(":")[0].partition(".")[0]:
+        return ""
+    problem = f"{target_name} needs the package of `import {package}`, which is not here"
+    if "FT_COMMAND" in os.environ:
+        return problem
+    distribution = shlex.quote(DISTRIBUTIONS.get(package, package))
+    install = f"./twins exec ft pip install --target packages {distribution}"
+    return f"{problem}: {install} && PYTHONPATH=packages {host.audit(target_name)}"
 
 
 if __name__ == "__main__":

@@ -37,11 +37,16 @@ class _Process:
     def __init__(self) -> None:
         self.answer: dict[str, Any] | None = None
         """The report or error that the process sent."""
-        self.step, self.threads, self.closed = _STARTING, False, False
-        """`step`: the last reported step; `threads`: True if it uses threads; `closed`: True if the pipe has ended."""
+        self.step = _STARTING
+        """The last step that the process reported."""
+        self.threads = False
+        """True if the step uses threads."""
+        self.closed = False
+        """True if the pipe has ended."""
         self.signal: str | None = None
         """The signal that ended the process within the time limit; None if no signal did."""
-        self.stacks, self.timed_out = "", False
+        self.stacks = ""
+        self.timed_out = False
         self._rest = b""
 
     def take(self, data: bytes) -> None:
@@ -50,23 +55,34 @@ class _Process:
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
             with contextlib.suppress(ValueError, TypeError):  # the dataset wrote this line
-                message: Any = decode(line)
-                if conforms(message, {"progress": str, "threads": bool}):
-                    self.step, self.threads = message["progress"], message["threads"]
-                    _say(self.step)
-                elif conforms(message, {"error": str, "status": int}) and message["status"] in (2, 3):
-                    self.answer = message
-                elif conforms(message, {"report": FORM}):
-                    Report.from_dict(message["report"])
-                    self.answer = message
+                self._take_message(decode(line))
 
-    def run(self, options: Any, deadline: float, interruption: Interruption, memory: str = "") -> None:
+    def _take_message(self, message: Any) -> None:
+        if conforms(message, {"progress": str, "threads": bool}):
+            self.step, self.threads = message["progress"], message["threads"]
+            _say(self.step)
+        elif conforms(message, {"error": str, "status": int}) and message["status"] in (2, 3):
+            self.answer = message
+        elif conforms(message, {"report": FORM}):
+            Report.from_dict(message["report"])
+            self.answer = message
+
+    def run(
+        self,
+        options: Any,
+        deadline: float,
+        interruption: Interruption,
+        memory: str = "",
+    ) -> None:
         """Run the audit with *options*, until *deadline* (time.monotonic()) at the latest. A signal raises Stopped.
 
         *memory*: an empty folder for the audit without files that loading writes; "" for the usual audit.
         """
         watch = {interruption.fileno(): interruption.wanted}
-        program = [*(NAMESPACES if memory else ()), *command(sys.executable, "ftsafety.audit.child")]
+        program = [
+            *(NAMESPACES if memory else ()),
+            *command(sys.executable, "ftsafety.audit.child"),
+        ]
         values = json.dumps({**vars(options), "memory": memory})
         child = Child(
             lambda pipe, stacks: [*program, str(pipe), str(stacks), values],
@@ -81,7 +97,11 @@ class _Process:
         with contextlib.closing(child):
             pipe, stacks = child.pipes
             pipe.take = self.take
-            self.timed_out = not child.listen(watch, deadline - time.monotonic(), lambda: self.closed)
+            self.timed_out = not child.listen(
+                watch,
+                deadline - time.monotonic(),
+                lambda: self.closed,
+            )
             if self.timed_out:
                 child.read_stacks(signal.SIGUSR1, stacks, watch)
             ended = child.listen(watch, 0.0 if self.timed_out else _GRACE)
@@ -100,70 +120,133 @@ def main(arguments: list[str] | None = None) -> int:
     any_locale()
     begin = time.monotonic()
     deadline = begin + options.time_limit
-    crashes: list[_Process] = []
     try:
         with Interruption() as interruption:
-            for _ in range(2):
-                process = _Process()
-                process.run(options, deadline, interruption)
-                if not process.signal:
-                    break
-                crashes.append(process)
-                if len(crashes) == 1:
-                    _say(f"the audit's process was ended by {process.signal}; a second look")
-            answer = process.answer or {}
-            report = Report.from_dict(answer["report"]) if "report" in answer else None
+            crashes, process = _run_twice(options, deadline, interruption)
+            report = _report_of(process)
             if report and ABSENT in report.cannot:
                 _audit_without_files(report, options, deadline, interruption)
     except Stopped:
         _say("interrupted; nothing is left running")
         return 128 + interruption.signum
-    seconds = time.monotonic() - begin
-    # A fault under threads is a finding though it came once. Other signals, such as SIGKILL, may come from elsewhere.
-    crash = next((each for each in crashes if each.threads and (len(crashes) > 1 or each.signal in _FAULTS)), None)
+    crash = _crash_under_threads(crashes)
     if report:
-        report.unconfirmed += [
-            f"the process was ended by {each.signal} while {each.step}, but not in a second run. "
-            f"The stacks:\n{each.stacks}"
-            for each in crashes
-            if each is not crash
-        ]
+        report.unconfirmed += [_once(other) for other in crashes if other is not crash]
     elif crash:
-        report = Report(options.target, f"{gil.describe()}; {options.threads} threads", seconds=seconds)
-        report.tried.append("the audit in two processes, neither of which came to its end")
-        report.cannot.append("anything else: fix the crash, and audit again")
+        report = _report_of_crashes(options, time.monotonic() - begin)
     else:
         return _failed(options, process)
     if crash:
         report.findings.append(_crash_finding(options, crash, crashes))
-    print_report(json.dumps(report.to_dict(), indent=1) if options.json else terminal(str(report)))
+    _print(report, options.json)
     return 0 if report.ok else 1
 
 
-def _audit_without_files(report: Report, options: Any, deadline: float, interruption: Interruption) -> None:
+def _print(report: Report, as_json: bool) -> None:
+    if as_json:
+        print_report(json.dumps(report.to_dict(), indent=1))
+    else:
+        print_report(terminal(str(report)))
+
+
+def _run_twice(
+    options: Any,
+    deadline: float,
+    interruption: Interruption,
+) -> tuple[list[_Process], _Process]:
+    """Run the audit, a second time if a signal ends it; return the processes that signals ended, and the last one."""
+    crashes: list[_Process] = []
+    while True:
+        process = _Process()
+        process.run(options, deadline, interruption)
+        if not process.signal:
+            return crashes, process
+        crashes.append(process)
+        if len(crashes) == 2:
+            return crashes, process
+        _say(f"the audit's process was ended by {process.signal}; a second look")
+
+
+def _report_of(process: _Process) -> Report | None:
+    answer = process.answer or {}
+    if "report" not in answer:
+        return None
+    return Report.from_dict(answer["report"])
+
+
+def _crash_under_threads(crashes: list[_Process]) -> _Process | None:
+    """Return the crash that is a finding: a fault under threads, though it came once, or the first of two crashes.
+
+    Other signals, such as SIGKILL, may come from elsewhere.
+    """
+    for crash in crashes:
+        if crash.threads and (len(crashes) > 1 or crash.signal in _FAULTS):
+            return crash
+    return None
+
+
+def _once(crash: _Process) -> str:
+    return (
+        f"the process was ended by {crash.signal} while {crash.step}, but not in a second run. "
+        f"The stacks:\n{crash.stacks}"
+    )
+
+
+def _report_of_crashes(options: Any, seconds: float) -> Report:
+    """Return a report of an audit that crashed twice, still without its finding."""
+    environment = f"{gil.describe()}; {options.threads} threads"
+    report = Report(options.target, environment, seconds=seconds)
+    report.tried.append("the audit in two processes, neither of which came to its end")
+    report.cannot.append("anything else: fix the crash, and audit again")
+    return report
+
+
+def _audit_without_files(
+    report: Report,
+    options: Any,
+    deadline: float,
+    interruption: Interruption,
+) -> None:
     """Audit again without the files that loading writes where they are absent; add the outcome to *report*."""
     process = _Process()
+    why = ""
     try:
         check_namespaces()
         with tempfile.TemporaryDirectory() as memory:
             process.run(options, deadline, interruption, memory)
-        silent = "the time limit was reached" if process.timed_out else "the process ended without a report"
-        answer: dict[str, Any] = process.answer or {"error": silent}
     except (CopyError, OSError) as error:
-        answer = {"error": str(error)}
+        why = str(error)
+    other = _report_of(process)
     if process.signal:
-        report.unconfirmed.append(f"the process was ended by {process.signal} while {process.step}:\n{process.stacks}")
-    elif "error" in answer:
-        why = answer["error"].strip().splitlines()[-1]
-        report.cannot[report.cannot.index(ABSENT)] = f"{ABSENT} (the audit could not try it here: {why})"
-    else:
-        other = Report.from_dict(answer["report"])
-        known = {(finding.kind, finding.where) for finding in report.findings}
-        report.findings += [finding for finding in other.findings if (finding.kind, finding.where) not in known]
-        report.unconfirmed += other.unconfirmed
-        report.tried += other.tried
-        report.seconds += other.seconds
+        report.unconfirmed.append(
+            f"the process was ended by {process.signal} while {process.step}:\n{process.stacks}"
+        )
+    elif other and not why:
+        _merge(report, other)
         report.cannot.remove(ABSENT)
+    else:
+        reason = (why or _why_no_report(process)).strip().splitlines()[-1]
+        position = report.cannot.index(ABSENT)
+        report.cannot[position] = f"{ABSENT} (the audit could not try it here: {reason})"
+
+
+def _why_no_report(process: _Process) -> str:
+    if process.answer:
+        return process.answer["error"]
+    if process.timed_out:
+        return "the time limit was reached"
+    return "the process ended without a report"
+
+
+def _merge(report: Report, other: Report) -> None:
+    """Add to *report* what *other*, a second audit of the same dataset, has more."""
+    reported = {(finding.kind, finding.where) for finding in report.findings}
+    for finding in other.findings:
+        if (finding.kind, finding.where) not in reported:
+            report.findings.append(finding)
+    report.unconfirmed += other.unconfirmed
+    report.tried += other.tried
+    report.seconds += other.seconds
 
 
 def _failed(options: Any, process: _Process) -> int:
@@ -180,8 +263,8 @@ def _failed(options: Any, process: _Process) -> int:
     elif step == _STARTING:
         text = "the audit's process ended before it loaded the dataset; what it said is above"
     else:
-        how = "(os._exit()?), or closed the audit's descriptors"
-        text = f"the dataset ended the process while {step} {how}: it cannot be audited"
+        ways = "(os._exit()?), or closed the audit's descriptors"
+        text = f"the dataset ended the process while {step} {ways}: it cannot be audited"
     if options.json:
         print_report(json.dumps({"error": text, "exit_status": status}, indent=1))
     _say(text)
@@ -189,25 +272,53 @@ def _failed(options: Any, process: _Process) -> int:
 
 
 def _crash_finding(options: Any, crash: _Process, crashes: list[_Process]) -> Finding:
-    crashed = crash.stacks.partition("Current thread")[2] or crash.stacks
-    named = re.search(r'File "(.+)", line (\d+)', crashed)
-    where = str(Line(named[1], int(named[2]))) if named else options.target
-    signals = ", ".join(str(each.signal) for each in crashes)
-    return kinds.make("crash", where, crash=crash, number=len(crashes), signals=signals)
+    _, _, current = crash.stacks.partition("Current thread")
+    innermost = re.search(r'File "(.+)", line (\d+)', current or crash.stacks)
+    where = options.target
+    if innermost:
+        where = str(Line(innermost[1], int(innermost[2])))
+    signals = ", ".join(str(process.signal) for process in crashes)
+    number = len(crashes)
+    return kinds.make("crash", where, crash=crash, number=number, signals=signals)
 
 
 def _shorten(stacks: str, lines: int = 60) -> str:
     """Return up to *lines* lines of faulthandler's *stacks*, the current thread first, without the audit's frames."""
-    foreign = (os.path.join(os.path.dirname(__file__), ""), "/threading.py", '"<frozen runpy>"', "Extension modules:")
-    kept = [line for line in stacks.rstrip().splitlines() if line.strip() and not any(each in line for each in foreign)]
-    threads = ("Thread 0x", "Current thread 0x")
-    # A thread without frames was waiting, or in the audit's own code.
-    kept = [
-        line for line, after in zip(kept, [*kept[1:], ""]) if not line.startswith(threads) or after.startswith("  ")
-    ]
-    here = next((number for number, line in enumerate(kept) if line.startswith("Current thread")), 0)
-    kept = kept[:1] + kept[here:] + kept[1:here]  # the thread that crashed comes first
-    return "\n".join(kept[:lines] + ["..."] * (len(kept) > lines))
+    kept = []
+    for line in stacks.rstrip().splitlines():
+        if line.strip() and not _is_foreign(line):
+            kept.append(line)
+    kept = _without_empty_threads(kept)
+    current = _number_of_current(kept)
+    kept = kept[:1] + kept[current:] + kept[1:current]  # the thread that crashed comes first
+    if len(kept) > lines:
+        kept = [*kept[:lines], "..."]
+    return "\n".join(kept)
+
+
+def _number_of_current(lines: list[str]) -> int:
+    """Return the number of the line that begins the current thread; 0 if there is none."""
+    for number, line in enumerate(lines):
+        if line.startswith("Current thread"):
+            return number
+    return 0
+
+
+def _is_foreign(line: str) -> bool:
+    """True if *line* is a frame of the audit or of Python's own modules."""
+    audit = os.path.join(os.path.dirname(__file__), "")
+    foreign = (audit, "/threading.py", '"<frozen runpy>"', "Extension modules:")
+    return any(place in line for place in foreign)
+
+
+def _without_empty_threads(lines: list[str]) -> list[str]:
+    """Drop the threads without frames: these were waiting, or in the audit's own code."""
+    kept = []
+    for line, after in zip(lines, [*lines[1:], ""]):
+        is_title = line.startswith(("Thread 0x", "Current thread 0x"))
+        if not is_title or after.startswith("  "):
+            kept.append(line)
+    return kept
 
 
 def _say(text: str) -> None:

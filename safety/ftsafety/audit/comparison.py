@@ -10,13 +10,15 @@ import functools
 import math
 import pickle
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 import torch
 
 _ATOMS = (str, bytes, bool, int, complex, type(None))
+_WHOLE = "the sample"
+"""The path of the sample itself."""
 _DEEPEST = 200
 """Levels of nested containers that are copied. What is nested deeper becomes opaque."""
 
@@ -68,7 +70,8 @@ def freeze(value: Any) -> Frozen:
 def _freeze(value: Any, depth: int) -> Frozen:
     try:
         if depth < _DEEPEST:  # a list may hold itself
-            return _copied(value, functools.partial(_freeze, depth=depth + 1))
+            freeze_part = functools.partial(_freeze, depth=depth + 1)
+            return _copy_atom_or_array(value) or _copy_container(value, freeze_part)
     except _UnreadableImageError:
         raise
     except Exception as error:
@@ -79,32 +82,59 @@ def _freeze(value: Any, depth: int) -> Frozen:
 
 def _is_image(kind: type) -> bool:
     """True if *kind* is PIL.Image.Image or derived from it."""
-    return any(each.__module__ == "PIL.Image" for each in kind.__mro__)
+    return any(cls.__module__ == "PIL.Image" for cls in kind.__mro__)
 
 
-def _copied(value: Any, part: Callable[[Any], Frozen]) -> Frozen:
+def _copy_atom_or_array(value: Any) -> Frozen | None:
     kind = type(value).__qualname__
+    form: tuple
     if isinstance(value, _ATOMS):
         return Frozen(kind, data=value)
     if isinstance(value, float):
         return Frozen(kind, data=struct.pack("d", value))
-    if isinstance(value, torch.Tensor) and value.layout is torch.strided and not value.is_quantized:
-        flat = value.detach().cpu().contiguous().reshape(-1)
-        if flat.is_conj() or flat.is_neg():
-            flat = flat.resolve_conj().resolve_neg()
-        return Frozen(kind, (str(value.dtype), tuple(value.shape)), flat.view(torch.uint8).numpy().tobytes())
+    if isinstance(value, torch.Tensor) and _is_plain(value):
+        form = str(value.dtype), tuple(value.shape)
+        return Frozen(kind, form, _tensor_bytes(value))
     if isinstance(value, (np.ndarray, np.generic)) and not value.dtype.hasobject:
-        return Frozen(kind, (value.dtype.str, value.shape), value.tobytes())
-    if hasattr(value, "tobytes") and hasattr(value, "mode") and hasattr(value, "size"):  # PIL.Image.Image
-        return Frozen(kind, (value.mode, tuple(value.size)), value.tobytes())
+        form = value.dtype.str, value.shape
+        return Frozen(kind, form, value.tobytes())
+    # PIL.Image.Image.
+    if all(hasattr(value, name) for name in ("tobytes", "mode", "size")):
+        form = value.mode, tuple(value.size)
+        return Frozen(kind, form, value.tobytes())
+    return None
+
+
+def _is_plain(tensor: torch.Tensor) -> bool:
+    return tensor.layout is torch.strided and not tensor.is_quantized
+
+
+def _tensor_bytes(tensor: torch.Tensor) -> bytes:
+    flat = tensor.detach().cpu()
+    flat = flat.contiguous().reshape(-1)
+    if flat.is_conj() or flat.is_neg():
+        flat = flat.resolve_conj().resolve_neg()
+    octets = flat.view(torch.uint8)
+    return octets.numpy().tobytes()
+
+
+def _copy_container(value: Any, freeze_part: Callable[[Any], Frozen]) -> Frozen:
+    """Return a copy of a container and its elements; of an object of unknown type, its pickled form."""
+    kind = type(value).__qualname__
+    elements: Iterable[Frozen]
     if isinstance(value, np.ndarray):
-        return Frozen(kind, (value.dtype.str, value.shape), parts=tuple(map(part, value.ravel())))
+        form = value.dtype.str, value.shape
+        elements = map(freeze_part, value.ravel())
+        return Frozen(kind, form, parts=tuple(elements))
     if isinstance(value, (set, frozenset)):
-        return Frozen(kind, (len(value),), parts=tuple(sorted(map(part, value), key=repr)))
+        elements = sorted(map(freeze_part, value), key=repr)
+        return Frozen(kind, (len(value),), parts=tuple(elements))
     parts = parts_of(value)
-    if parts is not None:
-        return Frozen(kind, tuple(map(repr, parts)), parts=tuple(map(part, parts.values())))
-    return Frozen(kind, ("pickled",), pickle.dumps(value))
+    if parts is None:
+        return Frozen(kind, ("pickled",), pickle.dumps(value))
+    keys = map(repr, parts)
+    elements = map(freeze_part, parts.values())
+    return Frozen(kind, tuple(keys), parts=tuple(elements))
 
 
 def parts_of(value: Any) -> dict[Any, Any] | None:
@@ -112,41 +142,61 @@ def parts_of(value: Any) -> dict[Any, Any] | None:
     if isinstance(value, Mapping):
         return dict(value)
     if isinstance(value, (list, tuple)):
-        names = getattr(value, "_fields", ())
-        return dict(zip(names if len(names) == len(value) else range(len(value)), value))
+        return dict(zip(_element_names(value), value))
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     return None
 
 
-def difference(here: Frozen, reference: Frozen, path: str = "the sample") -> str | None:
-    """Return in words how the copy *here* differs from the copy *reference*; None if they are equal."""
-    if here == reference:
+def _element_names(value: list | tuple) -> Iterable[Any]:
+    """Return the field names of a named tuple, else indices."""
+    names = getattr(value, "_fields", ())
+    if len(names) != len(value):
+        return range(len(value))
+    return names
+
+
+def difference(copy: Frozen, reference: Frozen, path: str = _WHOLE) -> str | None:
+    """Return in words how *copy* differs from the copy *reference*; None if they are equal."""
+    if copy == reference:
         return None
-    if here.kind != reference.kind:
-        return f"{path} is {_brief(here)} instead of {_brief(reference)}"
-    if here.form != reference.form:
-        return f"{path} is a {here.kind} of {_form(here)} instead of {_form(reference)}"
-    if here.parts:
-        keys = here.form if len(here.form) == len(here.parts) else range(len(here.parts))
-        for key, mine, theirs in zip(keys, here.parts, reference.parts, strict=True):
-            found = difference(mine, theirs, f"{path}[{key}]" if path != "the sample" else f"sample[{key}]")
-            if found:
-                return found
-    return f"{path}: {_values(here, reference)}"
+    if copy.kind != reference.kind:
+        return f"{path} is {_brief(copy)} instead of {_brief(reference)}"
+    if copy.form != reference.form:
+        return f"{path} is a {copy.kind} of {_form(copy)} instead of {_form(reference)}"
+    return _difference_of_parts(copy, reference, path) or f"{path}: {_values(copy, reference)}"
+
+
+def _difference_of_parts(copy: Frozen, reference: Frozen, path: str) -> str | None:
+    keys: Iterable[Any] = copy.form
+    if len(copy.form) != len(copy.parts):
+        keys = range(len(copy.parts))
+    if path == _WHOLE:
+        path = "sample"
+    pairs = zip(copy.parts, reference.parts, strict=True)
+    for key, (part, reference_part) in zip(keys, pairs, strict=True):
+        text = difference(part, reference_part, f"{path}[{key}]")
+        if text:
+            return text
+    return None
 
 
 def structure(value: Frozen) -> Frozen:
     """Return the types, shapes and keys in *value*, for comparing samples whose data differ at each load."""
     if isinstance(value, Raised):
         return value
-    form = () if value.form == ("pickled",) else value.form
-    return Frozen(value.kind, form, parts=tuple(structure(part) for part in value.parts))
+    form = value.form
+    if form == ("pickled",):
+        form = ()
+    parts = map(structure, value.parts)
+    return Frozen(value.kind, form, parts=tuple(parts))
 
 
 def _form(value: Frozen) -> str:
     if value.parts or not value.form:
-        return f"{len(value.parts)} parts ({', '.join(map(str, value.form[:6]))})"
+        form = map(str, value.form[:6])
+        listed = ", ".join(form)
+        return f"{len(value.parts)} parts ({listed})"
     return " ".join(map(str, value.form))
 
 
@@ -158,32 +208,49 @@ def _brief(value: Frozen) -> str:
     return repr(value.data)[:60]
 
 
-def _values(here: Frozen, reference: Frozen) -> str:
-    if not isinstance(here.data, bytes) or here.form == ("pickled",) or here.kind in ("bytes", "float"):
-        return f"{_atom(here)} instead of {_atom(reference)}"
-    dtype = np.dtype("u1")  # of an image, whose mode "L" is a code of NumPy too
-    with contextlib.suppress(IndexError, AttributeError, TypeError):  # NumPy has no bfloat16: byte by byte
-        if here.form[0].startswith(("torch.", "<", ">", "|", "=")):
-            dtype = np.dtype(here.form[0].removeprefix("torch."))
-    mine, theirs = np.frombuffer(here.data, dtype), np.frombuffer(reference.data, dtype)
-    if len(mine) != len(theirs):
-        return f"{len(mine)} values instead of {len(theirs)}"
-    different = np.flatnonzero((mine != theirs) & ~((mine != mine) & (theirs != theirs)))
+def _values(copy: Frozen, reference: Frozen) -> str:
+    """Return in words how the values of two copies of one form differ."""
+    are_atoms = copy.form == ("pickled",) or copy.kind in ("bytes", "float")
+    if are_atoms or not isinstance(copy.data, bytes):
+        return f"{_atom(copy)} instead of {_atom(reference)}"
+    dtype = _dtype(copy)
+    values = np.frombuffer(copy.data, dtype)
+    expected = np.frombuffer(reference.data, dtype)
+    if len(values) != len(expected):
+        return f"{len(values)} values instead of {len(expected)}"
+    both_nan = (values != values) & (expected != expected)
+    different = np.flatnonzero((values != expected) & ~both_nan)
     if not len(different):
         return "NaNs or zeros of other bits"
     first = int(different[0])
-    place: int | str = first
-    shape = here.form[1] if len(here.form) == 2 and np.prod(here.form[1]) == len(mine) else None
-    if shape is not None and dtype != "u1":
-        place = ", ".join(str(int(part)) for part in np.unravel_index(first, shape))
+    place = str(first) if dtype == "u1" else _place(first, copy.form, len(values))
     return (
-        f"{len(different)} of {len(mine)} values differ, the first at [{place}]: "
-        f"{mine[first].item()} instead of {theirs[first].item()}"
+        f"{len(different)} of {len(values)} values differ, the first at [{place}]: "
+        f"{values[first].item()} instead of {expected[first].item()}"
     )
 
 
-def _atom(value: Frozen) -> str:
-    if value.kind == "float":
-        number = struct.unpack("d", value.data)[0]
+def _place(number: int, form: tuple, size: int) -> str:
+    """Return the indices of element *number* of an array with *size* elements and the form (dtype, shape)."""
+    if len(form) != 2 or np.prod(form[1]) != size:
+        return str(number)
+    indices = np.unravel_index(number, form[1])
+    return ", ".join(str(int(index)) for index in indices)
+
+
+def _dtype(copy: Frozen) -> np.dtype:
+    """Return the type of the values in an array's copy; one byte where NumPy has no such type, or for an image."""
+    with contextlib.suppress(IndexError, AttributeError, TypeError):  # NumPy has no bfloat16
+        # The mode "L" of an image is a code of NumPy too.
+        if copy.form[0].startswith(("torch.", "<", ">", "|", "=")):
+            return np.dtype(copy.form[0].removeprefix("torch."))
+    return np.dtype("u1")
+
+
+def _atom(copy: Frozen) -> str:
+    if copy.kind == "float":
+        number = struct.unpack("d", copy.data)[0]
         return "nan" if math.isnan(number) else repr(number)
-    return f"another {value.kind}" if value.form == ("pickled",) else repr(value.data)[:60]
+    if copy.form == ("pickled",):
+        return f"another {copy.kind}"
+    return repr(copy.data)[:60]

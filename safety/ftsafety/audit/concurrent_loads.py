@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ftsafety.audit.comparison import Frozen, Raised
-from ftsafety.audit.monitoring import events_in, monitoring
+from ftsafety.audit.monitoring import Codes, events_in, monitoring
 from ftsafety.audit.samples import outcome, stuck, thread
 from ftsafety.audit.serial import Serial
 
@@ -39,9 +39,10 @@ class Way(NamedTuple):
     """True if threads pause briefly after random lines of the dataset, so that another thread runs in between."""
 
     def __str__(self) -> str:
-        which = "the same sample in all threads" if self.same else "another sample in each thread"
+        sample = "the same sample in all threads" if self.same else "another sample in each thread"
         state = "the dataset as it was at first" if self.cold else "the dataset warm"
-        return f"{which}, {state}{', with pauses between its lines' if self.pauses else ''}"
+        pauses = ", with pauses between its lines" if self.pauses else ""
+        return f"{sample}, {state}{pauses}"
 
 
 # The first way is that of training: a different sample in each thread, and a warm dataset.
@@ -62,15 +63,18 @@ class Mismatch:
 
     key: Any
     """The key of the sample (see `samples.Loads`); None for an exception that Python ignored."""
-    got: Frozen
-    how: str
+    copy: Frozen
+    description: str
+    """The difference or the exception, in words."""
     way: Way
 
     @property
     def group(self) -> tuple:
         """The group that counts this failure: one for each exception type and line, and one for all wrong samples."""
-        got = self.got
-        return ("exception", got.kind, got.ignored or got.line) if isinstance(got, Raised) else ("differs",)
+        copy = self.copy
+        if isinstance(copy, Raised):
+            return "exception", copy.kind, copy.ignored or copy.line
+        return ("differs",)
 
 
 @dataclass
@@ -86,14 +90,18 @@ class Burst:
 class Burster:
     """Runner of bursts, all of which load the same samples. Owned by one thread."""
 
-    def __init__(self, serial: Serial, codes: set[types.CodeType], ignored: list[Raised]) -> None:
+    def __init__(self, serial: Serial, codes: Codes, ignored: list[Raised]) -> None:
         """Prepare bursts.
 
         *codes*: the dataset's functions. *ignored*: the list to which `collecting` adds exceptions that Python ignores.
         """
-        self._serial, self._codes, self._threads, self._ignored = serial, codes, serial.loads.threads, ignored
+        self._serial = serial
+        self._codes = codes
+        self._threads = serial.loads.threads
+        self._ignored = ignored
         # Where threads take turns, each waits for all others.
-        self._patience = max(serial.patience, 4 * serial.slowest * self._threads, 8 * serial.seconds_to_reset)
+        in_turns = 4 * serial.slowest * self._threads
+        self._patience = max(serial.patience, in_turns, 8 * serial.seconds_to_reset)
 
     def burst(self, way: Way, seed: int, deadline: float) -> Burst:
         """Run one burst and return its result. No round starts after time.monotonic() *deadline*, except the first.
@@ -101,26 +109,21 @@ class Burster:
         Raises Stuck if threads hang. These threads stay alive.
         """
         result = Burst(way)
-        rng = random.Random(seed)
         loads = self._serial.loads
-        keys = loads.keys
-        plans = [[keys[rng.randrange(len(keys))] for _ in range(ROUNDS)]] * self._threads
-        if not way.same:
-            plans = [rng.sample(keys, len(keys)) for _ in range(self._threads)]
-            plans = [list(itertools.islice(itertools.cycle(plan), ROUNDS)) for plan in plans]
-        over = False
+        plans = self._plans(way, random.Random(seed))
+        is_over = False
 
         def next_round() -> None:  # by one thread, while all others wait
-            nonlocal over
-            over = over or (time.monotonic() > deadline and result.rounds > 0)
-            if not over:
+            nonlocal is_over
+            is_over = is_over or (time.monotonic() > deadline and result.rounds > 0)
+            if not is_over:
                 result.rounds += 1
                 if way.cold:
-                    over = not self._serial.reset()
+                    is_over = not self._serial.reset()
 
         barrier = threading.Barrier(self._threads, next_round)
-        done = [0] * self._threads  # each thread writes its own place
-        found: list[list[Mismatch]] = [[] for _ in plans]
+        calls = [0] * self._threads  # each thread writes its own place
+        mismatches: list[list[Mismatch]] = [[] for _ in plans]
 
         def run(number: int) -> None:
             for key in plans[number]:
@@ -128,53 +131,89 @@ class Burster:
                     barrier.wait()
                 except threading.BrokenBarrierError:
                     return  # other threads hang
-                if over:
+                if is_over:
                     return
-                got = outcome(loads, key, number)
-                how = self._serial.wrong(key, got)
-                if how is not None:
-                    found[number].append(Mismatch(key, got, how, way))
-                done[number] += 1
+                copy = outcome(loads, key, number)
+                difference = self._serial.wrong(key, copy)
+                if difference is not None:
+                    mismatches[number].append(Mismatch(key, copy, difference, way))
+                calls[number] += 1
 
-        before = sys.getswitchinterval()
-        sys.setswitchinterval(_SWITCH_INTERVAL)  # matters if the GIL is on
         try:
-            with self._pausing(seed) if way.pauses else contextlib.nullcontext():
-                self._run(run, barrier, done)
+            with (
+                _switching_often(),
+                self._pausing(seed) if way.pauses else contextlib.nullcontext(),
+            ):
+                self._run(run, barrier, calls)
         finally:
             self._serial.undo_reset()
-            sys.setswitchinterval(before)
-        result.calls = sum(done)
-        result.mismatches = [mismatch for each in found for mismatch in each]
-        ignored = [got for got in self._ignored if got not in self._serial.ignored]
-        self._ignored.clear()
-        result.mismatches += [Mismatch(None, got, f"Python ignored {got.text}", way) for got in ignored]
+        result.calls = sum(calls)
+        result.mismatches = [*itertools.chain(*mismatches), *self._take_ignored(way)]
         return result
 
-    def _run(self, run: Callable[[int], None], barrier: threading.Barrier, done: list[int]) -> None:
+    def _plans(self, way: Way, rng: random.Random) -> list[list]:
+        """Return the keys that each thread loads, one in each round."""
+        keys = self._serial.loads.keys
+        numbers = [rng.randrange(len(keys)) for _ in range(ROUNDS)]
+        if way.same:
+            plan = [keys[number] for number in numbers]
+            return [plan] * self._threads
+        plans = []
+        for _ in range(self._threads):
+            order = itertools.cycle(rng.sample(keys, len(keys)))
+            plans.append(list(itertools.islice(order, ROUNDS)))
+        return plans
+
+    def _take_ignored(self, way: Way) -> list[Mismatch]:
+        """Return the exceptions that Python ignored in this burst, without those that also came with one thread."""
+        mismatches = []
+        for exception in self._ignored:
+            if exception not in self._serial.ignored:
+                description = f"Python ignored {exception.text}"
+                mismatches.append(Mismatch(None, exception, description, way))
+        self._ignored.clear()
+        return mismatches
+
+    def _run(
+        self,
+        run: Callable[[int], None],
+        barrier: threading.Barrier,
+        calls: list[int],
+    ) -> None:
         threads = [thread(f"audit-thread-{n}", run, n) for n in range(self._threads)]
-        for each in threads:
-            each.start()
-        for each in threads:
+        for loader in threads:
+            loader.start()
+        for loader in threads:
             before = None
-            while each.is_alive():
-                each.join(self._patience)
-                if each.is_alive() and before == sum(done):
+            while loader.is_alive():
+                loader.join(self._patience)
+                if loader.is_alive() and before == sum(calls):
                     barrier.abort()
                     raise stuck(threads, self._patience)
-                before = sum(done)
+                before = sum(calls)
 
     @contextlib.contextmanager
     def _pausing(self, seed: int) -> Iterator[None]:
-        own = threading.local()
+        local = threading.local()
 
         def pause(code: types.CodeType, line: int) -> None:
-            rng = getattr(own, "rng", None)
+            rng = getattr(local, "rng", None)
             if rng is None:
-                rng = own.rng = random.Random(f"{seed} {threading.current_thread().name}")
+                rng = local.rng = random.Random(f"{seed} {threading.current_thread().name}")
             if rng.random() < _PAUSED:
                 time.sleep(rng.random() * _LONGEST_PAUSE)
 
         event = sys.monitoring.events.LINE
         with monitoring({event: pause}) as tool, events_in(tool, self._codes, event):
             yield
+
+
+@contextlib.contextmanager
+def _switching_often() -> Iterator[None]:
+    """Context manager: switch threads more often, which matters if the GIL is on."""
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(_SWITCH_INTERVAL)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(interval)

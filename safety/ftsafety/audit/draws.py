@@ -5,7 +5,7 @@ generator is recognised under any name, also after ``from random import random``
 which is active in one thread, compares the default generators' states around each call. A ``TorchDispatchMode`` would
 see TorchScript's calls too, but fails in torch 2.10 if two threads first use it at the same time.
 
-Only calls in threads that are inside ``recording`` are recorded. Draws by these kinds of code are not detected:
+Only calls in threads that are inside ``recording_draws`` are recorded. Draws by these kinds of code are not detected:
 
 - C code that calls a C function, as in ``sorted(names, key=random.random)``;
 - TorchScript;
@@ -41,14 +41,14 @@ class Draw(NamedTuple):
 
 
 _this_thread = threading.local()
-"""Its attribute ``found`` is the set of the current thread's draws. No threads share a set, so there is no lock."""
+"""Its attribute ``draws`` is the set of the current thread's draws. No threads share a set, so there is no lock."""
 
 
 @contextlib.contextmanager
-def watching() -> Iterator[None]:
+def reporting_calls() -> Iterator[None]:
     """Context manager: have Python report the function calls of all threads, so that draws can be noticed.
 
-    The draws of a thread are recorded only while the thread is inside ``recording``.
+    The draws of a thread are recorded only while the thread is inside ``recording_draws``.
     """
     call = sys.monitoring.events.CALL
     with monitoring({call: _on_call}) as tool:
@@ -57,14 +57,14 @@ def watching() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def recording(found: set[Draw]) -> Iterator[None]:
-    """Context manager: add this thread's draws to *found*. Needs ``watching`` around it."""
-    _this_thread.found = found
+def recording_draws(draws: set[Draw]) -> Iterator[None]:
+    """Context manager: add this thread's draws to *draws*. Needs ``reporting_calls`` around it."""
+    _this_thread.draws = draws
     try:
         with _TorchDraws():
             yield
     finally:
-        _this_thread.found = None
+        _this_thread.draws = None
 
 
 _PREFIXES: Final = {
@@ -78,49 +78,73 @@ _INSTANCES: Final = tuple(zip(PROGRAMS.values(), _PREFIXES, strict=True))
 
 # Names of methods that only read a generator's state; others draw or set it.
 _READING: Final = frozenset(
-    {"getstate", "get_state", "__getstate__", "__reduce__", "initial_seed", "clone_state", "get_offset"}
+    {
+        "getstate",
+        "get_state",
+        "__getstate__",
+        "__reduce__",
+        "initial_seed",
+        "clone_state",
+        "get_offset",
+    }
 )
 
 _CythonFunction: Final = type(np.random.seed)
 # Functions of NumPy's own that call a method of the global instance.
-_NUMPY_FUNCTIONS: Final = (np.random.seed, np.random.sample, np.random.ranf)
+_NUMPY_FUNCTIONS: Final = frozenset(map(id, (np.random.seed, np.random.sample, np.random.ranf)))
 # Functions that call their first argument later, from C.
 _CALL_LATER: Final = frozenset(map(id, (map, iter, itertools.starmap)))
 
 
 def _generator_of(function: Any, argument: Any) -> str | None:
     """Return the name of the global generator from which the call *function*(*argument*, ...) draws, or None."""
+    if type(function) is _CythonFunction and id(function) in _NUMPY_FUNCTIONS:
+        return _NUMPY
+    owner = _owner(function, argument)
+    for instance, generator in _INSTANCES:
+        if owner is instance:
+            return generator
+    return None
+
+
+def _owner(function: Any, argument: Any) -> Any:
+    """Return the object whose method *function* is; None if it is no method of a generator."""
     # Attributes are read of known types only: the __getattr__ of a user's type may do anything.
     kind = type(function)
     if kind is types.BuiltinMethodType or kind is types.MethodType:
-        owner = function.__self__
-    elif (
-        kind is types.MethodDescriptorType
-        or (kind is types.FunctionType and function.__module__ == "random")  # self.random() inside random.Random
-        or (kind is _CythonFunction and function.__qualname__.startswith("RandomState."))
-    ):
-        owner = argument
-    elif kind is _CythonFunction and any(function is known for known in _NUMPY_FUNCTIONS):
-        return _NUMPY
-    else:
-        return None
-    return next((generator for instance, generator in _INSTANCES if owner is instance), None)
+        return function.__self__
+    if kind is types.MethodDescriptorType:
+        return argument
+    if kind is types.FunctionType:
+        # self.random() inside random.Random.
+        return argument if function.__module__ == "random" else None
+    if kind is _CythonFunction and function.__qualname__.startswith("RandomState."):
+        return argument
+    return None
 
 
 def _on_call(code: types.CodeType, offset: int, function: Any, argument: Any) -> None:
     """Record the call if it is a draw. Callback of ``sys.monitoring``, which reports no events during callbacks."""
-    found = getattr(_this_thread, "found", None)
-    if found is None:
+    draws = getattr(_this_thread, "draws", None)
+    if draws is None:
         return
+    function = _called_function(function, argument)
+    generator = _generator_of(function, argument)
+    if generator is None or function.__name__ in _READING:
+        return
+    line, library_function = find_call_site(sys._getframe(1))
+    # If a function of the library made the call, its name is better known.
+    name = library_function or _PREFIXES[generator] + function.__name__
+    draws.add(Draw(line, name, generator))
+
+
+def _called_function(function: Any, argument: Any) -> Any:
+    """Return the function that the call *function*(*argument*, ...) leads to."""
     if id(function) in _CALL_LATER:
         function = argument
     while type(function) is functools.partial:
         function = function.func
-    generator = _generator_of(function, argument)
-    if generator is not None and (name := function.__name__) not in _READING:
-        line, called = find_call_site(sys._getframe(1))
-        # If a function of the library made the call, its name is better known.
-        found.add(Draw(line, called or _PREFIXES[generator] + name, generator))
+    return function
 
 
 class _TorchDraws(TorchFunctionMode):
@@ -131,7 +155,7 @@ class _TorchDraws(TorchFunctionMode):
         result = func(*args, **(kwargs or {}))
         if _torch_states() != before:
             line, _ = find_call_site(sys._getframe(1))
-            _this_thread.found.add(Draw(line, _name_in_torch(func), _TORCH))
+            _this_thread.draws.add(Draw(line, _name_in_torch(func), _TORCH))
         return result
 
 
@@ -163,7 +187,7 @@ def find_call_site(frame: types.FrameType) -> tuple[Line, str | None]:
     while current is not None:
         origin = origin_of(current.f_code.co_filename)
         if origin is Origin.USER:
-            return Line(current.f_code.co_filename, current.f_lineno), called
+            return _line_of(current), called
         if outside is not None:
             if origin is Origin.ENGINE:
                 break
@@ -172,8 +196,11 @@ def find_call_site(frame: types.FrameType) -> tuple[Line, str | None]:
         elif origin is Origin.INSTALLED:
             outside = current
         current = current.f_back
-    found = outside or frame
-    return Line(found.f_code.co_filename, found.f_lineno), called
+    return _line_of(outside or frame), called
+
+
+def _line_of(frame: types.FrameType) -> Line:
+    return Line(frame.f_code.co_filename, frame.f_lineno)
 
 
 def _function_name(frame: types.FrameType) -> str | None:

@@ -18,7 +18,13 @@ class CopyError(Exception):
 
 def _run(command: Iterable[str], folder: str | None = None) -> None:
     try:
-        done = subprocess.run([*command], cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        done = subprocess.run(
+            [*command],
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+        )
     except OSError as error:
         raise CopyError(str(error)) from error
     if done.returncode:
@@ -38,10 +44,9 @@ class EmptyCopies:
 
         Raises CopyError, as `mount` does.
         """
-        folders = {os.path.join(os.path.realpath(folder), "") for folder in folders}
-        highest = [folder for folder in folders if not any(folder != top and folder.startswith(top) for top in folders)]
         # A copy of a folder around *memory* hides it, so it is mounted last.
-        self._folders = sorted(highest, key=lambda folder: os.path.realpath(memory).startswith(folder))
+        hidden = os.path.realpath(memory)
+        self._folders = sorted(_highest(folders), key=hidden.startswith)
         self._memory = memory
         self._mounted: dict[str, int] = {}
         """By folder, a descriptor of the copy. Files are removed through it, so never from the folder itself."""
@@ -53,29 +58,50 @@ class EmptyCopies:
         for folder in reversed([*self._mounted]):
             os.close(self._mounted.pop(folder))
             _run(["umount", "--lazy", folder])  # the dataset may have files open in it
-        layers = [tempfile.mkdtemp(dir=self._memory) for _ in self._folders]
+        layers = []
+        for _ in self._folders:
+            layers.append(tempfile.mkdtemp(dir=self._memory))
         for folder, layer in zip(self._folders, layers, strict=True):
-            below = os.stat(folder).st_dev
-            for name in ("upper", "work"):
-                os.mkdir(os.path.join(layer, name))
-            options = f"lowerdir=.,upperdir={layer}/upper,workdir={layer}/work,userxattr"
-            _run(["mount", "-t", "overlay", "-o", options, "overlay", folder], folder)
-            descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-            if os.fstat(descriptor).st_dev == below:
-                os.close(descriptor)
-                raise CopyError(f"mounting a copy over {folder} had no effect")
-            self._mounted[folder] = descriptor
-        os.chdir(working_folder)  # else relative paths would still lead into the folder that is covered
+            self._mounted[folder] = _mount_overlay(folder, layer)
+        # Else relative paths would still lead into the folder that is covered.
+        os.chdir(working_folder)
         self.remove(lacking)
 
     def remove(self, files: Iterable[str]) -> None:
         """Remove *files* from the copies, where they are there."""
         for file in files:
-            path = os.path.join(os.path.realpath(os.path.dirname(file)), os.path.basename(file))
+            parent = os.path.realpath(os.path.dirname(file))
+            path = os.path.join(parent, os.path.basename(file))
             folder = next(folder for folder in self._folders if path.startswith(folder))
             try:
                 os.unlink(path[len(folder) :], dir_fd=self._mounted[folder])
             except FileNotFoundError:
                 pass
             except OSError as error:  # of a group that has no number among this process's own
-                raise CopyError(f"a copy of {folder} cannot be changed: {error.strerror}") from error
+                raise CopyError(
+                    f"a copy of {folder} cannot be changed: {error.strerror}"
+                ) from error
+
+
+def _highest(folders: Iterable[str]) -> list[str]:
+    """Return the real paths of those *folders* that are below no other one. Each path ends in "/"."""
+    paths = {os.path.join(os.path.realpath(folder), "") for folder in folders}
+    highest: list[str] = []
+    for path in sorted(paths):  # a folder comes before those below it
+        if not path.startswith(tuple(highest)):
+            highest.append(path)
+    return highest
+
+
+def _mount_overlay(folder: str, layer: str) -> int:
+    """Mount a copy over *folder*, whose changes go into *layer*; return a descriptor of the copy."""
+    device_below = os.stat(folder).st_dev
+    for name in ("upper", "work"):
+        os.mkdir(os.path.join(layer, name))
+    options = f"lowerdir=.,upperdir={layer}/upper,workdir={layer}/work,userxattr"
+    _run(["mount", "-t", "overlay", "-o", options, "overlay", folder], folder)
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    if os.fstat(descriptor).st_dev == device_below:
+        os.close(descriptor)
+        raise CopyError(f"mounting a copy over {folder} had no effect")
+    return descriptor

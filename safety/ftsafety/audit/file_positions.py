@@ -29,12 +29,10 @@ def positions(objects: list[Any]) -> dict[OpenFile, int]:
     for value in objects:
         # Closed, not seekable, or a text file in the middle of an iteration: its descriptor has the position then.
         with contextlib.suppress(Exception):
-            positions[OpenFile(("object", id(value)), str(getattr(value, "name", type(value).__name__)))] = value.tell()
+            name = str(getattr(value, "name", type(value).__name__))
+            positions[OpenFile(("object", id(value)), name)] = value.tell()
     standard = set()
-    descriptors: list[int] = []
-    with contextlib.suppress(OSError):  # if no descriptor is left
-        descriptors = sorted(map(int, os.listdir("/proc/self/fd")))
-    for descriptor in descriptors:
+    for descriptor in _descriptors():
         with contextlib.suppress(OSError):  # the descriptor that lists the folder is closed by now
             status = os.fstat(descriptor)
             inode = status.st_dev, status.st_ino
@@ -44,9 +42,18 @@ def positions(objects: list[Any]) -> dict[OpenFile, int]:
                 continue
             if fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE == os.O_WRONLY:
                 continue  # a log
-            file = OpenFile(("descriptor", descriptor, *inode), os.readlink(f"/proc/self/fd/{descriptor}"))
+            file = OpenFile(
+                ("descriptor", descriptor, *inode), os.readlink(f"/proc/self/fd/{descriptor}")
+            )
             positions[file] = os.lseek(descriptor, 0, os.SEEK_CUR)
     return positions
+
+
+def _descriptors() -> list[int]:
+    """Return this process's open descriptors; [] if none is left for listing them."""
+    with contextlib.suppress(OSError):
+        return sorted(map(int, os.listdir("/proc/self/fd")))
+    return []
 
 
 def of_object(value: Any) -> Any:

@@ -11,9 +11,9 @@ from ftsafety.audit.report import Finding, Line
 
 def forced() -> bool:
     """True if the user turned the GIL on, by PYTHON_GIL=1 or -X gil=1."""
-    return sys._xoptions.get("gil") == "1" or (
-        os.environ.get("PYTHON_GIL") == "1" and "gil" not in sys._xoptions and not sys.flags.ignore_environment
-    )
+    if "gil" in sys._xoptions:
+        return sys._xoptions["gil"] == "1"
+    return os.environ.get("PYTHON_GIL") == "1" and not sys.flags.ignore_environment
 
 
 def describe() -> str:
@@ -22,9 +22,15 @@ def describe() -> str:
     if this_twin() != "ft":
         return f"CPython {version} with the GIL"
     state = "on" if gil_enabled() else "off"
-    return f"CPython {version} free-threaded, the GIL {state}{' (forced)' if forced() else ''}"
+    if forced():
+        state += " (forced)"
+    return f"CPython {version} free-threaded, the GIL {state}"
 
 
 def findings(turned_on: list[TurnedOn]) -> list[Finding]:
     """Return findings for imports that turned the GIL on."""
-    return [kinds.make("gil-enabled", Line(each.filename, each.number), module=each.module) for each in turned_on]
+    imports = []
+    for entry in turned_on:
+        line = Line(entry.filename, entry.number)
+        imports.append(kinds.make("gil-enabled", line, module=entry.module))
+    return imports

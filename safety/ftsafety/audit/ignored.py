@@ -20,8 +20,10 @@ def collecting() -> Iterator[list[Raised]]:
     Replaces sys.unraisablehook and threading.excepthook. At the end, the previous hooks are restored, except where the
     block has set another hook: that hook stays.
     """
-    found: list[Raised] = []  # there is no lock, since a hook may interrupt another one of its thread
-    known: dict[tuple, Raised] = {}  # describing an exception takes time, which a flood of them would multiply
+    # There is no lock, since a hook may interrupt another one of its thread.
+    exceptions: list[Raised] = []
+    # Describing an exception takes time, which a flood of them would multiply.
+    by_place: dict[tuple, Raised] = {}
 
     ended = False
 
@@ -33,26 +35,30 @@ def collecting() -> Iterator[list[Raised]]:
             return
         frames = [(frame.f_code, line) for frame, line in traceback.walk_tb(args.exc_traceback)]
         place = args.exc_type, *frames[-1:]
-        if place not in known and known.setdefault(place, got := _described(args)) is got:
-            hook(args)
-        found.append(known[place])
+        if place not in by_place:
+            exception = _described(args)
+            if by_place.setdefault(place, exception) is exception:
+                hook(args)
+        exceptions.append(by_place[place])
 
     hooks = sys.unraisablehook, threading.excepthook
-    own = [functools.partial(take, hook) for hook in hooks]
-    sys.unraisablehook, threading.excepthook = own
+    collectors = [functools.partial(take, hook) for hook in hooks]
+    sys.unraisablehook, threading.excepthook = collectors
     try:
-        yield found
+        yield exceptions
     finally:
         ended = True
-        if sys.unraisablehook is own[0]:
+        if sys.unraisablehook is collectors[0]:
             sys.unraisablehook = hooks[0]
-        if threading.excepthook is own[1]:
+        if threading.excepthook is collectors[1]:
             threading.excepthook = hooks[1]
 
 
 def _described(args: Any) -> Raised:
     """Return a copy of the exception in *args*, a hook's argument. Its `line` is the innermost line of user code."""
     error = args.exc_value if args.exc_value is not None else args.exc_type()
-    where = traceback.extract_tb(args.exc_traceback)
-    place = f"{where[-1].filename}:{where[-1].lineno}" if where else "a function without lines"
+    frames = traceback.extract_tb(args.exc_traceback)
+    place = "a function without lines"
+    if frames:
+        place = f"{frames[-1].filename}:{frames[-1].lineno}"
     return dataclasses.replace(raised(error, traceback.extract_stack()), ignored=place)

@@ -6,14 +6,14 @@ from ftsafety.audit.libraries import IO_SOURCE, LIMITS, NUMPY_SOURCE
 from ftsafety.audit.report import Finding, Level
 
 
-class _Kind(NamedTuple):
+class _FindingKind(NamedTuple):
     """Kind of finding: its level and texts. `make` puts values in place of {names} in the texts."""
 
     level: Level
     title: str
-    what: str
+    explanation: str
     remedy: str
-    seen: str
+    evidence: str
 
 
 _TWICE = "in both of two observations, each with two threads taking turns"
@@ -98,22 +98,25 @@ _WRITES = {
 }
 
 _KINDS = {
-    **{f"unguarded-write {way}": _Kind(Level.RISK, *words, _WRITTEN) for way, words in _WRITES.items()},
-    "lost-update": _Kind(
+    **{
+        f"unguarded-write {way}": _FindingKind(Level.RISK, *words, _WRITTEN)
+        for way, words in _WRITES.items()
+    },
+    "lost-update": _FindingKind(
         Level.PROBLEM,
         "lost updates: several threads read, compute and write {target} without a lock",
         "Two threads that read the same value write the same result, and one update is gone.",
         "put one lock around each line that writes it, or count per thread (threading.local) and add up at the end",
         _WRITTEN,
     ),
-    "same-value": _Kind(
+    "same-value": _FindingKind(
         Level.NOTE,
         "{target} is written by several threads without a lock, but always with the same value",
         "Two threads may both make the value, and either is right. The value holds no file position.",
         "none needed; a lock around the test and the write saves making the value twice",
         "in two passes in opposite orders; and no thread got a wrong sample",
     ),
-    "atomic-calls": _Kind(
+    "atomic-calls": _FindingKind(
         Level.NOTE,
         "several threads change {target} without a lock, but safely",
         "The call is atomic, and the dataset's functions use the container in no other way than this: they add entries "
@@ -121,7 +124,7 @@ _KINDS = {
         "none needed",
         f"{_TWICE}; and no thread got a wrong sample",
     ),
-    "late-thread-local": _Kind(
+    "late-thread-local": _FindingKind(
         Level.NOTE,
         "each thread makes its own {target} when it loads its first sample",
         "This is safe. But it exists once per worker thread: it takes that many times the memory or file handles, "
@@ -129,14 +132,14 @@ _KINDS = {
         "none needed; keep workers (persistent_workers=True) where making it is expensive",
         f"made {_TWICE}",
     ),
-    "file-position": _Kind(
+    "file-position": _FindingKind(
         Level.PROBLEM,
         "the position of a {handle} that threads share is moved",
         "{file}{others}: all threads share the position. {what}",
         "{remedy}",
         f"the position moved, with no lock of the dataset's held, {_TWICE}",
     ),
-    "global-random": _Kind(
+    "global-random": _FindingKind(
         Level.PROBLEM,
         "{name}() uses {generator}",
         "All threads share this generator: which sample gets which number depends on the order of the threads, "
@@ -144,14 +147,14 @@ _KINDS = {
         "{remedy}; where the line is a library's, put a transform of your own in its place",
         f"called {_TWICE}",
     ),
-    "known-limit": _Kind(
+    "known-limit": _FindingKind(
         Level.NOTE,
         "{name}, which is in use, has limits under threads",
         "{limit.says} ({limit.source})",
         "{limit.remedy}",
         "the dataset calls it, or refers to an object of it",
     ),
-    "not-repeatable": _Kind(
+    "not-repeatable": _FindingKind(
         Level.NOTE,
         "samples differ from call to call, with one thread alone: {keys}",
         "They are random, or depend on earlier calls. This is no race; under threads only their types and "
@@ -160,7 +163,7 @@ _KINDS = {
         "randomness off for an audit",
         "three serial passes, in two orders",
     ),
-    "overwritten-sample": _Kind(
+    "overwritten-sample": _FindingKind(
         Level.PROBLEM,
         "loading a sample overwrites the previous one: {keys}",
         "The dataset returns memory that it uses again for the next sample. But even a single worker collects "
@@ -168,14 +171,14 @@ _KINDS = {
         "allocate a new result in every call; or keep one per thread (threading.local), and return a copy of it",
         "{number} samples changed after they had been returned, with one thread",
     ),
-    "raises": _Kind(
+    "raises": _FindingKind(
         Level.NOTE,
         "{keys}: loading raises with one thread too: {error.text}",
         "This is no race, but such a sample says nothing about threads.\n{error.traceback}",
         "repair or leave out what cannot be loaded, or audit other samples (--indices)",
         "in each load",
     ),
-    "decoded-late": _Kind(
+    "decoded-late": _FindingKind(
         Level.RISK,
         "{path}, an image that threads share, is decoded by the first sample that uses it",
         f"{{number}} images were opened when the dataset was made, and not loaded. {LIMITS['PIL'].says} "
@@ -183,7 +186,7 @@ _KINDS = {
         LIMITS["PIL"].remedy,
         "not decoded before the first pass, and decoded after it",
     ),
-    "shared-array": _Kind(
+    "shared-array": _FindingKind(
         Level.RISK,
         "the values of {path}, an array that threads share, are overwritten for every sample",
         f"{MIXTURE}{{lock}}",
@@ -191,7 +194,7 @@ _KINDS = {
         "from the first write to the last read, which is that of a copy if the array is returned",
         "other values after each of two serial passes",
     ),
-    "shared-view": _Kind(
+    "shared-view": _FindingKind(
         Level.RISK,
         "threads share {path}, a memoryview",
         "Its count of slices and arrays made from it is changed without a lock where the GIL is off: a thread may find "
@@ -200,7 +203,7 @@ _KINDS = {
         "keep what is behind it (bytes, an array, a memory map), and make a memoryview of that in each call",
         "the dataset refers to it; slices are not watched",
     ),
-    "files-written": _Kind(
+    "files-written": _FindingKind(
         Level.NOTE,
         "loading writes files, such as {path}",
         "Two threads or processes that load the same sample may write one file at once, or one may read what the other "
@@ -209,7 +212,7 @@ _KINDS = {
         "renamed by os.replace(); else write it so",
         "{number} written by one thread in three passes",
     ),
-    "bound-to-thread": _Kind(
+    "bound-to-thread": _FindingKind(
         Level.PROBLEM,
         "no thread but the one that made the dataset can use it: {error.text}",
         "Worker threads load samples, and another thread makes the dataset.\n{error.traceback}",
@@ -217,7 +220,7 @@ _KINDS = {
         "self.local.connection = connect(...)`, where self.local is a threading.local()",
         "it failed twice in another thread, and worked twice in the thread that made the dataset",
     ),
-    "other-in-makers-thread": _Kind(
+    "other-in-makers-thread": _FindingKind(
         Level.PROBLEM,
         "worker threads get other samples than the thread that made the dataset: {keys}",
         "{how}. Something was set for that thread alone when the dataset was made, such as an "
@@ -226,25 +229,35 @@ _KINDS = {
         "keep it in an attribute of the dataset, or set it where a sample is loaded",
         "at least twice in the thread that made the dataset, and in each serial pass of another one",
     ),
-    "exception": _Kind(
-        Level.PROBLEM, "only under threads: {error.text}", "{keys}\n{error.traceback}", "{remedy}", "{seen}"
+    "exception": _FindingKind(
+        Level.PROBLEM,
+        "only under threads: {error.text}",
+        "{keys}\n{error.traceback}",
+        "{remedy}",
+        "{seen}",
     ),
-    "ignored-exception": _Kind(
+    "ignored-exception": _FindingKind(
         Level.PROBLEM,
         "only under threads, where Python ignores it: {error.text}",
         "It came while an object was destroyed, or ended a thread, so Python could only print it.\n{error.traceback}",
         "{remedy}",
         "{seen}",
     ),
-    "results-differ": _Kind(Level.PROBLEM, "other results under threads: {keys}", "{examples}", "{remedy}", "{seen}"),
-    "hang": _Kind(
+    "results-differ": _FindingKind(
+        Level.PROBLEM,
+        "other results under threads: {keys}",
+        "{examples}",
+        "{remedy}",
+        "{seen}",
+    ),
+    "hang": _FindingKind(
         Level.PROBLEM,
         "threads are stuck: {number} of them",
         "{first}. The stacks:\n{second.stacks}",
         "take locks in the same order everywhere, release them by `with`, and wait for nothing while holding one",
         "the same threads were stuck when looked at again; one thread alone does not hang",
     ),
-    "crash": _Kind(
+    "crash": _FindingKind(
         Level.PROBLEM,
         "the interpreter crashes under threads: {crash.signal}",
         "while {crash.step}. The stacks:\n{crash.stacks}",
@@ -252,7 +265,7 @@ _KINDS = {
         "(threading.local); report the crash to the module's authors",
         "in {number} of 2 processes ({signals})",
     ),
-    "gil-enabled": _Kind(
+    "gil-enabled": _FindingKind(
         Level.PROBLEM,
         "importing {module} turns the GIL back on",
         "The extension module does not declare that it can run without the GIL, so the whole process has it from "
@@ -266,6 +279,13 @@ _KINDS = {
 
 def make(kind: str, where: Any, level: Level | None = None, **values: Any) -> Finding:
     """Return a finding of *kind* at *where*. *level* replaces the kind's level, *values* the {names} in its texts."""
-    words = _KINDS[kind]
-    title, what, remedy, seen = (text.format(**values) for text in words[1:])
-    return Finding(kind.partition(" ")[0], level or words.level, title, str(where), what, remedy, seen)
+    finding_kind = _KINDS[kind]
+    return Finding(
+        kind=kind.partition(" ")[0],
+        level=level or finding_kind.level,
+        title=finding_kind.title.format(**values),
+        where=str(where),
+        what=finding_kind.explanation.format(**values),
+        remedy=finding_kind.remedy.format(**values),
+        seen=finding_kind.evidence.format(**values),
+    )

@@ -23,8 +23,18 @@ class _Taking(NamedTuple):
     def entries(self) -> list[Any]:
         """Return the objects that the call took; [] if it raised."""
         variables = self.frame.f_locals
-        values = {name: variables.get(name) for name in self.names}
-        return [value for name, value in values.items() if value is not self.before.get(name)]
+        entries = []
+        for name in self.names:
+            value = variables.get(name)
+            if value is not self.before.get(name):
+                entries.append(value)
+        return entries
+
+    def is_unknown(self, entries: list[Any]) -> bool:
+        """True if the *entries* cannot be followed: they are in no variable, or unrelated code may use them as well."""
+        if not self.names:
+            return True
+        return bool(entries) and all(map(is_value, entries))
 
 
 class PoolRecorder:
@@ -36,7 +46,8 @@ class PoolRecorder:
         self._dataset = dataset
         self._pools: set[int] = set()  # ids of containers from which samples take objects
         self._containers: dict[int, tuple[Any, Any]] = {}  # by id, (taken object, its container)
-        self._lent: dict[int, tuple[Any, int]] = {}  # by id and descriptor, (object, container's id)
+        # By id and descriptor, (object, container's id)
+        self._lent: dict[int, tuple[Any, int]] = {}
         self._taking: _Taking | None = None
         self._others: set[int] = set()  # ids of what else threads share, as found for this sample
         self._classes: set[int] = set()  # ids of the classes whose variables are among these
@@ -79,10 +90,9 @@ class PoolRecorder:
             return
         taking, self._taking = self._taking, None
         entries = taking.entries()
-        values = [node.value for entry in entries for node in walk(entry)]
-        # Nothing was taken if the call raised.
-        unknown = not taking.names or (bool(entries) and all(map(is_value, entries)))
-        self.lends_values |= unknown or any(is_a(value, BUFFERS) for value in values)
+        values = _reachable_from(entries)
+        if taking.is_unknown(entries) or any(is_a(value, BUFFERS) for value in values):
+            self.lends_values = True
         self._find_others(values, taking.frame)
         for value in values:
             if id(value) not in self._others:
@@ -90,17 +100,19 @@ class PoolRecorder:
 
     def _find_others(self, values: list[Any], frame: types.FrameType) -> None:
         """Add what threads share through the dataset, through global variables and the classes of *values*."""
-        roots: list[Any] = []
+        roots: list[Any] = variables_of(self._new_classes(values))
         if not self._others:
             roots += [self._dataset, frame.f_globals]
+        self._others.update(map(id, _reachable_from(roots)))
+
+    def _new_classes(self, values: list[Any]) -> list[type]:
+        """Return the classes of the dataset and of *values* that this sample had not used yet."""
         classes = []
         for cls in map(type, [self._dataset, *values]):
             if id(cls) not in self._classes:
                 self._classes.add(id(cls))
                 classes.append(cls)
-        roots += variables_of(classes)
-        for root in roots:
-            self._others.update(id(node.value) for node in walk(root))
+        return classes
 
     def _lend(self, value: Any, container: Any) -> None:
         self._containers[id(value)] = value, container
@@ -115,3 +127,11 @@ class PoolRecorder:
         self._lent.clear()
         self._others.clear()
         self._classes.clear()
+
+
+def _reachable_from(roots: list[Any]) -> list[Any]:
+    """Return *roots* and all objects that these refer to."""
+    values: list[Any] = []
+    for root in roots:
+        values += [node.value for node in walk(root)]
+    return values

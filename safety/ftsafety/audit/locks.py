@@ -9,6 +9,7 @@ from multiprocessing.synchronize import Condition, SemLock
 from typing import Any
 
 from ftloader.diagnosis.lookups import attributes_of, is_a
+from ftsafety.audit.monitoring import Codes
 
 _SHOWS_HELD = ("locked", "is_locked", "_is_owned")
 """Names of the methods or attributes by which locks of different libraries tell if they are held."""
@@ -26,9 +27,11 @@ def is_lock(value: Any) -> bool:
 def _is_lock_type(cls: Any) -> bool:
     if issubclass(cls, (threading.Condition, threading.Semaphore, Condition, SemLock)):
         return True
-    acquires = all(callable(getattr(cls, name, None)) for name in ("acquire", "release"))
+    for name in ("acquire", "release"):
+        if not callable(getattr(cls, name, None)):
+            return False
     shows_held = any(hasattr(cls, name) for name in _SHOWS_HELD)
-    return acquires and shows_held and not cls.__module__.startswith("asyncio")
+    return shows_held and not cls.__module__.startswith("asyncio")
 
 
 def is_held(lock: Any) -> bool:
@@ -40,15 +43,23 @@ def is_held(lock: Any) -> bool:
             return lock._value == 0
         if is_a(lock, SemLock):
             return lock._semlock._is_zero()
-        state = next(getattr(lock, name) for name in _SHOWS_HELD if hasattr(lock, name))
-        return bool(state() if callable(state) else state)
+        return _shown_state(lock)
+    return False
+
+
+def _shown_state(lock: Any) -> bool:
+    """Return the state that the lock shows by the first of _SHOWS_HELD that it has; False if it has none."""
+    for name in _SHOWS_HELD:
+        if hasattr(lock, name):
+            state = getattr(lock, name)
+            return bool(state() if callable(state) else state)
     return False
 
 
 class Guards:
     """Locks that the thread that loads a sample may hold. Only one thread loads at a time."""
 
-    def __init__(self, locks: list[Any], codes: set[types.CodeType]) -> None:
+    def __init__(self, locks: list[Any], codes: Codes) -> None:
         """*locks*: those that the dataset refers to. *codes*: the dataset's functions."""
         self._locks = locks
         self._codes = codes
@@ -60,9 +71,10 @@ class Guards:
 
     def hold(self, frame: types.FrameType) -> bool:
         """True if a lock of the dataset is held, or a lock in a variable of the functions running in *frame*."""
-        if any(self._is_taken(lock) for lock in self._locks):
+        if any(map(self._is_taken, self._locks)):
             return True
-        return any(is_lock(value) and self._is_taken(value) for value in self._variables(frame))
+        locks = filter(is_lock, self._variables(frame))
+        return any(map(self._is_taken, locks))
 
     def _is_taken(self, lock: Any) -> bool:
         return id(lock) not in self._held_before and is_held(lock)

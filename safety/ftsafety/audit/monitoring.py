@@ -10,15 +10,16 @@ from typing import Any
 from ftloader.diagnosis.call_site import is_user_code
 from ftsafety.audit.libraries import LIMITS
 
+Codes = set[types.CodeType]
+"""Functions of a dataset."""
+
 _EVENTS = sys.monitoring.events
 
 
 @contextlib.contextmanager
 def monitoring(callbacks: dict[int, Callable]) -> Iterator[int]:
     """Context manager: register *callbacks*, by event, and yield their tool id. RuntimeError if no tool id is free."""
-    tool = next((number for number in reversed(range(6)) if sys.monitoring.get_tool(number) is None), None)
-    if tool is None:
-        raise RuntimeError("the audit needs one of sys.monitoring's tool ids, but all are in use: stop a profiler")
+    tool = _free_tool_id()
     sys.monitoring.use_tool_id(tool, "ftsafety.audit")
     try:
         for event, callback in callbacks.items():
@@ -31,8 +32,17 @@ def monitoring(callbacks: dict[int, Callable]) -> Iterator[int]:
         sys.monitoring.free_tool_id(tool)
 
 
+def _free_tool_id() -> int:
+    for tool in reversed(range(6)):
+        if sys.monitoring.get_tool(tool) is None:
+            return tool
+    raise RuntimeError(
+        "the audit needs one of sys.monitoring's tool ids, but all are in use: stop a profiler"
+    )
+
+
 @contextlib.contextmanager
-def events_in(tool: int, codes: set[types.CodeType], events: int) -> Iterator[None]:
+def events_in(tool: int, codes: Codes, events: int) -> Iterator[None]:
     """Context manager: switch on *events* (bits of sys.monitoring.events) in the functions *codes*, for tool id *tool*.
 
     No thread may run these functions while the ``with`` block is entered or left.
@@ -47,12 +57,12 @@ def events_in(tool: int, codes: set[types.CodeType], events: int) -> Iterator[No
 
 
 @contextlib.contextmanager
-def discovering(files: set[str]) -> Iterator[set[types.CodeType]]:
+def discovering(files: set[str]) -> Iterator[Codes]:
     """Context manager: collect the functions that run inside the ``with`` block and are in user code or in *files*.
 
     Functions of the libraries in LIMITS are left out, since the libraries may have locks of their own.
     """
-    codes: set[types.CodeType] = set()
+    codes: Codes = set()
 
     def started(code: types.CodeType, offset: int) -> Any:
         if is_user_code(code.co_filename) or code.co_filename in files:
@@ -63,6 +73,15 @@ def discovering(files: set[str]) -> Iterator[set[types.CodeType]]:
         sys.monitoring.restart_events()
         sys.monitoring.set_events(tool, _EVENTS.PY_START)
         yield codes
-    packages = [path for name in LIMITS for path in getattr(sys.modules.get(name), "__path__", ())]
-    described = tuple(os.path.join(path, "") for path in packages)
-    codes -= {code for code in codes if code.co_filename.startswith(described)}
+    folders = tuple(_folders_with_limits())
+    for code in list(codes):
+        if code.co_filename.startswith(folders):
+            codes.remove(code)
+
+
+def _folders_with_limits() -> Iterator[str]:
+    """Yield the folders of the imported packages in LIMITS."""
+    for name in LIMITS:
+        module = sys.modules.get(name)
+        for path in getattr(module, "__path__", ()):
+            yield os.path.join(path, "")

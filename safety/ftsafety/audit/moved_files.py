@@ -63,12 +63,16 @@ class MoveRecorder:
         if call is None:
             return
         after = positions(self._files)
+        moves = self._moves_by_thread[-1]
         for file, position in after.items():
-            moved = call.positions.get(file, position) != position
-            # A file opened for this sample belongs to the thread, though another file may get its descriptor later.
-            if moved and file in self._open_before and file.identity[1] not in lent:
-                self._moves_by_thread[-1].setdefault(file, []).append(call)
+            has_moved = call.positions.get(file, position) != position
+            if has_moved and self._is_shared(file, lent):
+                moves.setdefault(file, []).append(call)
         self._last_call = _Call(line, guarded, direct, after)
+
+    def _is_shared(self, file: OpenFile, lent: Container[int]) -> bool:
+        # A file opened for this sample belongs to the thread, though another file may get its descriptor later.
+        return file in self._open_before and file.identity[1] not in lent
 
     def end_sample(self, place: Line, lent: Container[int]) -> None:
         """Record the positions that the last call moved."""
@@ -77,13 +81,11 @@ class MoveRecorder:
 
     def moves(self) -> set[Move]:
         """Return the moves without a lock of the files that all threads moved."""
+        moved_by_all = set.intersection(*map(set, self._moves_by_thread))
         moves: set[Move] = set()
         for calls_by_file in self._moves_by_thread:
-            for file, calls in calls_by_file.items():
-                if all(file in others for others in self._moves_by_thread):
-                    moves.update(_unguarded(calls, file))
+            for file in moved_by_all:
+                for call in calls_by_file[file]:
+                    if not call.guarded:
+                        moves.add(Move(call.line, file.name, call.direct))
         return moves
-
-
-def _unguarded(calls: list[_Call], file: OpenFile) -> list[Move]:
-    return [Move(call.line, file.name, call.direct) for call in calls if not call.guarded]

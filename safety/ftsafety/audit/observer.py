@@ -15,15 +15,15 @@ import types
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from ftloader.diagnosis.lookups import is_a
 from ftsafety.audit.calls import Change, call_of
-from ftsafety.audit.draws import Draw, recording, watching
+from ftsafety.audit.draws import Draw, recording_draws, reporting_calls
 from ftsafety.audit.file_positions import has_position, of_object
 from ftsafety.audit.lent_objects import PoolRecorder
 from ftsafety.audit.locks import Guards, is_lock
-from ftsafety.audit.monitoring import events_in, monitoring
+from ftsafety.audit.monitoring import Codes, events_in, monitoring
 from ftsafety.audit.moved_files import Move, MoveRecorder
 from ftsafety.audit.places import definition
 from ftsafety.audit.pools import POOL
@@ -58,6 +58,14 @@ class Observed:
     """Number of instructions that the interpreter reported."""
 
 
+class Observations(NamedTuple):
+    """Two observations of one dataset, and the objects that the dataset refers to."""
+
+    first: Observed
+    second: Observed
+    nodes: list[Node]
+
+
 class Observer:
     """Observer of a dataset from which two threads load in turns. Makes one observation.
 
@@ -68,7 +76,7 @@ class Observer:
         self,
         dataset: Any,
         load: Callable[[Any, int], Any],
-        codes: set[types.CodeType],
+        codes: Codes,
         nodes: list[Node],
     ) -> None:
         """Prepare an observation.
@@ -126,8 +134,8 @@ class Observer:
 
     def _observe_draws(self, keys: list) -> set[Draw]:
         draws: set[Draw] = set()
-        with watching():
-            _take_turns(keys, lambda: recording(draws), self._load)
+        with reporting_calls():
+            _take_turns(keys, lambda: recording_draws(draws), self._load)
         return draws
 
     @contextlib.contextmanager
@@ -192,9 +200,13 @@ class Observer:
         line = Line(frame.f_code.co_filename, frame.f_lineno)
         write = Write(line, change.target, change.kind, change.per_thread)
         written = Written(
-            receiver, self._pools.shared_as(receiver), write, self._guards.hold(frame)
+            value=receiver,
+            shared_as=self._pools.shared_as(receiver),
+            write=write,
+            guarded=self._guards.hold(frame),
         )
-        self._writes.record(written, id(receiver) in self._pools.lent)
+        is_lent = id(receiver) in self._pools.lent
+        self._writes.record(written, is_lent)
 
 
 def _take_turns(

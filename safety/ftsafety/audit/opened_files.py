@@ -18,7 +18,9 @@ from ftsafety.audit.report import Line
 
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 _CODE = (".py", ".pyc", ".so")
-_NO_DATA = tuple({os.path.join(path, "") for path in (sys.prefix, sys.base_prefix, "/proc", "/sys")})
+_NO_DATA = tuple(
+    {os.path.join(path, "") for path in (sys.prefix, sys.base_prefix, "/proc", "/sys")}
+)
 
 
 class OpenedFiles:
@@ -34,13 +36,22 @@ class OpenedFiles:
 
     def written(self) -> dict[str, Line | None]:
         """Return the data files that are there and were written, each with the line that wrote it, if it is known."""
-        changed = [path for path in self.read if _is_data(path) and os.stat(path).st_mtime_ns > self._since]
-        return {path: self.opened_to_write.get(path) for path in [*self.opened_to_write, *changed] if _is_data(path)}
+        written: dict[str, Line | None] = {}
+        for path in filter(_is_data, self.opened_to_write):
+            written[path] = self.opened_to_write[path]
+        for path in filter(_is_data, self.read):
+            if os.stat(path).st_mtime_ns > self._since:
+                written.setdefault(path)
+        return written
 
     def rewritable(self) -> list[str]:
         """Return the data files that were read and not written, in folders where this process may make files."""
-        unwritten = self.read.keys() - self.written().keys()
-        return [path for path in self.read if path in unwritten and _is_data(path) and _may_be_made(path)]
+        written = self.written()
+        paths = []
+        for path in filter(_is_data, self.read):
+            if path not in written and _may_be_made(path):
+                paths.append(path)
+        return paths
 
 
 def _is_data(path: str) -> bool:
@@ -57,11 +68,12 @@ _records: dict[int, OpenedFiles] = {}
 
 
 @contextlib.contextmanager
-def watching() -> Iterator[OpenedFiles]:
+def recording_files() -> Iterator[OpenedFiles]:
     """Context manager: yield a record of the files that this thread opens inside the ``with`` block."""
     _add_hook()
     number = threading.get_ident()
-    outer, record = _records.get(number), OpenedFiles()
+    outer = _records.get(number)
+    record = OpenedFiles()
     _records[number] = record
     try:
         yield record
@@ -86,9 +98,12 @@ def _on_event(event: str, arguments: tuple) -> None:
 
 
 def _add(record: OpenedFiles, event: str, arguments: tuple[Any, ...]) -> None:
-    path, writes = arguments[1], True
     if event == "open":
-        path, writes = arguments[0], bool(arguments[2] & _WRITING)
+        path = arguments[0]
+        writes = bool(arguments[2] & _WRITING)
+    else:
+        path = arguments[1]
+        writes = True
     if not is_a(path, (str, bytes)):
         return  # an open descriptor, or an object whose __fspath__ may do anything
     path = os.path.abspath(os.fsdecode(path))

@@ -8,17 +8,19 @@ from typing import Any
 import torch
 
 from ftloader.diagnosis.lookups import is_a
+from ftsafety.audit.monitoring import Codes
 from ftsafety.audit.report import Line
 
 
-def line_naming(codes: set[types.CodeType], attribute: str) -> Line | None:
+def line_naming(codes: Codes, attribute: str) -> Line | None:
     """Return the first line in the functions *codes* that reads *attribute*, or None.
 
     ``__init__`` is searched last.
     """
     for code in sorted(codes, key=_search_order):
         for instruction in dis.get_instructions(code):
-            if instruction.opname.startswith("LOAD_ATTR") and instruction.argval == attribute:
+            is_read = instruction.opname.startswith("LOAD_ATTR")
+            if is_read and instruction.argval == attribute:
                 return Line(code.co_filename, instruction.line_number or 0)
     return None
 
@@ -36,9 +38,11 @@ def definition(dataset: Any) -> Line:
     if is_a(dataset, torch.utils.data.IterableDataset):
         methods = ["__iter__"]
     torch_file = sys.modules["torch.utils.data.dataset"].__file__
-    for method in methods:
-        code = getattr(getattr(type(dataset), method, None), "__code__", None)
+    for name in methods:
+        method = getattr(type(dataset), name, None)
+        code = getattr(method, "__code__", None)
         if code is not None and code.co_filename != torch_file:
             return Line(code.co_filename, code.co_firstlineno)
     module = sys.modules.get(type(dataset).__module__)
-    return Line(getattr(module, "__file__", None) or f"<{type(dataset).__qualname__}>", 1)
+    file = getattr(module, "__file__", None)
+    return Line(file or f"<{type(dataset).__qualname__}>", 1)

@@ -85,49 +85,78 @@ class Report:
     @property
     def ok(self) -> bool:
         """True if nothing has to be fixed: all findings are notes, and the second look left no failure unconfirmed."""
-        return not self.unconfirmed and all(finding.level == Level.NOTE for finding in self.findings)
+        return not self.unconfirmed and all(
+            finding.level == Level.NOTE for finding in self.findings
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as plain JSON values."""
-        return {"version": VERSION, "ok": self.ok, "verdict": self.verdict, **dataclasses.asdict(self)}
+        return {
+            "version": VERSION,
+            "ok": self.ok,
+            "verdict": self.verdict,
+            **dataclasses.asdict(self),
+        }
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "Report":
         """Return the report from the result of `to_dict`; raises ValueError if a finding's level is unknown."""
         report = cls(**{field.name: values[field.name] for field in dataclasses.fields(cls)})
-        report.findings = [Finding(**{**each, "level": Level(each["level"])}) for each in values["findings"]]
+        report.findings = []
+        for finding in values["findings"]:
+            level = Level(finding["level"])
+            report.findings.append(Finding(**{**finding, "level": level}))
         return report
 
     @property
     def verdict(self) -> str:
         counts = Counter(finding.level for finding in self.findings)
-        graver = [level for level in (Level.PROBLEM, Level.RISK) if counts[level]]
-        listed = ", ".join(f"{counts[level]} {level}{'s' * (counts[level] > 1)}" for level in graver)
-        if counts[Level.PROBLEM]:
-            verdict = f"not safe under threads: {listed}"
-        elif counts[Level.RISK]:
-            verdict = f"no wrong result was seen, but one is possible: {listed}"
-        elif self.unconfirmed:
-            verdict = "nothing was shown to be unsafe under threads"
-        else:
-            verdict = "nothing was found that is unsafe under threads, in what was tried"
+        parts = [self._worst(counts)]
         number = len(self.unconfirmed)
-        once = f"{number} failure{'s were' if number > 1 else ' was'} seen once" if number else ""
-        return "; ".join(filter(None, (verdict, once, self.unjudged)))
+        if number:
+            parts.append(f"{number} failure{'s were' if number > 1 else ' was'} seen once")
+        if self.unjudged:
+            parts.append(self.unjudged)
+        return "; ".join(parts)
+
+    def _worst(self, counts: Counter[Level]) -> str:
+        numbers = []
+        for level in (Level.PROBLEM, Level.RISK):
+            if number := counts[level]:
+                numbers.append(f"{number} {level}{'s' * (number > 1)}")
+        listed = ", ".join(numbers)
+        if counts[Level.PROBLEM]:
+            return f"not safe under threads: {listed}"
+        if counts[Level.RISK]:
+            return f"no wrong result was seen, but one is possible: {listed}"
+        if self.unconfirmed:
+            return "nothing was shown to be unsafe under threads"
+        return "nothing was found that is unsafe under threads, in what was tried"
 
     def __str__(self) -> str:
-        order = sorted(self.findings, key=_rank)
         parts = [f"audit of {one_line(self.dataset)}\n{self.environment}; {self.seconds:.1f} s"]
-        for number, finding in enumerate(order, 1):
-            lines = [f"{number}. {finding.level.upper()}: {one_line(finding.title)}", _field("where", finding.where)]
-            lines += [_field(name, getattr(finding, name)) for name in ("what", "remedy", "seen")]
-            parts.append("\n".join(lines))
+        for number, finding in enumerate(sorted(self.findings, key=_rank), 1):
+            parts.append(_finding_text(number, finding))
         if self.unconfirmed:
-            parts.append("seen once, but not in the second look (so no findings):\n" + _items(self.unconfirmed))
+            parts.append(
+                "seen once, but not in the second look (so no findings):\n"
+                + _items(self.unconfirmed)
+            )
         parts.append("what was tried:\n" + _items(self.tried))
         parts.append("what this cannot say:\n" + _items(self.cannot))
         parts.append(f"verdict: {self.verdict}")
         return "\n\n".join(parts)
+
+
+def _finding_text(number: int, finding: Finding) -> str:
+    lines = [
+        f"{number}. {finding.level.upper()}: {one_line(finding.title)}",
+        _field("where", finding.where),
+        _field("what", finding.what),
+        _field("remedy", finding.remedy),
+        _field("seen", finding.seen),
+    ]
+    return "\n".join(lines)
 
 
 def _rank(finding: Finding) -> tuple[bool, bool, int]:
@@ -146,4 +175,11 @@ def _items(texts: list[str]) -> str:
 
 
 def _fill(text: str, first: str, later: str, **options: Any) -> str:
-    return textwrap.fill(text, 100, initial_indent=first, subsequent_indent=later, break_long_words=False, **options)
+    return textwrap.fill(
+        text,
+        100,
+        initial_indent=first,
+        subsequent_indent=later,
+        break_long_words=False,
+        **options,
+    )

@@ -1,9 +1,10 @@
 """``audit()``: the function that runs all steps of an audit and returns the report."""
 
 import gc
+import math
 import time
-import types
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from ftrun import host
@@ -15,8 +16,8 @@ from ftsafety.audit.at_once import AtOnce
 from ftsafety.audit.comparison import Raised
 from ftsafety.audit.concurrent_loads import Burst
 from ftsafety.audit.ignored import collecting
-from ftsafety.audit.observer import Observed
-from ftsafety.audit.reachable import Node
+from ftsafety.audit.monitoring import Codes
+from ftsafety.audit.observer import Observations
 from ftsafety.audit.report import ABSENT, Finding, Report
 from ftsafety.audit.samples import IterableLoads, Loads, choose
 from ftsafety.audit.serial import OBSERVED, AuditError, Fresh, Serial
@@ -56,84 +57,134 @@ def audit(
         AuditError: with one thread, loading hangs or always fails; the dataset has no samples; *patience* is too short.
         TypeError, ValueError: *dataset* is no dataset, or is empty, or an argument is invalid.
     """
+    settings = Settings(indices, samples, threads, seconds, patience, seed)
+    return audit_with(dataset, settings, progress or (lambda text: None))
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Settings of an audit: the arguments of `audit` with the same names."""
+
+    indices: Iterable[Any] | None
+    samples: int
+    threads: int
+    seconds: float
+    patience: float
+    seed: int
+
+
+def audit_with(dataset: Any, settings: Settings, say: Callable[[str], None]) -> Report:
+    """Audit *dataset*, as `audit` does. *say* is called with a line of text at each step."""
+    threads = settings.threads
     if threads < 2:
         raise ValueError("threads= must be at least 2")
-    say = progress or (lambda text: None)
     begin = time.monotonic()
     with collecting():  # of all steps, so that each is printed once
         with noticing() as turned_on, collecting() as ignored:
             fresh = Fresh(dataset) if is_factory(dataset) else None
-            loads = choose(fresh.first if fresh else dataset, indices, samples, threads, seed)
-            serial = Serial(loads, patience, fresh)
+            first_dataset = fresh.first if fresh else dataset
+            loads = choose(
+                first_dataset,
+                settings.indices,
+                settings.samples,
+                threads,
+                settings.seed,
+            )
+            serial = Serial(loads, settings.patience, fresh)
             codes, observed = _observe(serial, ignored, say)
         report = Report(_describe(loads), f"{gil.describe()}; {threads} threads")
         if observed is None:
-            report.findings.append(serial.in_own_thread())
-            how = "by another thread than the one that made the dataset, and by that one"
-            why = "worker threads cannot load a sample, so nothing more was tried; fix this, and audit again"
-            report.tried.append(f"{len(loads.keys)} {loads.units} {how}")
-            report.cannot.append(f"what else is unsafe: {why}")
+            _judge_unloadable(report, serial)
         else:
-            _judge(report, serial, codes, observed, gil.findings(turned_on), seconds, seed, say)
+            report.findings += gil.findings(turned_on)
+            _judge(report, serial, codes, observed, settings, say)
         serial.snapshot.restore()
     report.seconds = time.monotonic() - begin
     return report
 
 
+def _judge_unloadable(report: Report, serial: Serial) -> None:
+    """Add the finding that only the thread that made the dataset can load a sample."""
+    loads = serial.loads
+    report.findings.append(serial.in_own_thread())
+    threads = "by another thread than the one that made the dataset, and by that one"
+    why = (
+        "worker threads cannot load a sample, so nothing more was tried; fix this, and audit again"
+    )
+    report.tried.append(f"{len(loads.keys)} {loads.units} {threads}")
+    report.cannot.append(f"what else is unsafe: {why}")
+
+
 def _judge(
     report: Report,
     serial: Serial,
-    codes: set[types.CodeType],
-    observed: tuple[Observed, Observed, list[Node]],
-    of_gil: list[Finding],
-    seconds: float,
-    seed: int,
+    codes: Codes,
+    observed: Observations,
+    settings: Settings,
     say: Callable[[str], None],
 ) -> None:
     """Run the steps that follow the observation, and add the findings of all steps to the report."""
     first, second, nodes = observed
-    suspects = findings.from_observation(first, second, nodes)
-    scratch = findings.from_arrays(serial.loads.dataset, serial.overwritten_arrays, codes, suspects, second)
+    written = findings.from_observation(first, second, nodes)
+    dataset = serial.loads.dataset
+    arrays = findings.from_arrays(dataset, serial.overwritten_arrays, codes, written, second)
     alone = _of_one_thread(serial, say)
-    report.findings += [*suspects, *alone, *scratch, *of_gil]
-    at_once = AtOnce(serial, codes, seconds, seed, say)
-    failures = at_once.run(suspects + scratch + [finding for finding in alone if finding.kind == "files-written"])
+    report.findings = written + alone + arrays + report.findings
+    suspects = written + arrays
+    for finding in alone:
+        if finding.kind == "files-written":
+            suspects.append(finding)
+    at_once = AtOnce(serial, codes, settings.seconds, settings.seed, say)
+    failures = at_once.run(suspects)
     report.unconfirmed += at_once.unconfirmed
     if not failures and not report.unconfirmed:
-        report.findings = findings.softened(report.findings, same_values.harmless(serial, codes, first, second))
+        harmless = same_values.harmless(serial, codes, first, second)
+        report.findings = findings.softened(report.findings, harmless)
     report.findings += failures
     watched = bool(first.instructions and second.instructions)
-    _say_what_was_tried(report, at_once.bursts + at_once.again, serial, len(codes), watched)
+    bursts = at_once.bursts + at_once.again
+    report.tried += _tried(serial.loads, bursts, len(codes))
+    report.cannot += _cannot(serial, len(codes), watched)
+    _add_failing(report, serial)
 
 
 def _observe(
-    serial: Serial, ignored: list[Raised], say: Callable[[str], None]
-) -> tuple[set[types.CodeType], tuple[Observed, Observed, list[Node]] | None]:
+    serial: Serial,
+    ignored: list[Raised],
+    say: Callable[[str], None],
+) -> tuple[Codes, Observations | None]:
     """Load with one thread, then observe the dataset twice.
 
-    Returns the dataset's functions that ran, and a tuple: the first observation, the second, and the dataset's objects.
-    The tuple is None if no sample can be loaded.
+    Returns the dataset's functions that ran, and the observations; None for these if no sample can be loaded.
     """
     say(f"loading {len(serial.loads.keys)} {serial.loads.units} serially, three times")
     codes = serial.alone(serial.passes)
-    gc.collect()  # else cycles would be destroyed by chance: perhaps under threads alone, which load more
-    serial.ignored.update(ignored)  # not later: an observer keeps objects alive, and so changes when they end
-    loaded = [got for got in serial.reference.values() if not isinstance(got, Raised)]
+    # Else cycles would be destroyed by chance: perhaps under threads alone, which load more.
+    gc.collect()
+    # Not later: an observer keeps objects alive, and so changes when they end.
+    serial.ignored.update(ignored)
+    copies = serial.reference.values()
+    loaded = [copy for copy in copies if not isinstance(copy, Raised)]
     if not loaded:
         return codes, None
-    if isinstance(serial.loads, IterableLoads) and not any(share.parts for share in loaded):
-        raise AuditError("the dataset yields no sample to any worker: there is nothing to audit")
+    if isinstance(serial.loads, IterableLoads):
+        if not any(share.parts for share in loaded):
+            raise AuditError(
+                "the dataset yields no sample to any worker: there is nothing to audit"
+            )
     say("watching what the dataset's lines write, in two threads that take turns")
     return codes, serial.alone(lambda: serial.observe_twice(codes))
 
 
 def _of_one_thread(serial: Serial, say: Callable[[str], None]) -> list[Finding]:
     """Load in one thread at a time; return the findings for faults that need no concurrency."""
-    found = findings.from_serial(serial)
+    alone = findings.from_serial(serial)
     keys = [key for key in serial.loads.keys if key not in serial.unequal]
-    keys = keys[:: -(-len(keys) // OBSERVED) or 1]
+    step = math.ceil(len(keys) / OBSERVED) or 1
+    keys = keys[::step]
     say(f"loading {len(keys)} of them in the thread that made the dataset, at least twice")
-    return found + serial.other_in_makers_thread(keys)
+    alone += serial.other_in_makers_thread(keys)
+    return alone
 
 
 def _describe(loads: Loads) -> str:
@@ -146,12 +197,12 @@ def _describe(loads: Loads) -> str:
     return f"{kind.__module__}.{kind.__qualname__}{size}"
 
 
-def _say_what_was_tried(report: Report, bursts: list[Burst], serial: Serial, functions: int, watched: bool) -> None:
-    """Fill in the report's sections "what was tried" and "what this cannot say"."""
-    loads = serial.loads
-    calls, rounds = sum(burst.calls for burst in bursts), sum(burst.rounds for burst in bursts)
+def _tried(loads: Loads, bursts: list[Burst], functions: int) -> list[str]:
+    """Return the report's section "what was tried". *functions*: the number of the dataset's functions."""
+    calls = sum(burst.calls for burst in bursts)
+    rounds = sum(burst.rounds for burst in bursts)
     ways = {burst.way for burst in bursts}
-    report.tried += [
+    return [
         f"{len(loads.keys)} {loads.units} three times by one thread, in two orders",
         f"writes, file positions and random draws of {functions} functions of the dataset, twice, by two threads in "
         "turns",
@@ -159,32 +210,62 @@ def _say_what_was_tried(report: Report, bursts: list[Burst], serial: Serial, fun
         "another one in each thread; the dataset as it was at first, or warm; its lines as they are, or with pauses "
         "between them",
     ]
-    cannot = report.cannot
-    cannot += [
+
+
+def _cannot(serial: Serial, functions: int, watched: bool) -> list[str]:
+    """Return the report's section "what this cannot say". *watched*: True if the interpreter reported instructions."""
+    cannot = [
         "that there is no race: only the samples, threads and orders that were tried are judged",
         "what C and C++ code does (its writes are not seen, only wrong results and crashes)",
     ]
     if not functions:
         cannot.append("what the dataset's lines write: none of its code is Python")
     elif not watched:
-        cannot.append("what the dataset's lines write: the interpreter reported none of its instructions")
-    opaque = [key for key, got in serial.reference.items() if got.opaque]
-    if opaque:
-        cannot.append(f"whether all of {loads.shown(opaque)} is right: of some parts only the type can be compared")
-    if serial.unequal:
-        cannot.append(f"whether the values of {loads.shown(serial.unequal)} are right, since they differ serially too")
-    failing = {key: got for key, got in serial.reference.items() if isinstance(got, Raised)}
-    if failing:
-        first = next(iter(failing.values()))
-        report.findings.append(kinds.make("raises", first.line, keys=loads.shown(failing), error=first))
-        units = loads.unit if len(loads.keys) == 1 else loads.units
-        report.unjudged = f"{len(failing)} of {len(loads.keys)} {units} could not be judged"
+        cannot.append(
+            "what the dataset's lines write: the interpreter reported none of its instructions"
+        )
+    cannot += _uncompared(serial)
     if serial.opened.written() or serial.opened.rewritable():
         cannot.append(ABSENT)
     if serial.only_first:
-        cannot.append(f"what the first load alone does, in objects that are not restored: {serial.only_first}")
+        cannot.append(
+            f"what the first load alone does, in objects that are not restored: {serial.only_first}"
+        )
     if gil_enabled():
         cannot.append(
             "what happens without the GIL: it is on here, which hides races; audit with a free-threaded "
             f"Python ({host.audit('FILE.py:NAME')})"
         )
+    return cannot
+
+
+def _uncompared(serial: Serial) -> list[str]:
+    """Return what the report says of samples that could be compared in part only."""
+    in_words = serial.loads.shown
+    cannot = []
+    opaque = [key for key, copy in serial.reference.items() if copy.opaque]
+    if opaque:
+        cannot.append(
+            f"whether all of {in_words(opaque)} is right: of some parts only the type can be compared"
+        )
+    if serial.unequal:
+        cannot.append(
+            f"whether the values of {in_words(serial.unequal)} are right, since they differ serially too"
+        )
+    return cannot
+
+
+def _add_failing(report: Report, serial: Serial) -> None:
+    """Add a finding for samples that raise with one thread too."""
+    loads = serial.loads
+    errors = {}
+    for key, copy in serial.reference.items():
+        if isinstance(copy, Raised):
+            errors[key] = copy
+    if not errors:
+        return
+    first = next(iter(errors.values()))
+    keys = loads.shown(errors)
+    report.findings.append(kinds.make("raises", first.line, keys=keys, error=first))
+    units = loads.unit if len(loads.keys) == 1 else loads.units
+    report.unjudged = f"{len(errors)} of {len(loads.keys)} {units} could not be judged"

@@ -6,6 +6,7 @@ import random
 import sys
 import threading
 import traceback
+import types
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -40,7 +41,9 @@ class Loads:
     units: str
 
     def __init__(self, dataset: Any, keys: list, threads: int) -> None:
-        self.dataset, self.keys, self.threads = dataset, keys, threads
+        self.dataset = dataset
+        self.keys = keys
+        self.threads = threads
 
     def load(self, key: Any, thread: int) -> Any:
         """Load the sample *key* in the same way as the loader's worker number *thread* does."""
@@ -48,11 +51,19 @@ class Loads:
 
     def shown(self, keys: Iterable[Any]) -> str:
         """Return the first eight of *keys*, sorted, in words: "indices 1, 2"."""
-        ordered = sorted(
-            set(keys), key=lambda key: (not isinstance(key, int), key if isinstance(key, int) else repr(key))
-        )
-        listed = ", ".join(map(repr, ordered[:8])) + (", ..." if len(ordered) > 8 else "")
-        return f"{self.unit if len(ordered) == 1 else self.units} {listed}"
+        ordered = sorted(set(keys), key=_order)
+        listed = ", ".join(map(repr, ordered[:8]))
+        if len(ordered) > 8:
+            listed += ", ..."
+        unit = self.unit if len(ordered) == 1 else self.units
+        return f"{unit} {listed}"
+
+
+def _order(key: Any) -> tuple[bool, Any]:
+    """Return the sort key of a sample's *key*: numbers first, then others by their representation."""
+    if isinstance(key, int):
+        return False, key
+    return True, repr(key)
 
 
 class IndexedLoads(Loads):
@@ -61,10 +72,12 @@ class IndexedLoads(Loads):
     unit, units = "index", "indices"
 
     def load(self, key: Any, thread: int) -> Any:
-        many = getattr(self.dataset, "__getitems__", None)
+        load_several = getattr(self.dataset, "__getitems__", None)
         with _worker(thread, self.threads, self.dataset), sample_scope():
             enter_sample(_Epoch, key)
-            return many([key])[0] if callable(many) else self.dataset[key]
+            if callable(load_several):
+                return load_several([key])[0]
+            return self.dataset[key]
 
 
 class IterableLoads(Loads):
@@ -77,7 +90,11 @@ class IterableLoads(Loads):
         self._samples = samples
 
     def load(self, key: Any, thread: int) -> Any:
-        ((dataset, *_),) = copies_for_workers(UserObjects(self.dataset, list, None), DatasetKind.Iterable, 1)
+        ((dataset, *_),) = copies_for_workers(
+            UserObjects(self.dataset, list, None),
+            DatasetKind.Iterable,
+            1,
+        )
         with _worker(key, self.threads, dataset), sample_scope():
             samples = []
             enter_sample(_Epoch, (key, 0))
@@ -91,7 +108,13 @@ class IterableLoads(Loads):
             return samples
 
 
-def choose(dataset: Any, indices: Iterable[Any] | None, samples: int, threads: int, seed: int) -> Loads:
+def choose(
+    dataset: Any,
+    indices: Iterable[Any] | None,
+    samples: int,
+    threads: int,
+    seed: int,
+) -> Loads:
     """Return the samples to load: *indices*, or by default *samples* random ones, including the first and the last.
 
     Raises TypeError if *dataset* is no dataset, or if it has no length and *indices* is None. Raises ValueError if
@@ -105,19 +128,30 @@ def choose(dataset: Any, indices: Iterable[Any] | None, samples: int, threads: i
         raise TypeError(
             f"{type(dataset).__name__} is no dataset: it has no __getitem__ and is no torch.utils.data.IterableDataset"
         )
-    keys = [] if indices is None else list(indices)
     if indices is None:
-        try:
-            length = len(dataset)
-        except Exception as error:  # a __len__ may raise anything
-            why = "" if isinstance(error, TypeError | NotImplementedError) else f" ({type(error).__name__}: {error})"
-            raise TypeError(f"{type(dataset).__name__} has no length{why}: give indices (--indices I,J,...)") from error
-        chosen = {0, length - 1} if length else set()
-        chosen.update(random.Random(seed).sample(range(length), min(samples, length)))
-        keys = sorted(chosen)[: max(samples, 2)]
+        keys = _random_indices(dataset, samples, seed)
+    else:
+        keys = list(indices)
     if not keys:
         raise ValueError("the dataset is empty: there is nothing to audit")
     return IndexedLoads(dataset, keys, threads)
+
+
+def _random_indices(dataset: Any, samples: int, seed: int) -> list[int]:
+    """Return *samples* random indices, including the first and the last. Raises TypeError as `choose` does."""
+    try:
+        length = len(dataset)
+    except Exception as error:  # a __len__ may raise anything
+        why = f" ({type(error).__name__}: {error})"
+        if isinstance(error, TypeError | NotImplementedError):
+            why = ""
+        text = f"{type(dataset).__name__} has no length{why}: give indices (--indices I,J,...)"
+        raise TypeError(text) from error
+    if not length:
+        return []
+    indices = {0, length - 1}
+    indices.update(random.Random(seed).sample(range(length), min(samples, length)))
+    return sorted(indices)[: max(samples, 2)]
 
 
 def outcome(loads: Loads, key: Any, thread: int) -> Frozen:
@@ -140,13 +174,30 @@ def raised(error: BaseException, stack: Iterable[traceback.FrameSummary] = ()) -
     *stack*: frames to put before those of the traceback, such as the callers'.
     """
     frames = [*stack, *traceback.extract_tb(error.__traceback__)]
-    users = [frame for frame in frames if is_user_code(frame.filename)]
-    frame = (users or frames)[-1] if frames else None
-    line = f"{frame.filename}:{frame.lineno}  {frame.line}" if frame else ""
-    text = "".join(traceback.format_exception_only(error)).strip().splitlines()[0]
-    own = [frame for frame in frames if not frame.filename.startswith(HERE)]
-    listing = "".join(traceback.format_list(own[-6:])) + text
-    return Raised(f"raised {type(error).__qualname__}", line=line, text=text, traceback=listing)
+    text = "".join(traceback.format_exception_only(error)).strip()
+    text = text.splitlines()[0]
+    outside = [frame for frame in frames if not frame.filename.startswith(HERE)]
+    listing = "".join(traceback.format_list(outside[-6:]))
+    return Raised(
+        f"raised {type(error).__qualname__}",
+        line=_user_line(frames),
+        text=text,
+        traceback=listing + text,
+    )
+
+
+def _user_line(frames: list[traceback.FrameSummary]) -> str:
+    """Return in words the innermost line of user code, else the innermost line; "" if there are no frames."""
+    for frame in reversed(frames):
+        if is_user_code(frame.filename):
+            return _in_words(frame)
+    if frames:
+        return _in_words(frames[-1])
+    return ""
+
+
+def _in_words(frame: traceback.FrameSummary) -> str:
+    return f"{frame.filename}:{frame.lineno}  {frame.line}"
 
 
 def thread(name: str, target: Callable[..., None], *args: Any) -> threading.Thread:
@@ -165,23 +216,37 @@ class Stuck(Exception):
 
     def __init__(self, seconds: float, stacks: str, names: list[str], line: str) -> None:
         super().__init__(f"no thread has finished a sample for {seconds:.0f} s")
-        self.stacks, self.names, self.line = stacks, names, line
+        self.stacks = stacks
+        self.names = names
+        self.line = line
 
 
 def stuck(threads: list[threading.Thread], seconds: float) -> Stuck:
     """Return a Stuck exception with the current stacks of those *threads* that hang in the dataset."""
     frames = sys._current_frames()
-    texts, names, line = [], [], ""
-    for each in threads:
-        frame = frames.get(each.ident or 0)
-        stack = traceback.extract_stack(frame) if frame is not None else []
-        own = [entry for entry in stack if not entry.filename.startswith(HERE) and entry.filename != threading.__file__]
-        if not own or not each.is_alive():
+    texts = []
+    names = []
+    line = ""
+    for loader in threads:
+        stack = _stack_outside_audit(frames.get(loader.ident or 0))
+        if not stack or not loader.is_alive():
             continue  # at the barrier
-        names.append(each.name)
-        line = line or f"{own[-1].filename}:{own[-1].lineno}  {own[-1].line}"
-        texts.append(f"{each.name}:\n" + "".join(traceback.format_list(own)).rstrip())
+        names.append(loader.name)
+        line = line or _in_words(stack[-1])
+        listing = "".join(traceback.format_list(stack)).rstrip()
+        texts.append(f"{loader.name}:\n{listing}")
     return Stuck(seconds, "\n".join(texts), names, line)
+
+
+def _stack_outside_audit(frame: types.FrameType | None) -> list[traceback.FrameSummary]:
+    """Return the stack of *frame* without the frames of the audit and of threading; [] if there is no frame."""
+    if frame is None:
+        return []
+    stack = []
+    for entry in traceback.extract_stack(frame):
+        if not entry.filename.startswith(HERE) and entry.filename != threading.__file__:
+            stack.append(entry)
+    return stack
 
 
 def _worker(number: int, threads: int, dataset: Any) -> contextlib.AbstractContextManager:

@@ -1,20 +1,23 @@
 """Loading by one thread at a time: the reference samples, and the faults that need no concurrency."""
 
 import contextlib
+import functools
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any
+from typing import Any, NamedTuple
 
-from ftsafety.audit import kinds, reachable
+from ftsafety.audit import kinds
 from ftsafety.audit.comparison import Frozen, Raised, difference, freeze, structure
-from ftsafety.audit.monitoring import discovering
-from ftsafety.audit.observer import Observed, Observer
-from ftsafety.audit.opened_files import OpenedFiles, watching
+from ftsafety.audit.monitoring import Codes, discovering
+from ftsafety.audit.observer import Observations, Observed, Observer
+from ftsafety.audit.opened_files import OpenedFiles, recording_files
 from ftsafety.audit.places import definition
+from ftsafety.audit.reachable import is_undecoded, walk, watched_files
 from ftsafety.audit.report import Finding
 from ftsafety.audit.samples import Loads, attempt, outcome, raised, stuck, thread
+from ftsafety.audit.snapshot import Snapshot
 
 OBSERVED = 6
 """Number of samples that each thread loads while the dataset's lines are watched."""
@@ -31,21 +34,32 @@ class Fresh:
 
     def __init__(self, make: Callable[[], Any]) -> None:
         begin = time.monotonic()
-        self.make, self.first = make, make()
+        self.make = make
+        self.first = make()
         self.seconds = time.monotonic() - begin
+
+
+class _Loaded(NamedTuple):
+    """Sample with the copy that was made when it was loaded."""
+
+    key: Any
+    copy: Frozen
+    sample: Any
 
 
 class Serial:
     """Loader of samples in one thread at a time, with the results. Needs no lock: `alone` runs a single thread."""
 
     def __init__(self, loads: Loads, patience: float, fresh: Fresh | None = None) -> None:
-        self.loads, self.patience = loads, patience
-        self._fresh, self._dataset = fresh, loads.dataset
+        self.loads = loads
+        self.patience = patience
+        self._fresh = fresh
+        self._dataset = loads.dataset
         self.only_first = ""
         """The reason why threads cannot load from a newly made dataset; empty if they can."""
         self.decoded_late: list[str] = []
         """Paths of images that the dataset had opened, but that were only decoded when a sample was loaded."""
-        self.snapshot = reachable.Snapshot(reachable.walk(loads.dataset))
+        self.snapshot = Snapshot(walk(loads.dataset))
         self.reference: dict[Any, Frozen] = {}
         self.unequal: set = set()
         """Keys whose sample differs from load to load."""
@@ -64,16 +78,18 @@ class Serial:
     def reset(self) -> bool:
         """Restore the dataset; with a factory, also make a new dataset to load from. Returns False if that fails."""
         self.snapshot.restore()
-        if self._fresh:
-            try:
-                self.loads.dataset = self.alone(self._fresh.make, max(self.patience, 4 * self._fresh.seconds))
-            except AuditError as error:
-                self.only_first = f"made again, {error}"
-            except Exception as error:
-                self.only_first = f"the dataset cannot be made again and again ({raised(error).text})"
-            if self.only_first:
-                self._fresh = None
-                return False
+        if self._fresh is None:
+            return True
+        patience = max(self.patience, 4 * self._fresh.seconds)
+        try:
+            self.loads.dataset = self.alone(self._fresh.make, patience)
+        except AuditError as error:
+            self.only_first = f"made again, {error}"
+        except Exception as error:
+            self.only_first = f"the dataset cannot be made again and again ({raised(error).text})"
+        if self.only_first:
+            self._fresh = None
+            return False
         return True
 
     def undo_reset(self) -> None:
@@ -93,18 +109,28 @@ class Serial:
                 "makes it instead (data.py:make_dataset)"
             )
         elif self._fresh.seconds > _SLOW:
-            self.only_first = f"the dataset is not made again, since that takes {self._fresh.seconds:.0f} s"
+            self.only_first = (
+                f"the dataset is not made again, since that takes {self._fresh.seconds:.0f} s"
+            )
         else:
             with contextlib.suppress(AuditError):
-                if self.reset():
-                    self.only_first = "made again, it hangs"
-                    other = self.alone(lambda: {key: how for key in self.loads.keys if (how := self.differs(key))})
-                    other = {key: how for key, how in other.items() if key not in self.unequal}
-                    key, how = next(iter(other.items()), (None, ""))
-                    self.only_first = how and f"made again, it gives other samples ({self.loads.unit} {key!r}: {how})"
+                self._compare_fresh()
         if self.only_first:
             self._fresh = None
         self.undo_reset()
+
+    def _compare_fresh(self) -> None:
+        """Load all samples from a new dataset; set `only_first` if a repeatable sample differs."""
+        if not self.reset():
+            return
+        self.only_first = "made again, it hangs"  # unless the next line returns
+        differences = self.alone(lambda: self._differences(self.loads.keys))
+        self.only_first = ""
+        for key, text in differences.items():
+            if key not in self.unequal:
+                sample = f"{self.loads.unit} {key!r}: {text}"
+                self.only_first = f"made again, it gives other samples ({sample})"
+                return
 
     def alone(self, work: Callable[[], Any], patience: float = 0) -> Any:
         """Call ``work()`` in a new thread; return the result. AuditError if no load starts for *patience* seconds."""
@@ -124,9 +150,7 @@ class Serial:
         while alone.is_alive():
             alone.join(patience)
             if alone.is_alive() and loaded == self._loaded:
-                everyone = [t for t in threading.enumerate() if t.name.startswith("audit-")]
-                hang = stuck(everyone, patience)
-                raise AuditError(f"the dataset hangs with one thread at a time, so it is no race:\n{hang.stacks}")
+                raise _hang(patience)
             loaded = self._loaded
         return result.result()
 
@@ -142,89 +166,118 @@ class Serial:
         self.slowest = max(self.slowest, time.monotonic() - begin)
         return result
 
-    def passes(self) -> set:
+    def passes(self) -> Codes:
         """Load all samples three times; fill `reference`. Return the dataset's functions that ran in the first pass."""
-        with watching() as self.opened:
+        with recording_files() as self.opened:
             return self._passes(self.loads.keys)
 
-    def _passes(self, keys: list) -> set:
-        nodes = reachable.walk(self.loads.dataset)
-        images = [node for node in nodes if reachable.is_undecoded(node.value)]
-        with discovering(reachable.watched_files(nodes)) as codes:
+    def _passes(self, keys: list) -> Codes:
+        nodes = walk(self.loads.dataset)
+        images = [node for node in nodes if is_undecoded(node.value)]
+        with discovering(watched_files(nodes)) as codes:
             for key in keys:
-                self.reference[key] = self.one(key)[0]
-        self.decoded_late = [node.path for node in images if not reachable.is_undecoded(node.value)]
+                self.reference[key], _ = self.one(key)
+        self.decoded_late = [node.path for node in images if not is_undecoded(node.value)]
         arrays = set(self.snapshot.overwritten())
         # The second pass is in reverse order and finds the dataset warm; the third is like the first. An array that is
         # written once, for the first sample, is a cache. Only one written for every sample is scratch memory.
-        before = reachable.Snapshot(reachable.walk(self.loads.dataset))
+        before = Snapshot(walk(self.loads.dataset))
         self.shared_memory = self._overwritten(list(reversed(keys)))
         self.overwritten_arrays = arrays.intersection(before.overwritten())
         self.snapshot.restore()
         for key in keys:
-            if difference(self.one(key)[0], self.reference[key]):
+            if self.differs(key):
                 self.unequal.add(key)
         return codes
 
     def _overwritten(self, keys: list) -> list:
         """Load *keys*; return the keys whose sample changed while the next sample was loaded."""
-        found, held = [], None
+        overwritten = []
+        previous: _Loaded | None = None
         for key in keys:
-            got, sample = self.one(key)
-            if difference(got, self.reference[key]):
+            copy, sample = self.one(key)
+            if difference(copy, self.reference[key]):
                 self.unequal.add(key)
-            if held is not None and difference(freeze(held[2]), held[1]):
-                found.append(held[0])
-            held = None if isinstance(got, Raised) else (key, got, sample)
-        return found
+            if previous is not None and difference(freeze(previous.sample), previous.copy):
+                overwritten.append(previous.key)
+            previous = None if isinstance(copy, Raised) else _Loaded(key, copy, sample)
+        return overwritten
 
     def differs(self, key: Any) -> str | None:
         """Load the sample *key* in this thread; return its difference from the reference in words, or None."""
-        return difference(self.one(key)[0], self.reference[key])
+        copy, _ = self.one(key)
+        return difference(copy, self.reference[key])
 
-    def wrong(self, key: Any, got: Frozen) -> str | None:
-        """Return in words how *got* differs from the reference of the sample *key*; None if there is no difference.
+    def _differences(self, keys: list) -> dict[Any, str]:
+        """Load *keys* in this thread; return {key: difference from the reference in words} of those that differ."""
+        differences = {}
+        for key in keys:
+            if text := self.differs(key):
+                differences[key] = text
+        return differences
+
+    def wrong(self, key: Any, copy: Frozen) -> str | None:
+        """Return in words how *copy* differs from the reference of the sample *key*; None if there is no difference.
 
         Compares only the structure if the sample's values vary from load to load in one thread too.
         """
         reference = self.reference[key]
         if key in self.unequal:
-            got, reference = structure(got), structure(reference)
-        return difference(got, reference)
+            return difference(structure(copy), structure(reference))
+        return difference(copy, reference)
 
     def in_own_thread(self) -> Finding:
         """Load the samples in this thread, which made the dataset; return the finding that no other thread can.
 
         Called after all loads in another thread have failed. Raises AuditError if a load fails here too.
         """
-        first = self.reference[self.loads.keys[0]]
+        first_key = self.loads.keys[0]
+        first = self.reference[first_key]
         assert isinstance(first, Raised)
         for _ in range(2):
-            if any(isinstance(outcome(self.loads, key, 0), Raised) for key in self.loads.keys):
-                raise AuditError(f"no sample can be loaded, not even by one thread:\n{first.traceback}")
+            for key in self.loads.keys:
+                if isinstance(outcome(self.loads, key, 0), Raised):
+                    text = f"no sample can be loaded, not even by one thread:\n{first.traceback}"
+                    raise AuditError(text)
         return kinds.make("bound-to-thread", first.line, error=first)
 
     def other_in_makers_thread(self, keys: list) -> list[Finding]:
         """Return [a finding] if other threads load other samples than this thread, which made the dataset; else []."""
-        other = dict.fromkeys(keys, "")
-        for _ in range(8 if self.unequal else 2):  # where samples vary, some look alike by chance
+        suspects = list(dict.fromkeys(keys))
+        differences: dict[Any, str] = {}
+        repeats = 8 if self.unequal else 2  # where samples vary, some look alike by chance
+        for _ in range(repeats):
             self.snapshot.restore()
-            other = {key: how for key in other if (how := self.differs(key))}
+            differences = self._differences(suspects)
             # Load in another thread again: samples may change with time, not with the thread.
-            elsewhere = self.alone(lambda: {key for key in other if self.differs(key)})
-            other = {key: how for key, how in other.items() if key not in elsewhere}
-        where, shown = definition(self.loads.dataset), self.loads.shown(other)
-        examples = [f"{self.loads.unit} {key}: {how}" for key, how in other.items()]
-        return [kinds.make("other-in-makers-thread", where, keys=shown, how=how) for how in examples[:1]]
+            suspects = list(differences)
+            for key in self.alone(functools.partial(self._differences, suspects)):
+                del differences[key]
+            suspects = list(differences)
+        if not differences:
+            return []
+        key, text = next(iter(differences.items()))
+        where = definition(self.loads.dataset)
+        keys_in_words = self.loads.shown(differences)
+        example = f"{self.loads.unit} {key}: {text}"
+        return [kinds.make("other-in-makers-thread", where, keys=keys_in_words, how=example)]
 
-    def observe_twice(self, codes: set) -> tuple[Observed, Observed, list]:
+    def observe_twice(self, codes: Codes) -> Observations:
         """Observe the functions *codes* twice; return both observations and all objects that the dataset refers to."""
-        keys = self.loads.keys[:OBSERVED]
-        seen = []
-        for _ in range(2):
-            self.snapshot.restore()
-            nodes = reachable.walk(self.loads.dataset)
-            observer = Observer(self.loads.dataset, self.load, codes, nodes)
-            seen.append(observer.observe(keys))
-            nodes = reachable.walk(self.loads.dataset)
-        return seen[0], seen[1], nodes
+        first = self._observe(codes)
+        second = self._observe(codes)
+        nodes = walk(self.loads.dataset)
+        return Observations(first, second, nodes)
+
+    def _observe(self, codes: Codes) -> Observed:
+        self.snapshot.restore()
+        dataset = self.loads.dataset
+        observer = Observer(dataset, self.load, codes, walk(dataset))
+        return observer.observe(self.loads.keys[:OBSERVED])
+
+
+def _hang(patience: float) -> AuditError:
+    """Return the error for the threads of the audit, which hang; with their stacks."""
+    threads = [thread for thread in threading.enumerate() if thread.name.startswith("audit-")]
+    stacks = stuck(threads, patience).stacks
+    return AuditError(f"the dataset hangs with one thread at a time, so it is no race:\n{stacks}")

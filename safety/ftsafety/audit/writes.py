@@ -10,11 +10,19 @@ import dis
 import linecache
 import threading
 import types
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-_STORES = {"STORE_ATTR", "STORE_SUBSCR", "DELETE_ATTR", "DELETE_SUBSCR", "STORE_SLICE", "STORE_GLOBAL"}
+_STORES = {
+    "STORE_ATTR",
+    "STORE_SUBSCR",
+    "DELETE_ATTR",
+    "DELETE_SUBSCR",
+    "STORE_SLICE",
+    "STORE_GLOBAL",
+}
 _TARGETS = (ast.Attribute, ast.Subscript, ast.Name)
 _THREAD_NUMBERS = ("get_ident", "current_thread", "get_native_id")
 UNKNOWN = object()
@@ -45,12 +53,12 @@ class Store:
 
     def is_of_thread(self, frame: types.FrameType) -> bool:
         """True if the key of the written item is the number of this thread, or contains it."""
+        if any(name in self.key_text for name in _THREAD_NUMBERS):
+            return True
+        numbers = (threading.get_ident(), threading.get_native_id())
         key = self.key_value(frame)
         parts = key if type(key) is tuple else (key,)
-        numbers = (threading.get_ident(), threading.get_native_id())
-        if any(type(part) is int and part in numbers for part in parts):
-            return True
-        return any(name in self.key_text for name in _THREAD_NUMBERS)
+        return any(type(part) is int and part in numbers for part in parts)
 
 
 def _evaluate(code: types.CodeType | None, frame: types.FrameType) -> Any:
@@ -65,19 +73,27 @@ def _evaluate(code: types.CodeType | None, frame: types.FrameType) -> Any:
 def stores_in(code: types.CodeType) -> dict[int, Store]:
     """Return the writing instructions of *code*, by offset. Without its source, only writes to globals are found."""
     # Instructions are matched to nodes of the tree by the position where the target ends, in UTF-8 bytes.
-    ends = {(node.end_lineno, node.end_col_offset): store for node, store in _targets(code.co_filename)}
-    found = {}
+    by_end = {}
+    for node, store in _targets(code.co_filename):
+        by_end[node.end_lineno, node.end_col_offset] = store
+    stores = {}
     for instruction in dis.get_instructions(code):
         positions = instruction.positions
         if instruction.opname not in _STORES or positions is None:
             continue
-        store = ends.get((positions.end_lineno, positions.end_col_offset))
+        store = by_end.get((positions.end_lineno, positions.end_col_offset))
         if instruction.opname == "STORE_GLOBAL":
-            kind = "augmented" if store and store.kind == "augmented" else "global"
-            found[instruction.offset] = Store(instruction.argval, kind, is_global=True)
-        elif store is not None:
-            found[instruction.offset] = store
-    return found
+            store = _store_of_global(instruction.argval, store)
+        if store is not None:
+            stores[instruction.offset] = store
+    return stores
+
+
+def _store_of_global(name: str, store: Store | None) -> Store:
+    """Return the write to the global variable *name*. *store*: that of its target, if the source is known."""
+    if store is not None and store.kind == "augmented":
+        return Store(name, "augmented", is_global=True)
+    return Store(name, "global", is_global=True)
 
 
 @cache
@@ -92,7 +108,7 @@ def tree_of(filename: str) -> ast.Module:
 def _targets(filename: str) -> list[tuple[ast.expr, Store]]:
     visitor = _Visitor()
     visitor.visit(tree_of(filename))
-    return visitor.found
+    return visitor.targets
 
 
 class _Visitor(ast.NodeVisitor):
@@ -102,7 +118,7 @@ class _Visitor(ast.NodeVisitor):
     """
 
     def __init__(self) -> None:
-        self.found: list[tuple[ast.expr, Store]] = []
+        self.targets: list[tuple[ast.expr, Store]] = []
         self._tests: list[str] = []
 
     def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
@@ -137,18 +153,33 @@ class _Visitor(ast.NodeVisitor):
     visit_Subscript = visit_Name = visit_Attribute
 
     def _add(self, node: ast.expr, augmented: bool = False) -> None:
-        if not isinstance(node, _TARGETS) or any(node is known for known, _ in self.found[-50:]):
+        if not isinstance(node, _TARGETS):
             return
-        key = node.slice if isinstance(node, ast.Subscript) else None
-        compared = ast.unparse(node.value if isinstance(node, ast.Subscript) else node)
-        kind = "attribute" if key is None else "item"
-        if augmented or self._reads_itself(node):
-            kind = "augmented"
-        elif any(compared in test for test in self._tests):
-            kind = "checked"
-        owner = None if isinstance(node, ast.Name) else _pure(node.value)
-        keys = (_pure(key), ast.unparse(key)) if key is not None else ()
-        self.found.append((node, Store(ast.unparse(node), kind, owner, *keys)))
+        if any(node is target for target, _ in self.targets[-50:]):
+            return
+        kind = "augmented" if augmented else self._kind(node)
+        text = ast.unparse(node)
+        if isinstance(node, ast.Name):
+            store = Store(text, kind)
+        elif isinstance(node, ast.Attribute):
+            store = Store(text, kind, _pure(node.value))
+        else:
+            key = node.slice
+            store = Store(text, kind, _pure(node.value), _pure(key), ast.unparse(key))
+        self.targets.append((node, store))
+
+    def _kind(self, node: ast.Attribute | ast.Subscript | ast.Name) -> str:
+        """Return the `Store.kind` of a target without an operator such as ``+=``."""
+        if self._reads_itself(node):
+            return "augmented"
+        kind = "attribute"
+        container = ast.unparse(node)
+        if isinstance(node, ast.Subscript):
+            kind = "item"
+            container = ast.unparse(node.value)
+        if any(container in test for test in self._tests):
+            return "checked"
+        return kind
 
     _assignment: ast.Assign | None = None
 
@@ -159,20 +190,36 @@ class _Visitor(ast.NodeVisitor):
 
     def _reads_itself(self, node: ast.Attribute | ast.Subscript | ast.Name) -> bool:
         """True if *node* is the target of an assignment whose right side reads it, as in ``self.n = self.n + 1``."""
-        assigned = self._assignment
-        if assigned is None or node not in assigned.targets or isinstance(assigned.value, (ast.BoolOp, ast.IfExp)):
+        assignment = self._assignment
+        if assignment is None or node not in assignment.targets:
+            return False
+        if isinstance(assignment.value, (ast.BoolOp, ast.IfExp)):
             return False  # `self.file = self.file or open(...)` is a test
-        text = ast.unparse(node)
-        return any(
-            isinstance(part, type(node)) and isinstance(part.ctx, ast.Load) and ast.unparse(part) == text
-            for part in ast.walk(assigned.value)
-        )
+        texts = map(ast.unparse, _loads(assignment.value, type(node)))
+        return ast.unparse(node) in texts
 
     visit_AsyncFunctionDef = visit_FunctionDef
 
 
+def _loads(expression: ast.expr, kind: Any) -> Iterator[ast.expr]:
+    """Yield the parts of *expression* that are of *kind* and are read."""
+    for part in ast.walk(expression):
+        if isinstance(part, kind) and isinstance(part.ctx, ast.Load):
+            yield part
+
+
 def _pure(node: ast.expr) -> types.CodeType | None:
     """Return the compiled expression *node*; None if evaluating it a second time may have side effects."""
-    allowed = (ast.Name, ast.Attribute, ast.Subscript, ast.Constant, ast.Load, ast.Tuple, ast.UnaryOp, ast.USub)
-    pure = all(isinstance(part, allowed) for part in ast.walk(node))
-    return compile(ast.Expression(node), "<audit>", "eval") if pure else None
+    allowed = (
+        ast.Name,
+        ast.Attribute,
+        ast.Subscript,
+        ast.Constant,
+        ast.Load,
+        ast.Tuple,
+        ast.UnaryOp,
+        ast.USub,
+    )
+    if not all(isinstance(part, allowed) for part in ast.walk(node)):
+        return None
+    return compile(ast.Expression(node), "<audit>", "eval")

@@ -17,7 +17,7 @@ from ftsafety.repro.look import observations, sound
 from ftsafety.repro.outcome import Kind, Outcome
 from ftsafety.repro.request import MIB
 from ftsafety.repro.script import Script
-from ftsafety.repro.verdict import Finding, Verdict, groups_of, signatures_of
+from ftsafety.repro.verdict import FailureCounts, Verdict, groups_of, signatures_of
 from ftsafety.repro.verdict_words import named, others, rate, remarks, sentence
 
 # GitHub takes 65,536 characters an issue.
@@ -128,7 +128,10 @@ def nodes(runs: Mapping[str, Runs], processors: Mapping[str, str]) -> str:
     return "\n\n".join(parts)
 
 
-def chosen_failure(runs: Mapping[str, Runs], finding: Finding | None = None) -> tuple[str, int, Outcome] | None:
+def chosen_failure(
+    runs: Mapping[str, Runs],
+    finding: FailureCounts | None = None,
+) -> tuple[str, int, Outcome] | None:
     """Return the failure to show, as (configuration, number of the run from 1, outcome), or None if no run failed.
 
     Failures without the GIL are preferred. If *finding* has a signature, only failures with this signature count.

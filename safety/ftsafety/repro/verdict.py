@@ -45,7 +45,7 @@ _SOUGHT = (Pattern.WITHOUT_GIL, Pattern.FREE_THREADED)
 
 
 @dataclass(frozen=True)
-class Finding:
+class FailureCounts:
     """Counts, by configuration, of one group of failures: all failures, or those with the same signature."""
 
     signature: Signature | None
@@ -70,9 +70,9 @@ class Verdict:
     """The configurations with at least one run that counts."""
     unknown: tuple[str, ...] = ()
     """The configurations with missing runs, or in which most runs do not count."""
-    main: Finding | None = None
+    main: FailureCounts | None = None
     """The finding that the report's first sentence states; None if nothing failed."""
-    besides: tuple[Finding, ...] = ()
+    besides: tuple[FailureCounts, ...] = ()
     """Findings on failures with other signatures."""
     level: float = SIGNIFICANT
 
@@ -179,7 +179,12 @@ def _groups(runs: Mapping[str, Runs], judged: Iterable[str]) -> Iterator[tuple[S
     yield from ((each, groups[each]) for each in (None, *without, *places))
 
 
-def _finding(runs: Mapping[str, Runs], judged: Iterable[str], signature: Signature | None, group: _Group) -> Finding:
+def _finding(
+    runs: Mapping[str, Runs],
+    judged: Iterable[str],
+    signature: Signature | None,
+    group: _Group,
+) -> FailureCounts:
     """Return the finding for a group of failures. The caller then sets its `pattern` and corrects its p-value."""
     # A run that ended with a more severe failure could not show this one any more.
     milder = None if signature is None else SEVERITY[: SEVERITY.index(Kind(signature.kind)) + 1]
@@ -195,10 +200,10 @@ def _finding(runs: Mapping[str, Runs], judged: Iterable[str], signature: Signatu
         seen[config] = (len(shown), len(could))
     failing = [config for config, (number, _) in seen.items() if number]
     sound = [config for config, (number, of) in seen.items() if not number and of]
-    return Finding(signature, seen, p=p_value(total(seen, failing), total(seen, sound)) if sound else None)
+    return FailureCounts(signature, seen, p=p_value(total(seen, failing), total(seen, sound)) if sound else None)
 
 
-def _named(finding: Finding, level: float) -> Finding:
+def _named(finding: FailureCounts, level: float) -> FailureCounts:
     everything = {config for config, (_, of) in finding.seen.items() if of} == set(CONFIGURATIONS)
     certain = finding.p is None or finding.p < level
     return replace(

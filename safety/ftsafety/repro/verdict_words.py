@@ -9,7 +9,7 @@ from ftrun.configurations import CONFIGURATIONS
 from ftsafety.repro.blocked import lacking, reason, stopped
 from ftsafety.repro.campaign import Runs
 from ftsafety.repro.outcome import Kind, Signature
-from ftsafety.repro.verdict import Finding, Pattern, Verdict, interval, p_value, total
+from ftsafety.repro.verdict import FailureCounts, Pattern, Verdict, interval, p_value, total
 
 _CLAIMS = {
     Pattern.WITHOUT_GIL: "only without the GIL",
@@ -123,7 +123,7 @@ def unpatched(descriptions: Mapping[str, dict], source: str) -> Iterator[str]:
         )
 
 
-def _seen(finding: Finding) -> str:
+def _seen(finding: FailureCounts) -> str:
     effect = "failed" if finding.signature is None else "showed it"
     counts = finding.seen.items()
     return ", ".join(f"{number} of {runs} runs {effect} in {config}" for config, (number, runs) in counts if runs)
@@ -142,7 +142,7 @@ def _claim(verdict: Verdict) -> str:
     return f"{subject} on {where}" + ("" if verdict.failing == verdict.judged else ", and only there")
 
 
-def _where(finding: Finding, verdict: Verdict) -> str:
+def _where(finding: FailureCounts, verdict: Verdict) -> str:
     if finding.failing == verdict.judged and len(verdict.judged) > 1:
         return " in every configuration"
     return f" {_CLAIMS[finding.pattern]}" if finding.pattern in _CLAIMS else ""

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ftsafety.audit.empty_copies import CopyError, check_namespaces
-from ftsafety.audit.opened_files import watching
+from ftsafety.audit.opened_files import recording_files
 from ftsafety.audit.report import ABSENT
 from tests.checkout import importable
 from tests.programs import completed
@@ -153,7 +153,7 @@ def test_which_files_count(tmp_path):
     kept, removed, renamed, copied = (tmp_path / name for name in ("kept", "removed", "renamed", "copied"))
     kept.write_text("from an earlier run")
     os.utime(kept, (1, 1))
-    with watching() as opened:
+    with recording_files() as opened:
         kept.read_text()
         removed.write_text("")
         removed.unlink()

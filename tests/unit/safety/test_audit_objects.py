@@ -20,7 +20,8 @@ from ftloader.diagnosis.lookups import attributes_of
 from ftrun import target
 from ftsafety.audit.comparison import difference, freeze
 from ftsafety.audit.locks import is_held, is_lock
-from ftsafety.audit.reachable import Node, Snapshot, walk
+from ftsafety.audit.reachable import Node, walk
+from ftsafety.audit.snapshot import Snapshot
 from tests.checkout import importable
 from tests.datasets import Rows
 from tests.programs import completed

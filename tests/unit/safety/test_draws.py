@@ -25,7 +25,7 @@ from scipy import stats
 import ftloader
 from ftloader.current import enter_sample, sample_scope
 from ftloader.rng.sample import sample_rng
-from ftsafety.audit.draws import recording, watching
+from ftsafety.audit.draws import recording_draws, reporting_calls
 
 # Monitoring and the global generators belong to the whole process.
 own = random.Random(3)
@@ -39,10 +39,10 @@ def draws_of(function):
     found = set()
 
     def work():
-        with recording(found):
+        with recording_draws(found):
             function()
 
-    with watching(), ThreadPoolExecutor(1) as threads:
+    with reporting_calls(), ThreadPoolExecutor(1) as threads:
         threads.submit(work).result()
     return sorted(found)
 
@@ -258,11 +258,11 @@ def test_other_threads_are_not_recorded():
     found, recorded, finished = set(), threading.Event(), threading.Event()
 
     def worker():
-        with recording(found):
+        with recording_draws(found):
             recorded.set()
             assert finished.wait(60)
 
-    with watching(), ThreadPoolExecutor(2) as threads:
+    with reporting_calls(), ThreadPoolExecutor(2) as threads:
         busy = threads.submit(worker)
         assert recorded.wait(60)
         draws()
@@ -274,8 +274,8 @@ def test_other_threads_are_not_recorded():
 
 def test_an_exception_in_the_block_ends_the_recording():
     found = set()
-    with watching():
-        with pytest.raises(ValueError, match="sample"), recording(found):
+    with reporting_calls():
+        with pytest.raises(ValueError, match="sample"), recording_draws(found):
             raise ValueError("sample")
         draws()
     assert found == set()
@@ -303,7 +303,7 @@ def test_without_a_free_tool_id_the_error_says_what_to_do():
     for i in taken:
         sys.monitoring.use_tool_id(i, f"tool {i}")
     try:
-        with pytest.raises(RuntimeError, match="all are in use: stop a profiler"), watching():
+        with pytest.raises(RuntimeError, match="all are in use: stop a profiler"), reporting_calls():
             pass
     finally:
         for i in taken:
