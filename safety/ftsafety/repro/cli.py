@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
@@ -19,15 +19,15 @@ from ftrun.interruption import Interrupted, Interruption
 from ftrun.project import ROOT
 from ftrun.twin import TwinError
 from ftsafety.repro import commands, narrow, report, verdict_words
-from ftsafety.repro.arguments import options_of, parse
+from ftsafety.repro.arguments import parse
 from ftsafety.repro.blocked import reason, remedy, settled, stopped
 from ftsafety.repro.campaign import Campaign, Runs, twin_of
 from ftsafety.repro.cluster import Cluster
 from ftsafety.repro.inputs import UsageError
 from ftsafety.repro.link import Link, NoCluster, Where
+from ftsafety.repro.options import Options
 from ftsafety.repro.packages import Packages, add
 from ftsafety.repro.progress import Progress
-from ftsafety.repro.request import MIB, Limits
 from ftsafety.repro.script import Script
 from ftsafety.repro.stopping import EarlyStop
 from ftsafety.repro.twins import Interpreter, Twin, connect, label
@@ -47,7 +47,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run `repro` with the command-line *arguments*; return its exit status (see --help)."""
     any_locale()
     try:
-        given = parse(sys.argv[1:] if arguments is None else arguments)
+        options = parse(sys.argv[1:] if arguments is None else arguments)
     except UsageError as error:
         print(f"repro: {one_line(str(error))}", file=sys.stderr)
         return 2
@@ -56,26 +56,30 @@ def main(arguments: list[str] | None = None) -> int:
     with Interruption() as interruption, contextlib.ExitStack() as stack:
         progress = stack.enter_context(contextlib.closing(Progress()))
         try:
-            text, status = Reproduction(given, interruption, progress, stack).run()
+            text, status = Reproduction(options, interruption, progress, stack).run()
         except Interrupted as error:
             progress.note(f"repro: interrupted ({error})")
             return error.exit_status
         except (TwinError, MetadataError, Refused) as error:
             progress.note(f"repro: {error}")
             return {MetadataError: 2, NoCluster: 2, Refused: Pattern.NOT_BEGUN.value}.get(type(error), 1)
-    return publish(text, given, interruption, status)
+    return publish(text, options, interruption, status)
 
 
-def publish(text: str, given, interruption: Interruption, status: int) -> int:
+def publish(text: str, options: Options, interruption: Interruption, status: int) -> int:
     """Print the report and write it to --out; return the exit status."""
     print_report(text)
     try:
-        if given.out is not None:
-            given.out.write_text(text, encoding="utf-8")
+        if options.out is not None:
+            options.out.write_text(text, encoding="utf-8")
     except OSError as error:
-        hint = '; the container writes as user 1000: docker compose run --rm --user "$(id -u):$(id -g)" ft-repro ...'
-        shown = hint if isinstance(error, PermissionError) and given.walled else ""
-        print(f"repro: cannot write {given.out}: {error.strerror}{shown}", file=sys.stderr)
+        hint = ""
+        if isinstance(error, PermissionError) and options.walled:
+            hint = (
+                "; the container writes as user 1000: "
+                'docker compose run --rm --user "$(id -u):$(id -g)" ft-repro ...'
+            )
+        print(f"repro: cannot write {options.out}: {error.strerror}{hint}", file=sys.stderr)
         status = 1
     return 128 + interruption.signum if interruption.signum else status
 
@@ -87,10 +91,17 @@ class Refused(Exception):
 class Reproduction:
     """One invocation of the command, which runs the script many times. Owned by one thread."""
 
-    def __init__(self, given, interruption: Interruption, progress: Progress, stack: contextlib.ExitStack):
-        self._given, self._interruption, self._progress, self._stack = given, interruption, progress, stack
-        self._script: Script = given.loaded
-        self._command = commands.all_runs(given, self._script)
+    def __init__(
+        self,
+        options: Options,
+        interruption: Interruption,
+        progress: Progress,
+        stack: contextlib.ExitStack,
+    ):
+        self._options, self._interruption = options, interruption
+        self._progress, self._stack = progress, stack
+        self._script: Script = options.script
+        self._command = commands.repro(options)
         self._twins: dict[str, Twin | Cluster] = {}
         self._cluster: Cluster | None = None
         self._descriptions: dict[str, dict] = {}
@@ -100,20 +111,21 @@ class Reproduction:
 
         Raises TwinError, MetadataError or Refused; or Interrupted, if an interruption comes before any run has ended.
         """
-        given, progress = self._given, self._progress
+        options, progress = self._options, self._progress
         self._connect()
         missing = self._check_version()
-        if not (given.walled or given.walls):
-            progress.note(NO_WALLS_THERE if given.dask else NO_WALLS)
+        if not (options.walled or options.walls):
+            progress.note(NO_WALLS_THERE if options.dask else NO_WALLS)
         packages = self._add_packages(missing)
-        limits = Limits(given.timeout, given.memory * MIB, given.processes, given.disk * MIB, given.output * MIB)
-        deadline = time.monotonic() + given.budget
+        deadline = time.monotonic() + options.budget
         absent = {**packages.missing, **missing}
         ahead = self._cluster.ahead if self._cluster else contextlib.nullcontext
-        campaign = Campaign(self._script, self._twins, limits, progress.update, deadline, absent, ahead)
-        early = EarlyStop(given.repeat, given.every_run)
+        campaign = Campaign(
+            self._script, self._twins, options.limits, progress.update, deadline, absent, ahead
+        )
+        early = EarlyStop(options.repeat, options.every_run)
         extra = [name for name in self._descriptions if name not in ("ft", "gil")]
-        found = campaign.run((*given.configs, *extra), given.repeat, given.threads, enough=early)
+        found = campaign.run((*options.configs, *extra), options.repeat, options.threads, enough=early)
         if not any(each.outcomes for each in found.values()):
             self._interruption.check()
         runs = settled(found)
@@ -124,10 +136,10 @@ class Reproduction:
             lines = [f"- {name}: {markdown(_pins(pins)) or 'none'}" for name, pins in packages.added.items()]
             sections.append(("Packages that were added", "\n".join(lines)))
         shown = report.chosen_failure(runs, verdict.main)
-        if given.shrink_threads and not campaign.stopped:
+        if options.shrink_threads and not campaign.stopped:
             least = "Nothing failed, so there is nothing to narrow down."
             if shown:
-                least = narrow.shrink_threads(campaign, runs[shown[0]], given.threads, given.repeat)
+                least = narrow.shrink_threads(campaign, runs[shown[0]], options.threads, options.repeat)
             sections.append(("Threads", least))
         if self._cluster:
             sections.append(("Nodes", report.nodes(runs, self._cluster.nodes)))
@@ -139,7 +151,7 @@ class Reproduction:
             self._descriptions,
             command=self._command,
             single=self._single(runs[shown[0] if shown else last], runs, packages),
-            walls=given.walled or given.walls,
+            walls=options.walled or options.walls,
             sections=sections,
             more=[*self._remarks(verdict, early, runs), *packages.remarks],
             added=packages.added,
@@ -147,11 +159,11 @@ class Reproduction:
         return text, verdict.pattern.value
 
     def _connect(self) -> None:
-        needed = {CONFIGURATIONS[config].twin for config in self._given.configs}
-        if self._given.dask:
+        needed = {CONFIGURATIONS[config].twin for config in self._options.configs}
+        if self._options.dask:
             self._connect_cluster(needed)
             return
-        for name, where in self._given.twin or [(this_twin(), sys.executable)]:
+        for name, where in self._options.twins or [(this_twin(), sys.executable)]:
             if name not in needed:
                 continue
             twin = self._twins[name] = connect(where, self._interruption)
@@ -161,24 +173,26 @@ class Reproduction:
                 raise TwinError(f"--twin {name}={where} is the {described['interpreter']['twin']} twin")
         if not self._twins:
             raise TwinError("no twin was given for the configurations in --configs")
-        for path in self._given.interpreter:
+        for path in self._options.interpreters:
             other = Interpreter(Path(path).absolute(), self._interruption)
             described = other.describe()
             name = label(described, self._twins)
             self._twins[name], self._descriptions[name] = other, described
 
     def _connect_cluster(self, needed: set[str]) -> None:
-        given, note = self._given, self._progress.note
-        where = Where(given.dask, given.dask_python, given.dask_folder or str(ROOT), given.walls)
+        options, note = self._options, self._progress.note
+        folder = options.dask_folder or str(ROOT)
+        where = Where(str(options.dask), str(options.dask_python), folder, options.walls)
         self._cluster = cluster = Cluster(Link(where, self._interruption))
         self._stack.callback(cluster.close)
         have = f"{cluster.threads} threads of the workers at" if cluster.threads else "waiting for workers of"
-        note(f"repro: {have} {given.dask}")
-        wanted = (*dependencies(self._script.text), *given.package)
+        note(f"repro: {have} {options.dask}")
+        wanted = (*dependencies(self._script.text), *options.packages)
         try:
-            self._descriptions = cluster.describe(sorted(needed), wanted, time.monotonic() + given.budget)
+            self._descriptions = cluster.describe(sorted(needed), wanted, time.monotonic() + options.budget)
         except TimeoutError:
-            raise TwinError(f"--dask {given.dask}: no worker was free within {given.budget:g} s (--budget)") from None
+            within = f"within {options.budget:g} s (--budget)"
+            raise TwinError(f"--dask {options.dask}: no worker was free {within}") from None
         self._twins = dict.fromkeys(self._descriptions, cluster)
 
     def _check_version(self) -> dict[str, str]:
@@ -211,8 +225,8 @@ class Reproduction:
         local = {name: twin for name, twin in self._twins.items() if not isinstance(twin, Cluster)}
         twins = {name: local[name] for name in names if name in local and name not in missing}
         installed = {name: self._descriptions[name]["packages"] for name in twins}
-        wanted = (*dependencies(self._script.text), *self._given.package)
-        cache, note = self._given.cache, self._progress.note
+        wanted = (*dependencies(self._script.text), *self._options.packages)
+        cache, note = self._options.cache, self._progress.note
         return add(wanted, twins, installed, work.resolve(), cache, self._interruption, note)
 
     def _remedies(self, runs: dict[str, Runs]) -> list[tuple[str, str]]:
@@ -223,7 +237,9 @@ class Reproduction:
         running = [config for config, each in runs.items() if each.counted]
         version = next(iter(self._descriptions.values()))["interpreter"]["version"]
         series = ".".join(version.split(".")[:2])
-        walled, options, lines = self._given.walled, options_of(self._given, module=None), []
+        walled = self._options.walled
+        options = replace(self._options, module=None).command_line()
+        lines = []
         for blocker, configs in why.items():
             lines.append(f"{markdown(f'{", ".join(configs)}: {reason(blocker)}')}")
             if command := remedy(blocker, self._script, self._command, running, walled, series, options):
@@ -237,7 +253,10 @@ class Reproduction:
     def _remarks(self, verdict: Verdict, early: EarlyStop, runs: dict[str, Runs]) -> Iterator[str]:
         if early.reason:
             made = max(len(each.outcomes) for each in runs.values())
-            yield f"Ended after {made} of {self._given.repeat} rounds: {early.reason} (--every-run makes all of them)."
+            yield (
+                f"Ended after {made} of {self._options.repeat} rounds: {early.reason} "
+                "(--every-run makes all of them)."
+            )
         if verdict.pattern is Pattern.NOT_REPRODUCED:
             yield from verdict_words.unpatched(self._descriptions, self._script.text)
 
@@ -245,8 +264,8 @@ class Reproduction:
         ran = report.packages_that_ran(self._descriptions, runs, packages.added)
         twin = twin_of(seen.config)
         added = bool(packages.added.get(twin))
-        here = argparse.Namespace(**{**vars(self._given), "dask": None, "dask_folder": None, "walls": False})
-        return commands.one_run(here, self._script, seen, self._descriptions, ran.get(twin), added)
+        local = replace(self._options, dask=None, dask_folder=None, walls=False)
+        return commands.one_run(local, seen, self._descriptions, ran.get(twin, {}), added)
 
 
 def _pins(versions: dict[str, str]) -> str:

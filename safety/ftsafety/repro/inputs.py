@@ -12,6 +12,7 @@ import re
 import stat
 import sys
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
 from ftsafety.repro.notebook import NotebookError, is_percent_script, python_of_notebook, python_of_percent_script
@@ -180,8 +181,8 @@ def checked(path: str, source: bytes) -> bytes:
 def load(
     path: str | None,
     module: str | None = None,
-    beside: list[str] | None = None,
-    arguments: list[str] | None = None,
+    beside: Sequence[str] = (),
+    arguments: Sequence[str] = (),
     stdin: str | None = None,
     walled: bool = False,
 ) -> Script:
@@ -229,13 +230,13 @@ def load(
         how = TESTS
     elif module:
         how = MODULE
-    for each in beside or ():
+    for each in beside:
         files.add_path(each)
     files.add(name, source)  # refuses another file or folder of its name
     given = b"" if stdin is None else files.read(stdin)
     source = files.take(name)
     shown = "" if path == "-" else path or module or ""
-    return Script(name, source, shown, how, tuple(files.found.items()), tuple(arguments or ()), given, left_out)
+    return Script(name, source, shown, how, tuple(files.found.items()), tuple(arguments), given, left_out)
 
 
 def top_level(folder: str, module: str) -> str:
