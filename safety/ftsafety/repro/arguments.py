@@ -153,8 +153,8 @@ def parser(prog: str = PROGRAM) -> argparse.ArgumentParser:
     return result
 
 
-def parse(arguments: list, prog: str = PROGRAM) -> Options:
-    """Return the options of a command line, with the script that it names.
+def parse(arguments: list, prog: str = PROGRAM, script: Script | None = None) -> Options:
+    """Return the options of a command line, with *script*, or else the script that it names.
 
     Raises UsageError if the script cannot be run or an option is wrong, and SystemExit as argparse does.
     """
@@ -165,18 +165,13 @@ def parse(arguments: list, prog: str = PROGRAM) -> Options:
     _check_out(options.out)
     _check_interpreters(options)
     _check_cluster(options)
-    script = load(
-        options.path,
-        options.module,
-        options.beside,
-        options.arguments,
-        options.stdin,
-        options.walled,
-    )
+    if script is not None:
+        return replace(options, script=script)
+    script = load(options.path, options.module, options.beside, options.arguments, options.stdin, options.walled)
     size = len(script.source) + len(script.stdin) + sum(len(content) for _, content in script.files)
     if options.dask and size > LARGEST_SENT:
         largest = LARGEST_SENT // KIB // KIB
-        raise UsageError(f"the files have more than {largest} MiB, too much to be sent with each batch")
+        raise UsageError(f"the files have more than {largest} MiB, too much to be sent with each task")
     return replace(options, script=script)
 
 

@@ -16,15 +16,13 @@ from ftrun.configurations import CONFIGURATIONS, this_twin
 from ftrun.escape import any_locale, fenced, markdown, one_line, print_report
 from ftrun.inline_metadata import MetadataError, dependencies, requires_python
 from ftrun.interruption import Interrupted, Interruption
-from ftrun.project import ROOT
 from ftrun.twin import TwinError
 from ftsafety.repro import commands, narrow, report, verdict_words
 from ftsafety.repro.arguments import parse
 from ftsafety.repro.blocked import reason, remedy, settled, stopped
 from ftsafety.repro.campaign import Campaign, Runs, twin_of
-from ftsafety.repro.cluster import Cluster
+from ftsafety.repro.cluster import ClusterCampaign, NoCluster
 from ftsafety.repro.inputs import UsageError
-from ftsafety.repro.link import Link, NoCluster, Where
 from ftsafety.repro.options import Options
 from ftsafety.repro.packages import Packages, add
 from ftsafety.repro.progress import Progress
@@ -76,8 +74,7 @@ def publish(text: str, options: Options, interruption: Interruption, status: int
         hint = ""
         if isinstance(error, PermissionError) and options.walled:
             hint = (
-                "; the container writes as user 1000: "
-                'docker compose run --rm --user "$(id -u):$(id -g)" ft-repro ...'
+                '; the container writes as user 1000: docker compose run --rm --user "$(id -u):$(id -g)" ft-repro ...'
             )
         print(f"repro: cannot write {options.out}: {error.strerror}{hint}", file=sys.stderr)
         status = 1
@@ -91,20 +88,16 @@ class Refused(Exception):
 class Reproduction:
     """One invocation of the command, which runs the script many times. Owned by one thread."""
 
-    def __init__(
-        self,
-        options: Options,
-        interruption: Interruption,
-        progress: Progress,
-        stack: contextlib.ExitStack,
-    ):
+    def __init__(self, options: Options, interruption: Interruption, progress: Progress, stack: contextlib.ExitStack):
         self._options, self._interruption = options, interruption
         self._progress, self._stack = progress, stack
         self._script: Script = options.script
         self._command = commands.repro(options)
-        self._twins: dict[str, Twin | Cluster] = {}
-        self._cluster: Cluster | None = None
-        self._descriptions: dict[str, dict] = {}
+        self._twins: dict[str, Twin] = {}
+        self.descriptions: dict[str, dict] = {}
+        """By twin or interpreter, its description."""
+        self.packages = Packages()
+        """The packages that were installed for the script."""
 
     def run(self) -> tuple[str, int]:
         """Make all runs; return the report and the exit status.
@@ -112,28 +105,17 @@ class Reproduction:
         Raises TwinError, MetadataError or Refused; or Interrupted, if an interruption comes before any run has ended.
         """
         options, progress = self._options, self._progress
-        self._connect()
-        missing = self._check_version()
-        if not (options.walled or options.walls):
-            progress.note(NO_WALLS_THERE if options.dask else NO_WALLS)
-        packages = self._add_packages(missing)
-        deadline = time.monotonic() + options.budget
-        absent = {**packages.missing, **missing}
-        ahead = self._cluster.ahead if self._cluster else contextlib.nullcontext
-        campaign = Campaign(
-            self._script, self._twins, options.limits, progress.update, deadline, absent, ahead
-        )
         early = EarlyStop(options.repeat, options.every_run)
-        extra = [name for name in self._descriptions if name not in ("ft", "gil")]
-        found = campaign.run((*options.configs, *extra), options.repeat, options.threads, enough=early)
+        found, campaign = self._made(early)
         if not any(each.outcomes for each in found.values()):
             self._interruption.check()
+            self._check_version()
         runs = settled(found)
         verdict = judge(runs, early.level)
         progress.note(f"repro: {verdict_words.sentence(verdict, runs)}")
         sections = self._remedies(runs)
-        if any(packages.added.values()):
-            lines = [f"- {name}: {markdown(_pins(pins)) or 'none'}" for name, pins in packages.added.items()]
+        if any(self.packages.added.values()):
+            lines = [f"- {name}: {markdown(_pins(pins)) or 'none'}" for name, pins in self.packages.added.items()]
             sections.append(("Packages that were added", "\n".join(lines)))
         shown = report.chosen_failure(runs, verdict.main)
         if options.shrink_threads and not campaign.stopped:
@@ -141,34 +123,58 @@ class Reproduction:
             if shown:
                 least = narrow.shrink_threads(campaign, runs[shown[0]], options.threads, options.repeat)
             sections.append(("Threads", least))
-        if self._cluster:
-            sections.append(("Nodes", report.nodes(runs, self._cluster.nodes)))
-        last = [config for config in runs if twin_of(config) in self._descriptions][-1]
+        if isinstance(campaign, ClusterCampaign):
+            sections.append(("Nodes", report.nodes(runs, campaign.nodes)))
+        last = [config for config in runs if twin_of(config) in self.descriptions][-1]
         text = report.render(
             self._script,
             verdict,
             runs,
-            self._descriptions,
+            self.descriptions,
             command=self._command,
-            single=self._single(runs[shown[0] if shown else last], runs, packages),
+            single=self._single(runs[shown[0] if shown else last], runs),
             walls=options.walled or options.walls,
             sections=sections,
-            more=[*self._remarks(verdict, early, runs), *packages.remarks],
-            added=packages.added,
+            more=[*self._remarks(verdict, early, runs), *self.packages.remarks],
+            added=self.packages.added,
         )
         return text, verdict.pattern.value
 
+    def _made(self, early: EarlyStop) -> tuple[dict[str, Runs], Campaign]:
+        """Make the runs, here or on a cluster; return them, and the campaign."""
+        options = self._options
+        if not (options.walled or options.walls):
+            self._progress.note(NO_WALLS_THERE if options.dask else NO_WALLS)
+        if not options.dask:
+            campaign = self.campaign()
+            extra = [name for name in self.descriptions if name not in ("ft", "gil")]
+            return campaign.run((*options.configs, *extra), options.repeat, options.threads, enough=early), campaign
+        # Malformed metadata is refused here.
+        self._excluded()
+        dependencies(self._script.text)
+        cluster = ClusterCampaign(options, self._interruption, self._progress)
+        found = cluster.run(options.configs, options.repeat, options.threads, enough=early)
+        self.descriptions, self.packages = cluster.descriptions, cluster.packages
+        return found, cluster
+
+    def campaign(self) -> Campaign:
+        """Return a campaign of the twins here, which have the script's packages. Raises TwinError or MetadataError."""
+        self._connect()
+        missing = dict.fromkeys({"ft", "gil"} - self._twins.keys(), "no interpreter was given for it (--twin)")
+        missing |= self._excluded()
+        self.packages = self._add_packages(missing)
+        deadline = time.monotonic() + self._options.budget
+        limits, absent = self._options.limits, {**self.packages.missing, **missing}
+        return Campaign(self._script, self._twins, limits, self._progress.update, deadline, absent)
+
     def _connect(self) -> None:
         needed = {CONFIGURATIONS[config].twin for config in self._options.configs}
-        if self._options.dask:
-            self._connect_cluster(needed)
-            return
         for name, where in self._options.twins or [(this_twin(), sys.executable)]:
             if name not in needed:
                 continue
             twin = self._twins[name] = connect(where, self._interruption)
             self._stack.callback(twin.close)
-            described = self._descriptions[name] = twin.describe()
+            described = self.descriptions[name] = twin.describe()
             if described["interpreter"]["twin"] != name:
                 raise TwinError(f"--twin {name}={where} is the {described['interpreter']['twin']} twin")
         if not self._twins:
@@ -177,54 +183,40 @@ class Reproduction:
             other = Interpreter(Path(path).absolute(), self._interruption)
             described = other.describe()
             name = label(described, self._twins)
-            self._twins[name], self._descriptions[name] = other, described
+            self._twins[name], self.descriptions[name] = other, described
 
-    def _connect_cluster(self, needed: set[str]) -> None:
-        options, note = self._options, self._progress.note
-        folder = options.dask_folder or str(ROOT)
-        where = Where(str(options.dask), str(options.dask_python), folder, options.walls)
-        self._cluster = cluster = Cluster(Link(where, self._interruption))
-        self._stack.callback(cluster.close)
-        have = f"{cluster.threads} threads of the workers at" if cluster.threads else "waiting for workers of"
-        note(f"repro: {have} {options.dask}")
-        wanted = (*dependencies(self._script.text), *options.packages)
-        try:
-            self._descriptions = cluster.describe(sorted(needed), wanted, time.monotonic() + options.budget)
-        except TimeoutError:
-            within = f"within {options.budget:g} s (--budget)"
-            raise TwinError(f"--dask {options.dask}: no worker was free {within}") from None
-        self._twins = dict.fromkeys(self._descriptions, cluster)
-
-    def _check_version(self) -> dict[str, str]:
-        """Return {twin: reason why it cannot run the script}; raises Refused if no version suits the script."""
-        missing = {
-            name: "no interpreter was given for it (--twin)" for name in ("ft", "gil") if name not in self._twins
-        }
+    def _excluded(self) -> dict[str, str]:
+        """Return {twin: reason} for the twins whose version does not suit the script; raises MetadataError."""
         wanted = requires_python(self._script.text)
         try:
             specifier = SpecifierSet(wanted)
         except InvalidSpecifier as error:
             raise MetadataError(f"the inline metadata: requires-python: {str(error)[:200]}") from error
-        versions = {name: each["interpreter"]["version"] for name, each in self._descriptions.items()}
-        excluded = {name for name, version in versions.items() if not specifier.contains(version, prereleases=True)}
-        if excluded == set(versions):
-            series = next((each for each in reversed(commands.SERIES) if specifier.contains(f"{each}.99")), None)
-            then = f"there are twins of {' and '.join(commands.SERIES)}"
-            if series:
-                then = commands.of_series(series, self._command)
-            have = ", ".join(sorted(set(versions.values())))
-            raise Refused(f"did not get to its bug: the script requires Python {wanted}, and this is {have}: {then}")
-        return {**missing, **dict.fromkeys(excluded, f"the script requires Python {wanted}")}
+        excluded = {}
+        for name, description in self.descriptions.items():
+            if not specifier.contains(description["interpreter"]["version"], prereleases=True):
+                excluded[name] = f"the script requires Python {wanted}"
+        return excluded
+
+    def _check_version(self) -> None:
+        """Raise Refused if no version suits the script."""
+        if self._excluded().keys() != self.descriptions.keys():
+            return
+        wanted = requires_python(self._script.text)
+        remedy = f"there are twins of {' and '.join(commands.SERIES)}"
+        for series in commands.SERIES:
+            if SpecifierSet(wanted).contains(f"{series}.99"):
+                remedy = commands.of_series(series, self._command)
+        versions = {description["interpreter"]["version"] for description in self.descriptions.values()}
+        have = ", ".join(sorted(versions))
+        raise Refused(f"did not get to its bug: the script requires Python {wanted}, and this is {have}: {remedy}")
 
     def _add_packages(self, missing: dict[str, str]) -> Packages:
-        if self._cluster:
-            return self._cluster.packages()
         work = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="ft-repro-packages-")))
         # The free-threaded twin first: fewer wheels fit it.
         names = [*dict.fromkeys(("ft", *self._twins))]
-        local = {name: twin for name, twin in self._twins.items() if not isinstance(twin, Cluster)}
-        twins = {name: local[name] for name in names if name in local and name not in missing}
-        installed = {name: self._descriptions[name]["packages"] for name in twins}
+        twins = {name: self._twins[name] for name in names if name in self._twins and name not in missing}
+        installed = {name: self.descriptions[name]["packages"] for name in twins}
         wanted = (*dependencies(self._script.text), *self._options.packages)
         cache, note = self._options.cache, self._progress.note
         return add(wanted, twins, installed, work.resolve(), cache, self._interruption, note)
@@ -235,7 +227,7 @@ class Reproduction:
         if not why:
             return []
         running = [config for config, each in runs.items() if each.counted]
-        version = next(iter(self._descriptions.values()))["interpreter"]["version"]
+        version = next(iter(self.descriptions.values()))["interpreter"]["version"]
         series = ".".join(version.split(".")[:2])
         walled = self._options.walled
         options = replace(self._options, module=None).command_line()
@@ -254,18 +246,17 @@ class Reproduction:
         if early.reason:
             made = max(len(each.outcomes) for each in runs.values())
             yield (
-                f"Ended after {made} of {self._options.repeat} rounds: {early.reason} "
-                "(--every-run makes all of them)."
+                f"Ended after {made} of {self._options.repeat} rounds: {early.reason} (--every-run makes all of them)."
             )
         if verdict.pattern is Pattern.NOT_REPRODUCED:
-            yield from verdict_words.unpatched(self._descriptions, self._script.text)
+            yield from verdict_words.unpatched(self.descriptions, self._script.text)
 
-    def _single(self, seen: Runs, runs: dict[str, Runs], packages: Packages) -> str:
-        ran = report.packages_that_ran(self._descriptions, runs, packages.added)
+    def _single(self, seen: Runs, runs: dict[str, Runs]) -> str:
+        ran = report.packages_that_ran(self.descriptions, runs, self.packages.added)
         twin = twin_of(seen.config)
-        added = bool(packages.added.get(twin))
+        added = bool(self.packages.added.get(twin))
         local = replace(self._options, dask=None, dask_folder=None, walls=False)
-        return commands.one_run(local, seen, self._descriptions, ran.get(twin, {}), added)
+        return commands.one_run(local, seen, self.descriptions, ran.get(twin, {}), added)
 
 
 def _pins(versions: dict[str, str]) -> str:

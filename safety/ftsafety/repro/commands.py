@@ -58,11 +58,7 @@ def repro(options: Options) -> str:
 
 
 def one_run(
-    options: Options,
-    runs: Runs,
-    descriptions: Mapping[str, dict],
-    versions: Mapping[str, str],
-    added: bool = False,
+    options: Options, runs: Runs, descriptions: Mapping[str, dict], versions: Mapping[str, str], added: bool = False
 ) -> str:
     """Return shell commands that repeat one run in the configuration of `runs`: with `./twins` and, if possible, uv.
 

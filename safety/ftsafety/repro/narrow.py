@@ -34,7 +34,7 @@ def shrink_threads(campaign: Campaign, seen: Runs, threads: int, repeat: int) ->
 
     def fails(number: int) -> bool:
         found = campaign.run(
-            [seen.config], repeat, number, f"{number} threads:", enough=lambda runs: runs[seen.config].failures > 0
+            [seen.config], repeat, number, f"{number} threads:", enough=lambda runs, _: runs[seen.config].failures > 0
         )
         tried[number] = found[seen.config]
         return tried[number].failures > 0

@@ -30,7 +30,7 @@ def looks(repeat: int) -> list[int]:
 
 
 class EarlyStop:
-    """Stopping rule, called after each round. `reason` says why the runs ended early. Owned by one thread."""
+    """Stopping rule, called after each round, or after several. Owned by one thread."""
 
     def __init__(self, repeat: int, every_run: bool = False):
         self.reason: str | None = None
@@ -44,20 +44,20 @@ class EarlyStop:
         """The significance level for the final verdict. It depends on whether the runs ended early."""
         return INTERIM if self.reason else SIGNIFICANT - INTERIM * len(self._looks)
 
-    def __call__(self, runs: Mapping[str, Runs]) -> bool:
-        """Return True if no further rounds are needed. Must be called after each round."""
-        self._round += 1
-        if not self._every_run and self._round < self._repeat:
-            self.reason = self._reason({config: each for config, each in runs.items() if each.outcomes})
+    def __call__(self, runs: Mapping[str, Runs], rounds: int) -> bool:
+        """Return True if no further rounds are needed. *rounds*: the number of rounds that were made."""
+        if not self._every_run and rounds < self._repeat:
+            self.reason = self._reason({config: each for config, each in runs.items() if each.outcomes}, rounds)
+        self._round = rounds
         return self.reason is not None
 
-    def _reason(self, runs: Mapping[str, Runs]) -> str | None:
+    def _reason(self, runs: Mapping[str, Runs], rounds: int) -> str | None:
         if not runs:
             return None
         # Looks at few outcomes in each of thousands of rounds.
-        if self._round >= ENOUGH_HANGS and all(o.kind is Kind.HANG for each in runs.values() for o in each.outcomes):
+        if rounds >= ENOUGH_HANGS and all(o.kind is Kind.HANG for each in runs.values() for o in each.outcomes):
             return f"none of {sum(len(each.outcomes) for each in runs.values())} runs ended in time"
-        if self._round not in self._looks:
+        if not any(self._round < look <= rounds for look in self._looks):
             return None
         found = settled(runs)
         kinds = [outcome for each in found.values() for outcome in each.outcomes]
