@@ -41,25 +41,46 @@ def settled(runs: Mapping[str, Runs]) -> dict[str, Runs]:
     the run counts as a failure (a hang). If it is far longer than failures take, the script runs until it fails, and
     the run counts as one that did not (OUTLASTED): within the same time, each run has failed or not.
     """
-    sound = [o for config in CONFIGURATIONS if config in runs for o in runs[config].outcomes if o.kind is Kind.OK]
-    far = FAR * max((outcome.seconds for outcome in sound), default=math.inf)
-    failed = [o.seconds for each in runs.values() for o in each.outcomes if o.kind.failed and not _computing(o)]
-    late = FAR * max(failed, default=math.inf)
-    runs = {
-        name: replace(each, outcomes=[_unless_slow(o, far, late) for o in each.outcomes]) for name, each in runs.items()
-    }
-    blockers = {config: _common(each) for config, each in runs.items() if any(o.kind.judged for o in each.outcomes)}
+    runs = _without_slow(runs)
+    blockers = {}
+    for config, made in runs.items():
+        if made.counted:
+            blockers[config] = _common(made)
     alike = len(set(blockers.values())) == 1
     survived = _survived(runs)
     result = {}
-    for config, each in runs.items():
+    for config, made in runs.items():
         blocker = blockers.get(config)
-        ended = not any(signature in survived for outcome in each.outcomes for signature in outcome.signatures)
-        if blocker is not None and ended and (blocker.cause != "file" or alike):
-            outcomes = [replace(o, kind=Kind.BLOCKED) if o.kind.judged else o for o in each.outcomes]
-            each = replace(each, outcomes=outcomes)
-        result[config] = each
+        if blocker is not None and (blocker.cause != "file" or alike) and not _has_any(made, survived):
+            made = replace(made, outcomes=[_blocked(outcome) for outcome in made.outcomes])
+        result[config] = made
     return result
+
+
+def _without_slow(runs: Mapping[str, Runs]) -> dict[str, Runs]:
+    """Return a copy of *runs* in which the outcomes of slow runs have the kind LIMIT or OUTLASTED."""
+    successes, failures = [], []
+    for config, made in runs.items():
+        for outcome in made.outcomes:
+            if outcome.kind is Kind.OK and config in CONFIGURATIONS:
+                successes.append(outcome.seconds)
+            elif outcome.kind.failed and not _computing(outcome):
+                failures.append(outcome.seconds)
+    far = FAR * max(successes, default=math.inf)
+    late = FAR * max(failures, default=math.inf)
+    result = {}
+    for config, made in runs.items():
+        outcomes = [_unless_slow(outcome, far, late) for outcome in made.outcomes]
+        result[config] = replace(made, outcomes=outcomes)
+    return result
+
+
+def _has_any(runs: Runs, signatures: set[Signature]) -> bool:
+    return any(not signatures.isdisjoint(outcome.signatures) for outcome in runs.outcomes)
+
+
+def _blocked(outcome: Outcome) -> Outcome:
+    return replace(outcome, kind=Kind.BLOCKED) if outcome.kind.judged else outcome
 
 
 def _computing(outcome: Outcome) -> bool:
@@ -89,8 +110,12 @@ def _survived(runs: Mapping[str, Runs]) -> set[Signature]:
 
     These failures appear in several combinations, such as {A} and {A, B}: the run went on after A and failed with B.
     """
-    shown = {frozenset(o.signatures) for each in runs.values() for o in each.outcomes if o.kind.judged}
-    counts = Counter(signature for signatures in shown for signature in signatures)
+    combinations = set()
+    for made in runs.values():
+        combinations.update(frozenset(outcome.signatures) for outcome in made.outcomes if outcome.kind.judged)
+    counts: Counter[Signature] = Counter()
+    for combination in combinations:
+        counts.update(combination)
     return {signature for signature, number in counts.items() if number > 1}
 
 
@@ -152,16 +177,8 @@ def remedy(
         options: the options of *command*, except ``-m``.
     """
     cause, about = blocker[:2]
-    other = next(each for each in reversed(SERIES) if each != series)
-    if cause == "module" and about.isidentifier():
-        if beside := _module_beside(about, script):
-            return f"{command} --with {shell_path(beside)}"
-        folder = os.path.dirname(script.path)
-        if script.path and not walled and (build := build_command(about, folder)):
-            return f"{build} && {command} --with {built(about, folder)}   # builds what lies beside it for both twins"
-        if not walled:
-            package = shlex.quote(DISTRIBUTIONS.get(about, about))
-            return f"{command} --package {package}   # if it is a package, not a file of yours"
+    if cause == "module":
+        return _with_module(about, script, command, walled)
     if cause == "file":
         return _with_file(about, script, command)
     if cause == "listing":
@@ -169,15 +186,36 @@ def remedy(
         near = folder not in ("", "~", "..") and not glob.has_magic(folder)
         return _with_file(folder, script, command) if near else f"{command} --with FILE   # replace FILE"
     if cause == "version" or (cause == "syntax" and series == SERIES[0] and NEWER.search(about)):
-        return of_series(other, command)
+        return of_series(SERIES[0] if series == SERIES[-1] else SERIES[-1], command)
     if cause == "relative":
         return _as_module(script, walled, options)
+    if cause == "gil":
+        configs = [config for config in running if config in CONFIGURATIONS]
+        return f"{command} --configs {','.join(configs)}" if configs else ""
+    return _with_input(cause, script, command)
+
+
+def _with_module(name: str, script: Script, command: str, walled: bool) -> str:
+    """Return a shell command for a script that lacks the module *name*; "" if *name* is no name of a module."""
+    if not name.isidentifier():
+        return ""
+    if beside := _module_beside(name, script):
+        return f"{command} --with {shell_path(beside)}"
+    if walled:
+        return ""
+    folder = os.path.dirname(script.path)
+    if script.path and (build := build_command(name, folder)):
+        return f"{build} && {command} --with {built(name, folder)}   # builds what lies beside it for both twins"
+    package = shlex.quote(DISTRIBUTIONS.get(name, name))
+    return f"{command} --package {package}   # if it is a package, not a file of yours"
+
+
+def _with_input(cause: str, script: Script, command: str) -> str:
+    """Return a shell command for a script that lacks standard input or arguments; "" if it has them."""
     if cause == "stdin" and not script.stdin:
         return f"{command} --stdin FILE   # replace FILE"
     if cause == "arguments" and not script.arguments:
         return f"{command} --arg A   # replace A; an option: --arg=--name"
-    if cause == "gil" and (configs := [config for config in running if config in CONFIGURATIONS]):
-        return f"{command} --configs {','.join(configs)}"
     return ""
 
 

@@ -113,32 +113,37 @@ class Reproduction:
         runs = settled(found)
         verdict = judge(runs, early.level)
         progress.note(f"repro: {verdict_words.sentence(verdict, runs)}")
-        sections = self._remedies(runs)
-        if any(self.packages.added.values()):
-            lines = [f"- {name}: {markdown(_pins(pins)) or 'none'}" for name, pins in self.packages.added.items()]
-            sections.append(("Packages that were added", "\n".join(lines)))
         shown = report.chosen_failure(runs, verdict.main)
-        if options.shrink_threads and not campaign.stopped:
-            least = "Nothing failed, so there is nothing to narrow down."
-            if shown:
-                least = narrow.shrink_threads(campaign, runs[shown[0]], options.threads, options.repeat)
-            sections.append(("Threads", least))
-        if isinstance(campaign, ClusterCampaign):
-            sections.append(("Nodes", report.nodes(runs, campaign.nodes)))
+        failing = runs[shown[0]] if shown else None
+        sections = [*self._remedies(runs), *self._more_sections(runs, campaign, failing)]
         last = [config for config in runs if twin_of(config) in self.descriptions][-1]
+        single = self._single(failing or runs[last], runs)
+        walls = options.walled or options.walls
         text = report.render(
             self._script,
             verdict,
             runs,
-            self.descriptions,
-            command=self._command,
-            single=self._single(runs[shown[0] if shown else last], runs),
-            walls=options.walled or options.walls,
-            sections=sections,
-            more=[*self._remarks(verdict, early, runs), *self.packages.remarks],
-            added=self.packages.added,
+            f"{self._command}\n\n# one run:\n{single}",
+            report.environment(self.descriptions, runs, walls, self.packages.added),
+            sections,
+            [*self._remarks(verdict, early, runs), *self.packages.remarks],
         )
         return text, verdict.pattern.value
+
+    def _more_sections(self, runs: dict[str, Runs], campaign: Campaign, failing: Runs | None) -> list[tuple[str, str]]:
+        """Return [(title, Markdown)] of packages, threads and nodes. *failing*: runs of which some failed."""
+        sections = []
+        if any(self.packages.added.values()):
+            lines = [f"- {name}: {markdown(_pins(pins)) or 'none'}" for name, pins in self.packages.added.items()]
+            sections.append(("Packages that were added", "\n".join(lines)))
+        if self._options.shrink_threads and not campaign.stopped:
+            least = "Nothing failed, so there is nothing to narrow down."
+            if failing:
+                least = narrow.shrink_threads(campaign, failing, self._options.threads, self._options.repeat)
+            sections.append(("Threads", least))
+        if isinstance(campaign, ClusterCampaign):
+            sections.append(("Nodes", report.nodes(runs, campaign.nodes)))
+        return sections
 
     def _made(self, early: EarlyStop) -> tuple[dict[str, Runs], Campaign]:
         """Make the runs, here or on a cluster; return them, and the campaign."""

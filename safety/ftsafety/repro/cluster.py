@@ -107,45 +107,59 @@ class ClusterCampaign(Campaign):
         """The packages that the workers install for the script."""
         self.nodes: dict[str, str] = {}
         """The processor of each node that has made runs, by the node's name, the first node first."""
+        self._done = 0
+        """Number of rounds that were made."""
 
     def _rounds(
         self, result: dict[str, Runs], order: list[str], repeat: int, threads: int, title: str, enough: Enough
     ) -> None:
         """Make the rounds. Raises NoCluster; Interrupted or TwinError if no task had a result."""
-        done = lost = 0
-        output = ""
+        self._done = 0
         try:
             with self._connected(order, repeat, threads) as messages:
-                while done + lost < repeat:
-                    message = next(messages)
-                    if "piece" in message:
-                        output += message["piece"]
-                    elif "gone" in message:
-                        raise TwinError(one_line(message["gone"]))
-                    elif "lost" in message:
-                        lost += message["rounds"]
-                        why = one_line(message["lost"])
-                        if lost > done:
-                            raise TwinError(why)
-                        for runs in result.values():
-                            runs.missing = f"{lost} of {repeat} rounds were lost: {why}"
-                    else:
-                        node = one_line(message["node"])[:LONGEST_NAME]
-                        for runs in self._checked(node, output, message["error"], result):
-                            self._add(runs, result[runs.config], title, done, repeat)
-                        output = ""
-                        done += message["rounds"]
-                        if enough(result, done) or not any(runs.outcomes for runs in result.values()):
-                            break
+                self._collect(messages, result, repeat, title, enough)
         except (Interrupted, TimeoutError, TwinError) as error:
-            if self.descriptions:
-                why = str(error) or "the time for all runs (--budget) was used up"
-                self.stopped = f"ended after {done} of {repeat} rounds: {why}"
-            elif isinstance(error, TimeoutError):
-                why = f"no worker was free within {self._options.budget:g} s (--budget)"
-                raise TwinError(f"--dask {self._options.dask}: {why}") from None
-            else:
+            if not self.descriptions and not isinstance(error, TimeoutError):
                 raise
+            why = str(error)
+            if isinstance(error, Interrupted):
+                why = f"interrupted ({error})"
+            elif isinstance(error, TimeoutError):
+                why = f"the {self._options.budget:g} s for all runs (--budget) were used up"
+            if not self.descriptions:
+                raise TwinError(f"--dask {self._options.dask}: no worker was free: {why}") from None
+            self.stopped = f"ended after {self._done} of {repeat} rounds: {why}"
+
+    def _collect(
+        self, messages: Iterator[dict], result: dict[str, Runs], repeat: int, title: str, enough: Enough
+    ) -> None:
+        """Add the runs of the tasks to *result*. Raises TwinError, also if more rounds are lost than made."""
+        lost = 0
+        output = ""
+        while self._done + lost < repeat:
+            message = next(messages)
+            if "piece" in message:
+                output += message["piece"]
+            elif "gone" in message:
+                raise TwinError(one_line(message["gone"]))
+            elif "lost" in message:
+                lost += message["rounds"]
+                why = one_line(message["lost"])
+                if lost > self._done:
+                    raise TwinError(why)
+                for runs in result.values():
+                    runs.missing = f"{lost} of {repeat} rounds were lost: {why}"
+            else:
+                node = one_line(message["node"])[:LONGEST_NAME]
+                answer = self._answer(node, output, message["error"], result)
+                added = [_runs(node, config, answer["runs"][config]) for config in result]
+                self._compare(node, answer)
+                for runs in added:
+                    self._add(runs, result[runs.config], title, repeat)
+                output = ""
+                self._done += message["rounds"]
+                if enough(result, self._done) or not any(runs.outcomes for runs in result.values()):
+                    break
 
     @contextlib.contextmanager
     def _connected(self, order: list[str], repeat: int, threads: int) -> Iterator[Iterator[dict]]:
@@ -173,7 +187,7 @@ class ClusterCampaign(Campaign):
                 self._note(f"repro: {have} {self._options.dask}")
             yield messages
 
-    def _add(self, runs: Runs, total: Runs, title: str, done: int, repeat: int) -> None:
+    def _add(self, runs: Runs, total: Runs, title: str, repeat: int) -> None:
         """Add the runs of a task to the *total* of their configuration."""
         for number, run in enumerate(runs.outcomes):
             if run.kind is Kind.GIL and runs.config in self.forced_off:
@@ -181,12 +195,12 @@ class ClusterCampaign(Campaign):
             if run.kind is Kind.GIL:
                 self.forced_off.add(runs.config)
             total.outcomes.append(run)
-            self._progress(title, min(done + number, repeat - 1), repeat, runs.config, run)
+            self._progress(title, min(self._done + number, repeat - 1), repeat, runs.config, run)
         total.forced_off = runs.config in self.forced_off
         total.missing = runs.missing or total.missing
 
-    def _checked(self, node: str, output: str, error: str, configs: Collection[str]) -> list[Runs]:
-        """Return the runs of a task. Raises TwinError if *node* cannot make runs, or differs from the first node.
+    def _answer(self, node: str, output: str, error: str, configs: Collection[str]) -> dict:
+        """Return the answer of a task. Raises TwinError if *node* cannot make runs, or the answer has another form.
 
         *output*: the output of the task; if it is empty, *error* is the reason.
         """
@@ -201,28 +215,31 @@ class ClusterCampaign(Campaign):
         twins = {twin_of(config) for config in configs}
         if not conforms(answer, ANSWER) or {*answer["twins"]} != twins or {*answer["runs"]} != {*configs}:
             raise TwinError(f"{node}: its answer has another form")
-        result = []
-        for config, runs in answer["runs"].items():
-            try:
-                outcomes = [replace(outcome.from_json(values), node=node) for values in runs["outcomes"]]
-            except ValueError as wrong:
-                raise TwinError(f"{node}: {wrong}") from wrong
-            missing = runs["missing"] and one_line(runs["missing"])
-            if missing and outcomes:
-                missing = f"{node}: {missing}"
-            result.append(Runs(config, outcomes, missing))
+        return answer
+
+    def _compare(self, node: str, answer: dict) -> None:
+        """Raise TwinError if *node* differs from the first node."""
         if not self.descriptions:
             self.descriptions = answer["twins"]
             self.packages = Packages(answer["added"], answer["missing"], answer["remarks"])
-        self.nodes.setdefault(node, one_line(answer["twins"][min(twins)]["cpu"]["model"]))
+        self.nodes.setdefault(node, one_line(next(iter(answer["twins"].values()))["cpu"]["model"]))
         first = next(iter(self.nodes))
-        for name in twins:
-            versions = _versions(answer["twins"][name], answer["added"].get(name, {}))
+        for name, description in answer["twins"].items():
+            versions = _versions(description, answer["added"].get(name, {}))
             expected = _versions(self.descriptions[name], self.packages.added.get(name, {}))
             if versions != expected:
                 which = differences({first: expected, node: versions}) or "other packages"
                 raise TwinError(f"{node} is not equal to {first}, in the twin {name}: {one_line(which)}")
-        return result
+
+
+def _runs(node: str, config: str, values: dict) -> Runs:
+    """Return the runs of *config* in the answer of *node*; raises TwinError if an outcome is invalid."""
+    try:
+        outcomes = [replace(outcome.from_json(fields), node=node) for fields in values["outcomes"]]
+    except ValueError as error:
+        raise TwinError(f"{node}: {error}") from error
+    missing = values["missing"] and one_line(values["missing"])
+    return Runs(config, outcomes, f"{node}: {missing}" if missing and outcomes else missing)
 
 
 def _versions(description: Mapping, added: Mapping[str, str]) -> dict[str, str]:

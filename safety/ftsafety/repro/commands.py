@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import replace
 
-from ftrun.configurations import CONFIGURATIONS
+from ftrun.configurations import CONFIGURATIONS, Configuration
 from ftrun.project import ROOT
 from ftsafety.repro.campaign import Runs, twin_of
 from ftsafety.repro.options import Options
@@ -73,13 +73,11 @@ def one_run(
     if options.walled:
         return with_repro
     script = options.script
-    variables = f"REPRO_THREADS={options.threads}"
-    if config.python_gil is not None and (config.name != "ft" or runs.forced_off):
-        variables += f" PYTHON_GIL={config.python_gil}"
-    redirection = f" <{shell_path(options.stdin)}" if options.stdin else ""
     plain = _plain_command(script, shell_path(script.name) if options.module else script.argument)
     if plain is None:
         return with_repro
+    variables = _variables(options, config, runs)
+    redirection = f" <{shell_path(options.stdin)}" if options.stdin else ""
     with_twins = with_repro
     if script.how == FILE and not added and not options.beside:
         with_twins = f"{variables} {program()} exec {config.twin} {plain}{redirection}"
@@ -88,15 +86,29 @@ def one_run(
     if any(os.path.dirname(path) != folder for path in options.beside):
         return with_twins
     series = descriptions[twin_of(runs.config)]["interpreter"]["version"].rpartition(".")[0]
-    build, suffix = (" that is free-threaded", "t") if config.twin == "ft" else ("", "")
+    suffix, build = ("t", " that is free-threaded") if config.twin == "ft" else ("", "")
     if folder and script.how != MODULE:
         plain = _plain_command(script, shell_path(script.name)) or plain
-    with_uv = " ".join([variables, "uv run --no-project --python", series + suffix, *_pins(versions), plain])
+    words = [variables, "uv run --no-project --python", series + suffix, *_pins(versions), plain]
+    with_uv = _in_folder(" ".join(words), folder, redirection)
+    return f"{with_twins}\n\n# the same with any CPython {series}{build}:\n{with_uv}"
+
+
+def _variables(options: Options, config: Configuration, runs: Runs) -> str:
+    """Return the assignments of environment variables for a run in *config*."""
+    variables = f"REPRO_THREADS={options.threads}"
+    if config.python_gil is not None and (config.name != "ft" or runs.forced_off):
+        variables += f" PYTHON_GIL={config.python_gil}"
+    return variables
+
+
+def _in_folder(command: str, folder: str, redirection: str) -> str:
+    """Return the shell command, run in *folder*, with its *redirection*, which names a file for this directory."""
     if folder:
-        with_uv = f"cd {shell_path(folder)} && {with_uv}"
-    if folder and redirection:  # the file for standard input is named for this directory
-        with_uv = f"({with_uv})"
-    return f"{with_twins}\n\n# the same with any CPython {series}{build}:\n{with_uv}{redirection}"
+        command = f"cd {shell_path(folder)} && {command}"
+    if folder and redirection:
+        command = f"({command})"
+    return f"{command}{redirection}"
 
 
 def _pins(versions: Mapping[str, str]) -> list[str]:

@@ -86,12 +86,17 @@ def _missing(error, folder: str) -> tuple | None:
         if missing not in sys.modules and importlib.machinery.PathFinder.find_spec(missing) is None:
             return "module", missing
     if isinstance(error, FileNotFoundError) and error.filename is not None:
-        name, frames = os.fsdecode(error.filename), frames_of(error)
-        if frames and os.path.basename(frames[-1][0]) == "subprocess.py" and os.sep not in name:
-            return "program", name
+        return _missing_program(error)
     if isinstance(error, SyntaxError) and error.filename and own(error.filename, folder):
         where = f"{os.path.relpath(error.filename, folder)}, line {error.lineno}"
         return "syntax", f"{where}: {(error.text or '').strip()[:100]}"
+    return None
+
+
+def _missing_program(error) -> tuple | None:
+    name, frames = os.fsdecode(error.filename), frames_of(error)
+    if frames and os.path.basename(frames[-1][0]) == "subprocess.py" and os.sep not in name:
+        return "program", name
     return None
 
 
@@ -131,19 +136,19 @@ def _before_threads(error, folder: str) -> tuple:
     if isinstance(error, PermissionError) and own(path := os.path.abspath(os.fsdecode(error.filename)), folder):
         return "readonly", os.path.relpath(path, folder)
     frames = frames_of(error)
-    if (
-        isinstance(error, KeyError)
-        and frames[-1][0] in ("<frozen os>", os.__file__)
-        and error.args[0] not in os.environ
-    ):
+    place = frames[-1][0]
+    if isinstance(error, KeyError) and place in ("<frozen os>", os.__file__) and error.args[0] not in os.environ:
         return "variable", error.args[0]
-    # With another number, it is a command's failure that click has caught.
-    usage = isinstance(error, SystemExit) and (error.code == 2 or isinstance(error.code, str))
-    if usage and any(parser in frames[-1][0] for parser in PARSERS):
+    if is_usage(error) and any(parser in place for parser in PARSERS):
         return "arguments", ""
     # The script ended itself, or a function did that it calls to check if it can run.
     inside = [(name, line) for name, line, _ in frames if own(name, folder)]
     return guard_of(*inside[-1], error) if inside else NO_CAUSE
+
+
+def is_usage(error) -> bool:
+    """True if a parser of arguments may have raised *error*. click exits with other numbers if a command fails."""
+    return isinstance(error, SystemExit) and (error.code == 2 or isinstance(error.code, str))
 
 
 def guard_of(path: str, line: int, error) -> tuple:
@@ -179,17 +184,19 @@ def probes(nodes: list) -> dict:
     known: dict = {}
     for node in nodes:
         value = getattr(node, "value", node)
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-            name = node.targets[0].id
-        elif isinstance(node, ast.FunctionDef):
-            name = node.name
-        else:
-            continue
-        text = source_of(value, known)
+        name = name_of(node)
+        text = source_of(value, known) if name else ""
         fact = any(re.search(pattern, text) for pattern in GUARDS.values())
         if text and bound.count(name) < 2 and (fact or isinstance(value, (ast.Constant, ast.Tuple))):
             known[name] = text
     return known
+
+
+def name_of(node) -> str:
+    """Return the name that the assignment or function *node* binds; "" for other nodes."""
+    if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+        return node.targets[0].id
+    return node.name if isinstance(node, ast.FunctionDef) else ""
 
 
 def loads(node) -> bool:

@@ -76,20 +76,26 @@ def _output(runs: Mapping[str, Runs], name: str, lines_of: Callable[[Outcome], L
 
     *name*: the output's name in the sentences. *lines_of*: returns the output's lines for one run.
     """
-    outputs = {config: Counter(map(lines_of, sound(each))) for config, each in runs.items() if sound(each)}
-    if len({lines for each in outputs.values() for lines in each}) < 2:
+    outputs: dict[str, Counter[Lines]] = {}
+    for config, made in runs.items():
+        if outcomes := sound(made):
+            outputs[config] = Counter(map(lines_of, outcomes))
+    if len(set().union(*outputs.values())) < 2:
         return
-    steady = {config: next(iter(each)) for config, each in outputs.items() if len(each) == 1 and each.total() > 1}
-    usual = Counter(steady.values()).most_common(1)[0][0] if steady else None
-    if usual is None or len(steady) == len(outputs) == 1:
+    steady = {}
+    for config, counts in outputs.items():
+        if len(counts) == 1 and counts.total() > 1:
+            steady[config] = next(iter(counts))
+    if not steady or len(steady) == len(outputs) == 1:
         yield f"{name} differs from run to run in {', '.join(outputs)}."
         return
+    usual = Counter(steady.values()).most_common(1)[0][0]
     same = [config for config, lines in steady.items() if lines == usual]
-    for config, each in outputs.items():
-        others = {lines: number for lines, number in each.items() if lines != usual}
+    for config, counts in outputs.items():
+        others = Counter({lines: number for lines, number in counts.items() if lines != usual})
         if others:
-            other = max(others, key=lambda lines: others[lines])
-            more = f"{sum(others.values())} of {each.total()} runs of {config} printed something else"
+            other = others.most_common(1)[0][0]
+            more = f"{others.total()} of {counts.total()} runs of {config} printed something else"
             a_run, every_run = f"{_line(other, usual)} in a run of {config}", f"{_line(usual, other)} in every run"
             yield f"{name} differs: {a_run}, {every_run} of {', '.join(same)}; {more}."
 

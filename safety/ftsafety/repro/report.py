@@ -205,36 +205,31 @@ def render(
     script: Script,
     verdict: Verdict,
     runs: Mapping[str, Runs],
-    descriptions: Mapping[str, dict],
-    command: str,
-    single: str,
-    walls: bool,
+    commands: str,
+    about: str,
     sections: Sequence[tuple[str, str]] = (),
     more: Sequence[str] = (),
-    added: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
 ) -> str:
     """Return the whole report, as Markdown.
 
     Args:
-        command: shell command that repeats all runs.
-        single: shell commands for a single run.
-        walls: True if the script ran in containers.
+        commands: shell commands that repeat all runs, and a single run.
+        about: the description of the environment.
         sections: further sections, as (title, Markdown).
         more: further remarks on the verdict.
-        added: by twin, versions of the packages that were installed for the script.
     """
     parts = [f"# Reproducer: `{terminal(script.title.replace('`', ''))}`", f"**{markdown(sentence(verdict, runs))}**"]
-    said = [*remarks(verdict, runs), *others(runs), *more]
+    sentences = [*remarks(verdict, runs), *others(runs), *more]
     if script.left_out:
-        said.append(f"Left out, since only IPython understands it: {'; '.join(script.left_out)}.")
-    if said:
-        parts.append("\n".join(f"- {one_line(remark)}" for remark in said))
+        sentences.append(f"Left out, since only IPython understands it: {'; '.join(script.left_out)}.")
+    if sentences:
+        parts.append("\n".join(f"- {one_line(words)}" for words in sentences))
     parts.append(table(runs))
-    if found := details(runs):
-        parts.append(found)
-    if seen := observations(runs):
+    if failures := details(runs):
+        parts.append(failures)
+    if observed := observations(runs):
         title = "Also seen" if verdict.failing else "Nothing failed, but look"
-        parts += [f"## {title}", "\n".join(f"- {one_line(each)}" for each in seen)]
+        parts += [f"## {title}", "\n".join(f"- {one_line(words)}" for words in observed)]
     if failure := chosen_failure(runs, verdict.main):
         parts.append(first_failure(*failure))
     for title, text in sections:
@@ -245,8 +240,8 @@ def render(
         "## Script",
         fenced(excerpt(script.text, LONGEST_SCRIPT), "python"),
         "## Repeat it",
-        fenced(f"{command}\n\n# one run:\n{single}", "sh"),
+        fenced(commands, "sh"),
         "## Environment",
-        environment(descriptions, runs, walls, added),
+        about,
     ]
     return "\n\n".join(parts) + "\n"

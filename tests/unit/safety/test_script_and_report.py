@@ -16,7 +16,7 @@ from ftsafety.repro.commands import one_run, repro
 from ftsafety.repro.inputs import UsageError, read_script
 from ftsafety.repro.options import Options
 from ftsafety.repro.outcome import Blocker, Kind, Outcome, Signature, from_json
-from ftsafety.repro.report import excerpt, one_line, render
+from ftsafety.repro.report import environment, excerpt, one_line, render
 from ftsafety.repro.script import MODULE, Script
 from ftsafety.repro.verdict import judge
 from tests.hostile_text import HOSTILE_TEXTS
@@ -213,7 +213,7 @@ def test_a_report_of_hostile_text_is_text():
     ):
         described[part].update(dict.fromkeys(names, hostile))
     script = Script("a`b.py", hostile.encode(errors="surrogateescape"))
-    text = render(script, judge(found), found, {"ft": described}, hostile, hostile, True)
+    text = render(script, judge(found), found, hostile, environment({"ft": described}, found, True))
     assert all(c.isprintable() or c == "\n" for c in text)
     outside = re.sub(r"^(`{3,})\w*\n.*?\n\1$", "", text, flags=re.M | re.S)
     assert "```" not in outside
@@ -250,10 +250,8 @@ def test_the_report_holds_what_an_issue_needs():
         script,
         judge(runs),
         runs,
-        {"ft": DESCRIBED, "gil": DESCRIBED},
         "./twins repro bug.py",
-        "./twins exec ft python bug.py 8",
-        False,
+        environment({"ft": DESCRIBED, "gil": DESCRIBED}, runs, False),
         [("Threads", "fails with 2")],
     )
     wanted = ["Fails only without the GIL", "100% (66% to 100%)", "Traceback ...", "3 | 4", "x = '```'"]
