@@ -15,7 +15,8 @@ from typing import Any
 
 from ftrun import host
 from ftrun.options import add_all, configurations, endpoint, number, whole
-from ftsafety.repro.inputs import KIB, LARGEST_SENT, UsageError, load
+from ftsafety.errors import UsageError
+from ftsafety.repro.inputs import KIB, LARGEST_SENT, load
 from ftsafety.repro.options import REPEATED, Options
 from ftsafety.repro.script import Script
 

@@ -17,12 +17,12 @@ from ftrun.escape import any_locale, fenced, markdown, one_line, print_report
 from ftrun.inline_metadata import MetadataError, dependencies, requires_python
 from ftrun.interruption import Interrupted, Interruption
 from ftrun.twin import TwinError
+from ftsafety.errors import UsageError, VersionError
 from ftsafety.repro import commands, narrow, report, verdict_words
 from ftsafety.repro.arguments import parse
 from ftsafety.repro.blocked import reason, remedy, settled, stopped
 from ftsafety.repro.campaign import Campaign, Runs, twin_of
 from ftsafety.repro.cluster import ClusterCampaign, NoCluster
-from ftsafety.repro.inputs import UsageError
 from ftsafety.repro.options import Options
 from ftsafety.repro.packages import Packages, add
 from ftsafety.repro.progress import Progress
@@ -58,9 +58,9 @@ def main(arguments: list[str] | None = None) -> int:
         except Interrupted as error:
             progress.note(f"repro: interrupted ({error})")
             return error.exit_status
-        except (TwinError, MetadataError, Refused) as error:
+        except (TwinError, MetadataError, VersionError) as error:
             progress.note(f"repro: {error}")
-            return {MetadataError: 2, NoCluster: 2, Refused: Pattern.NOT_BEGUN.value}.get(type(error), 1)
+            return {MetadataError: 2, NoCluster: 2, VersionError: Pattern.NOT_BEGUN.value}.get(type(error), 1)
     return publish(text, options, interruption, status)
 
 
@@ -81,10 +81,6 @@ def publish(text: str, options: Options, interruption: Interruption, status: int
     return 128 + interruption.signum if interruption.signum else status
 
 
-class Refused(Exception):
-    """The script requires a Python version that no interpreter has. The message says what to do."""
-
-
 class Reproduction:
     """One invocation of the command, which runs the script many times. Owned by one thread."""
 
@@ -102,7 +98,7 @@ class Reproduction:
     def run(self) -> tuple[str, int]:
         """Make all runs; return the report and the exit status.
 
-        Raises TwinError, MetadataError or Refused; or Interrupted, if an interruption comes before any run has ended.
+        Raises TwinError, MetadataError or VersionError; or Interrupted, if it comes before any run has ended.
         """
         options, progress = self._options, self._progress
         early = EarlyStop(options.repeat, options.every_run)
@@ -204,7 +200,7 @@ class Reproduction:
         return excluded
 
     def _check_version(self) -> None:
-        """Raise Refused if no version suits the script."""
+        """Raise VersionError if no version suits the script."""
         if self._excluded().keys() != self.descriptions.keys():
             return
         wanted = requires_python(self._script.text)
@@ -214,7 +210,7 @@ class Reproduction:
                 remedy = commands.of_series(series, self._command)
         versions = {description["interpreter"]["version"] for description in self.descriptions.values()}
         have = ", ".join(sorted(versions))
-        raise Refused(f"did not get to its bug: the script requires Python {wanted}, and this is {have}: {remedy}")
+        raise VersionError(f"did not get to its bug: the script requires Python {wanted}, and this is {have}: {remedy}")
 
     def _add_packages(self, missing: dict[str, str]) -> Packages:
         work = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="ft-repro-packages-")))

@@ -22,6 +22,7 @@ from ftrun.interruption import Interrupted, Interruption
 from ftrun.project import ROOT
 from ftrun.protocol import Channel, Disconnected, conforms, decode
 from ftrun.twin import DESCRIPTION, TwinError
+from ftsafety.errors import SafetyError
 from ftsafety.repro import outcome
 from ftsafety.repro.campaign import Campaign, Enough, Runs, twin_of
 from ftsafety.repro.options import Options
@@ -44,7 +45,7 @@ ANSWER = {
 }
 
 
-class NoCluster(TwinError):
+class NoCluster(SafetyError, TwinError):
     """There is no cluster to connect to, or it cannot be used from here; the message says what to do."""
 
 

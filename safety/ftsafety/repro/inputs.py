@@ -15,7 +15,8 @@ import zipfile
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
-from ftsafety.repro.notebook import NotebookError, is_percent_script, python_of_notebook, python_of_percent_script
+from ftsafety.errors import NotebookError, UsageError
+from ftsafety.repro.notebook import is_percent_script, python_of_notebook, python_of_percent_script
 from ftsafety.repro.script import FILE, MODULE, TESTS, Script, relative
 
 KIB = 1024
@@ -29,10 +30,6 @@ ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 TEST_FILE = re.compile(r"test_.*\.py|.*_test\.py")
 CONFTEST = "conftest.py"
 HAS_TESTS = re.compile(rb"^(?:async )?(?:def test|class Test)", re.MULTILINE)
-
-
-class UsageError(Exception):
-    """The command line asks for something impossible; the message says what."""
 
 
 class Files:

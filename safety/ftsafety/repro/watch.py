@@ -17,6 +17,7 @@ from typing import IO
 from ftrun import cgroup, process_tree
 from ftrun.loop import LOOK_SECONDS, Watch
 from ftrun.supervise import DRAIN_SECONDS, Child, Stream
+from ftsafety.errors import LimitBroken
 from ftsafety.repro.request import MIB, Limits
 from ftsafety.repro.runner import DUMP_SIGNAL
 
@@ -50,10 +51,6 @@ class Ended:
     left_behind: int = 0
     """Number of processes that still ran when the first process had ended."""
     unkillable: int = 0
-
-
-class LimitBroken(Exception):
-    """The process tree exceeded a limit; the message names it."""
 
 
 def watch(

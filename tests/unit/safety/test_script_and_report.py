@@ -8,12 +8,13 @@ from dataclasses import replace
 import pytest
 
 from ftrun.inline_metadata import MetadataError, dependencies
+from ftsafety.errors import UsageError
 from ftsafety.repro import commands
 from ftsafety.repro.arguments import parse
 from ftsafety.repro.campaign import Runs
 from ftsafety.repro.classify import printable
 from ftsafety.repro.commands import one_run, repro
-from ftsafety.repro.inputs import UsageError, read_script
+from ftsafety.repro.inputs import read_script
 from ftsafety.repro.options import Options
 from ftsafety.repro.outcome import Blocker, Kind, Outcome, Signature, from_json
 from ftsafety.repro.report import environment, excerpt, one_line, render
