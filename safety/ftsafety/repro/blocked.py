@@ -17,7 +17,7 @@ from pathlib import PurePosixPath
 
 from ftrun.configurations import CONFIGURATIONS
 from ftrun.project import DISTRIBUTIONS
-from ftsafety.repro.campaign import Runs
+from ftsafety.repro.campaign import Runs, every_outcome
 from ftsafety.repro.commands import SERIES, of_series, start
 from ftsafety.repro.outcome import COMPUTING, Blocker, Kind, Outcome, Signature
 from ftsafety.repro.script import Script, shell_path
@@ -43,25 +43,25 @@ def settled(runs: Mapping[str, Runs]) -> dict[str, Runs]:
     """
     runs = _without_slow(runs)
     blockers = {}
-    for config, made in runs.items():
-        if made.counted:
-            blockers[config] = _common(made)
+    for config, config_runs in runs.items():
+        if config_runs.counted:
+            blockers[config] = _common(config_runs)
     alike = len(set(blockers.values())) == 1
     survived = _survived(runs)
     result = {}
-    for config, made in runs.items():
+    for config, config_runs in runs.items():
         blocker = blockers.get(config)
-        if blocker is not None and (blocker.cause != "file" or alike) and not _has_any(made, survived):
-            made = replace(made, outcomes=[_blocked(outcome) for outcome in made.outcomes])
-        result[config] = made
+        if blocker is not None and (blocker.cause != "file" or alike) and not _has_any(config_runs, survived):
+            config_runs = replace(config_runs, outcomes=[_blocked(outcome) for outcome in config_runs.outcomes])
+        result[config] = config_runs
     return result
 
 
 def _without_slow(runs: Mapping[str, Runs]) -> dict[str, Runs]:
     """Return a copy of *runs* in which the outcomes of slow runs have the kind LIMIT or OUTLASTED."""
     successes, failures = [], []
-    for config, made in runs.items():
-        for outcome in made.outcomes:
+    for config, config_runs in runs.items():
+        for outcome in config_runs.outcomes:
             if outcome.kind is Kind.OK and config in CONFIGURATIONS:
                 successes.append(outcome.seconds)
             elif outcome.kind.failed and not _computing(outcome):
@@ -69,9 +69,9 @@ def _without_slow(runs: Mapping[str, Runs]) -> dict[str, Runs]:
     far = FAR * max(successes, default=math.inf)
     late = FAR * max(failures, default=math.inf)
     result = {}
-    for config, made in runs.items():
-        outcomes = [_unless_slow(outcome, far, late) for outcome in made.outcomes]
-        result[config] = replace(made, outcomes=outcomes)
+    for config, config_runs in runs.items():
+        outcomes = [_unless_slow(outcome, far, late) for outcome in config_runs.outcomes]
+        result[config] = replace(config_runs, outcomes=outcomes)
     return result
 
 
@@ -85,7 +85,7 @@ def _blocked(outcome: Outcome) -> Outcome:
 
 def _computing(outcome: Outcome) -> bool:
     """Return True if the run was computing until its time limit, and nothing else was seen of it."""
-    return outcome.kind is Kind.HANG and {each.what for each in outcome.signatures} == {COMPUTING}
+    return outcome.kind is Kind.HANG and {signature.what for signature in outcome.signatures} == {COMPUTING}
 
 
 def _unless_slow(outcome: Outcome, far: float, late: float) -> Outcome:
@@ -110,9 +110,8 @@ def _survived(runs: Mapping[str, Runs]) -> set[Signature]:
 
     These failures appear in several combinations, such as {A} and {A, B}: the run went on after A and failed with B.
     """
-    combinations = set()
-    for made in runs.values():
-        combinations.update(frozenset(outcome.signatures) for outcome in made.outcomes if outcome.kind.judged)
+    judged = [outcome for outcome in every_outcome(runs) if outcome.kind.judged]
+    combinations = {frozenset(outcome.signatures) for outcome in judged}
     counts: Counter[Signature] = Counter()
     for combination in combinations:
         counts.update(combination)
@@ -132,8 +131,8 @@ def lacking(runs: Mapping[str, Runs]) -> dict[Blocker, list[str]]:
 
 def _blockers(runs: Mapping[str, Runs], chosen: Callable[[Outcome], bool]) -> dict[Blocker, list[str]]:
     configs_of_blockers: dict[Blocker, list[str]] = {}
-    for config, each in runs.items():
-        for blocker in dict.fromkeys(o.blocker for o in each.outcomes if o.blocker and chosen(o)):
+    for config, config_runs in runs.items():
+        for blocker in dict.fromkeys(o.blocker for o in config_runs.outcomes if o.blocker and chosen(o)):
             configs_of_blockers.setdefault(blocker, []).append(config)
     return configs_of_blockers
 
@@ -222,7 +221,7 @@ def _with_input(cause: str, script: Script, command: str) -> str:
 def _module_beside(name: str, script: Script) -> str | None:
     """Return the path of the module *name* beside the script, a file or a folder; None if it is not there."""
     folder = os.path.dirname(script.path)
-    paths = (os.path.join(folder, each) for each in (f"{name}.py", name))
+    paths = (os.path.join(folder, file) for file in (f"{name}.py", name))
     return next((path for path in paths if os.path.exists(path)), None) if script.path else None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -36,6 +36,12 @@ class Runs:
     @property
     def failures(self) -> int:
         return sum(outcome.kind.failed for outcome in self.outcomes)
+
+
+def every_outcome(runs: Mapping[str, Runs]) -> Iterator[Outcome]:
+    """Yield the outcomes of all runs, by configuration."""
+    for config_runs in runs.values():
+        yield from config_runs.outcomes
 
 
 def twin_of(config: str) -> str:

@@ -166,8 +166,10 @@ def _limit(ended: Ended, failures: list[dict]) -> str | None:
     """Return in words which limit of the kernel (memory, processes, file size) ended the script; None if none did."""
     if ended.returncode == -signal.SIGKILL and ended.killed:
         return "the kernel killed it for want of memory: the machine's, or the container's (mem_limit in compose.yaml)"
-    said = signal_name(-ended.returncode) if ended.returncode < 0 else failures[0]["exception"] if failures else ""
-    return next((words for pattern, words in OF_THE_KERNEL if pattern.search(said)), None)
+    end = failures[0]["exception"] if failures else ""
+    if ended.returncode < 0:
+        end = signal_name(-ended.returncode)
+    return next((words for pattern, words in OF_THE_KERNEL if pattern.search(end)), None)
 
 
 def _signatures(kind: Kind, detail: str, raised: list[dict], stacks: str, ended: Ended) -> Iterator[Signature]:
@@ -180,8 +182,8 @@ def _signatures(kind: Kind, detail: str, raised: list[dict], stacks: str, ended:
         innermost: list[str] = []
         for match in THREAD.finditer(stacks):
             innermost += _frames(match[0])[:1]
-        what = COMPUTING if ended.computing else "hang"
-        yield Signature(kind, what, "; ".join(dict.fromkeys(innermost[:MOST_FRAMES])))
+        name = COMPUTING if ended.computing else "hang"
+        yield Signature(kind, name, "; ".join(dict.fromkeys(innermost[:MOST_FRAMES])))
     elif kind is Kind.WRONG:
         yield Signature(kind, detail, exit_at)
     exceptions: dict[Signature, None] = {}
@@ -227,12 +229,12 @@ def _blocker(kind: Kind, raised: list[dict], stderr: str, raced: bool) -> Blocke
         return None
     if not first or not first["cause"]:
         return _usage(stderr) if kind is Kind.WRONG and not raced else None
-    cause, what = first["cause"], first["what"]
+    cause, detail = first["cause"], first["what"]
     if kind is Kind.OK and cause not in GUARDS:
         return None
-    if cause == "arguments" and not what:  # a parser's message
-        what = "".join(stderr.strip().splitlines()[-1:])[:300]
-    return Blocker(cause, what, "part" if first["thread"] else "script")
+    if cause == "arguments" and not detail:  # a parser's message
+        detail = "".join(stderr.strip().splitlines()[-1:])[:300]
+    return Blocker(cause, detail, "part" if first["thread"] else "script")
 
 
 def _child_lacks(stderr: str) -> Blocker | None:
@@ -251,15 +253,17 @@ def _usage(stderr: str) -> Blocker | None:
 
 def _noticed(kind: Kind, messages: list[dict], stderr: str) -> Iterator[str]:
     """Yield the exceptions that do not count as failures, such as one in a destructor, each only once."""
-    found = [
-        f"an exception of a future that nothing asked for: {each['future']}" for each in messages if "future" in each
+    exceptions = [
+        f"an exception of a future that nothing asked for: {message['future']}"
+        for message in messages
+        if "future" in message
     ]
     for match in UNSEEN.finditer(stderr):
         if not (kind is Kind.EXCEPTION and match[1] == "Exception in thread"):  # that is the failure
-            found.append(f"{match[1]}: {match[2]}" if match[2] else match[1])
+            exceptions.append(f"{match[1]}: {match[2]}" if match[2] else match[1])
     # If threads print at once, messages may be cut. A cut message is dropped if the whole one is there too.
-    whole = {text.partition(":")[0] for text in found if ":" in text}
-    yield from [text for text in dict.fromkeys(found) if text not in whole][:MOST_NOTES]
+    whole = {text.partition(":")[0] for text in exceptions if ":" in text}
+    yield from [text for text in dict.fromkeys(exceptions) if text not in whole][:MOST_NOTES]
 
 
 def _unmatched(end: dict | None) -> Iterator[str]:

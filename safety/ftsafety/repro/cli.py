@@ -102,15 +102,15 @@ class Reproduction:
         """
         options, progress = self._options, self._progress
         early = EarlyStop(options.repeat, options.every_run)
-        found, campaign = self._made(early)
-        if not any(each.outcomes for each in found.values()):
+        raw_runs, campaign = self._made(early)
+        if not any(config_runs.outcomes for config_runs in raw_runs.values()):
             self._interruption.check()
             self._check_version()
-        runs = settled(found)
+        runs = settled(raw_runs)
         verdict = judge(runs, early.level)
         progress.note(f"repro: {verdict_words.sentence(verdict, runs)}")
-        shown = report.chosen_failure(runs, verdict.main)
-        failing = runs[shown[0]] if shown else None
+        failure = report.chosen_failure(runs, verdict.main)
+        failing = runs[failure[0]] if failure else None
         sections = [*self._remedies(runs), *self._more_sections(runs, campaign, failing)]
         last = [config for config in runs if twin_of(config) in self.descriptions][-1]
         single = self._single(failing or runs[last], runs)
@@ -154,9 +154,9 @@ class Reproduction:
         self._excluded()
         dependencies(self._script.text)
         cluster = ClusterCampaign(options, self._interruption, self._progress)
-        found = cluster.run(options.configs, options.repeat, options.threads, enough=early)
+        runs = cluster.run(options.configs, options.repeat, options.threads, enough=early)
         self.descriptions, self.packages = cluster.descriptions, cluster.packages
-        return found, cluster
+        return runs, cluster
 
     def campaign(self) -> Campaign:
         """Return a campaign of the twins here, which have the script's packages. Raises TwinError or MetadataError."""
@@ -169,9 +169,9 @@ class Reproduction:
         return Campaign(self._script, self._twins, limits, self._progress.update, deadline, absent)
 
     def _connect(self) -> None:
-        needed = {CONFIGURATIONS[config].twin for config in self._options.configs}
+        names = {CONFIGURATIONS[config].twin for config in self._options.configs}
         for name, where in self._options.twins or [(this_twin(), sys.executable)]:
-            if name not in needed:
+            if name not in names:
                 continue
             twin = self._twins[name] = connect(where, self._interruption)
             self._stack.callback(twin.close)
@@ -188,29 +188,31 @@ class Reproduction:
 
     def _excluded(self) -> dict[str, str]:
         """Return {twin: reason} for the twins whose version does not suit the script; raises MetadataError."""
-        wanted = requires_python(self._script.text)
+        requirement = requires_python(self._script.text)
         try:
-            specifier = SpecifierSet(wanted)
+            specifier = SpecifierSet(requirement)
         except InvalidSpecifier as error:
             raise MetadataError(f"the inline metadata: requires-python: {str(error)[:200]}") from error
         excluded = {}
         for name, description in self.descriptions.items():
             if not specifier.contains(description["interpreter"]["version"], prereleases=True):
-                excluded[name] = f"the script requires Python {wanted}"
+                excluded[name] = f"the script requires Python {requirement}"
         return excluded
 
     def _check_version(self) -> None:
         """Raise VersionError if no version suits the script."""
         if self._excluded().keys() != self.descriptions.keys():
             return
-        wanted = requires_python(self._script.text)
+        requirement = requires_python(self._script.text)
         remedy = f"there are twins of {' and '.join(commands.SERIES)}"
         for series in commands.SERIES:
-            if SpecifierSet(wanted).contains(f"{series}.99"):
+            if SpecifierSet(requirement).contains(f"{series}.99"):
                 remedy = commands.of_series(series, self._command)
         versions = {description["interpreter"]["version"] for description in self.descriptions.values()}
         have = ", ".join(sorted(versions))
-        raise VersionError(f"did not get to its bug: the script requires Python {wanted}, and this is {have}: {remedy}")
+        raise VersionError(
+            f"did not get to its bug: the script requires Python {requirement}, and this is {have}: {remedy}"
+        )
 
     def _add_packages(self, missing: dict[str, str]) -> Packages:
         work = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="ft-repro-packages-")))
@@ -218,16 +220,16 @@ class Reproduction:
         names = [*dict.fromkeys(("ft", *self._twins))]
         twins = {name: self._twins[name] for name in names if name in self._twins and name not in missing}
         installed = {name: self.descriptions[name]["packages"] for name in twins}
-        wanted = (*dependencies(self._script.text), *self._options.packages)
+        requirements = (*dependencies(self._script.text), *self._options.packages)
         cache, note = self._options.cache, self._progress.note
-        return add(wanted, twins, installed, work.resolve(), cache, self._interruption, note)
+        return add(requirements, twins, installed, work.resolve(), cache, self._interruption, note)
 
     def _remedies(self, runs: dict[str, Runs]) -> list[tuple[str, str]]:
         """Return [(title, Markdown)], a report section with remedies for blocked runs; [] if no run was blocked."""
         why = stopped(runs)
         if not why:
             return []
-        running = [config for config, each in runs.items() if each.counted]
+        running = [config for config, config_runs in runs.items() if config_runs.counted]
         version = next(iter(self.descriptions.values()))["interpreter"]["version"]
         series = ".".join(version.split(".")[:2])
         walled = self._options.walled
@@ -245,19 +247,18 @@ class Reproduction:
 
     def _remarks(self, verdict: Verdict, early: EarlyStop, runs: dict[str, Runs]) -> Iterator[str]:
         if early.reason:
-            made = max(len(each.outcomes) for each in runs.values())
-            yield (
-                f"Ended after {made} of {self._options.repeat} rounds: {early.reason} (--every-run makes all of them)."
-            )
+            rounds = max(len(config_runs.outcomes) for config_runs in runs.values())
+            ended = f"Ended after {rounds} of {self._options.repeat} rounds"
+            yield f"{ended}: {early.reason} (--every-run makes all of them)."
         if verdict.pattern is Pattern.NOT_REPRODUCED:
             yield from verdict_words.unpatched(self.descriptions, self._script.text)
 
-    def _single(self, seen: Runs, runs: dict[str, Runs]) -> str:
+    def _single(self, example: Runs, runs: dict[str, Runs]) -> str:
         ran = report.packages_that_ran(self.descriptions, runs, self.packages.added)
-        twin = twin_of(seen.config)
+        twin = twin_of(example.config)
         added = bool(self.packages.added.get(twin))
         local = replace(self._options, dask=None, dask_folder=None, walls=False)
-        return commands.one_run(local, seen, self.descriptions, ran.get(twin, {}), added)
+        return commands.one_run(local, example, self.descriptions, ran.get(twin, {}), added)
 
 
 def _pins(versions: dict[str, str]) -> str:

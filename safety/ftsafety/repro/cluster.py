@@ -56,16 +56,16 @@ def connected(python: str, hello: dict, interruption: Interruption, until: float
     The iterator raises Interrupted, TwinError if the bridge has ended, and TimeoutError at time.monotonic() *until*. At
     the end of the block, all tasks are cancelled.
     """
-    ours, theirs = socket.socketpair()
-    with tempfile.TemporaryFile() as errors, theirs:
+    parent_socket, bridge_socket = socket.socketpair()
+    with tempfile.TemporaryFile() as errors, bridge_socket:
         # In a session of its own: Ctrl-C at a terminal is for this process, which then closes the socket.
         bridge = subprocess.Popen(
-            [python, str(BRIDGE)], stdin=theirs, stdout=subprocess.DEVNULL, stderr=errors, start_new_session=True
+            [python, str(BRIDGE)], stdin=bridge_socket, stdout=subprocess.DEVNULL, stderr=errors, start_new_session=True
         )
-        theirs.close()
+        bridge_socket.close()
 
         def messages() -> Iterator[dict]:
-            channel = Channel(ours)
+            channel = Channel(parent_socket)
             watch = {interruption.fileno(): interruption.wanted}
             try:
                 channel.send(hello)
@@ -85,7 +85,7 @@ def connected(python: str, hello: dict, interruption: Interruption, until: float
         try:
             yield messages()
         finally:
-            ours.close()
+            parent_socket.close()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 bridge.wait(CLOSE_SECONDS)
             bridge.kill()  # if the scheduler does not answer, it cancels when the connection ends

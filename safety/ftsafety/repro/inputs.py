@@ -263,7 +263,7 @@ def top_level(folder: str, module: str) -> str:
     if not all(part.isidentifier() for part in module.split(".")):
         raise UsageError(f"-m {module}: that is no name of a module, such as package.module")
     top = os.path.join(folder, module.split(".")[0])
-    path = next((each for each in (top, f"{top}.py") if os.path.exists(each)), None)
+    path = next((candidate for candidate in (top, f"{top}.py") if os.path.exists(candidate)), None)
     if path is None:
         raise UsageError(f"-m {module}: {folder} holds neither a folder nor a file {os.path.basename(top)}(.py)")
     return path

@@ -32,7 +32,7 @@ class Packages:
 
 
 def add(
-    wanted: Sequence[str],
+    requirements: Sequence[str],
     twins: Mapping[str, Twin],
     installed: Mapping[str, Mapping[str, str]],
     work: Path,
@@ -40,7 +40,7 @@ def add(
     interruption: Interruption,
     note: Callable[[str], None],
 ) -> Packages:
-    """Install the packages *wanted* for the twins that lack them; raises Interrupted. Skips twins in containers.
+    """Install packages for the twins that lack them; raises Interrupted. Skips twins in containers.
 
     Args:
         installed: by twin, the versions of the packages that the twin has already, by normalised name.
@@ -51,20 +51,20 @@ def add(
     result = Packages()
     local = {name: twin for name, twin in twins.items() if isinstance(twin, LocalScripts)}
     for name in [name for name in twins if name not in local]:
-        lacking = [requirement for requirement in wanted if absent(requirement, installed[name])]
+        lacking = [requirement for requirement in requirements if absent(requirement, installed[name])]
         if lacking:
             without = "and a container without network cannot install packages; run `./twins repro` natively"
             result.missing[name] = f"the script wants {', '.join(lacking)}, {without}"
-    if not wanted or not local:
+    if not requirements or not local:
         return result
-    note(f"installing {', '.join(wanted)}")
+    note(f"installing {', '.join(requirements)}")
     folders = (work / str(number) for number in itertools.count())
 
     def put(name: str, pins: Mapping[str, str]) -> dict[str, str]:
-        """Install *wanted* for the twin *name*, in versions *pins*; return versions by package. Raises OverlayError."""
+        """Install the packages for the twin *name*, in versions *pins*; return versions by package."""
         twin, folder = local[name], next(folders)
         constraints = [f"{package}=={version}" for package, version in pins.items()]
-        added = install(folder, twin.python, wanted, installed[name], cache or work, interruption, constraints)
+        added = install(folder, twin.python, requirements, installed[name], cache or work, interruption, constraints)
         twin.overlay = str(folder)
         versions = {}
         for pin in added:
@@ -74,7 +74,7 @@ def add(
 
     result.added, reasons = _installed(local, put)
     for name, why in reasons.items():
-        why = _words(name, wanted, why, cache or work, interruption)
+        why = _words(name, requirements, why, cache or work, interruption)
         result.missing[name] = f"its packages cannot be installed there: {why}"
         note(f"repro: {name}: {result.missing[name]}")
     if different := differences(result.added):
@@ -100,12 +100,12 @@ def _installed(
             reasons[leader] = error.args[0]
             continue
         with contextlib.suppress(OverlayError):
-            others = {name: put(name, pins) for name in names if name != leader}
-            return {name: pins if name == leader else others[name] for name in names}, {}
+            followers = {name: put(name, pins) for name in names if name != leader}
+            return {name: pins if name == leader else followers[name] for name in names}, {}
     return {name: put(name, {}) for name in versions}, reasons
 
 
-def _words(name: str, wanted: Sequence[str], why: str, cache: Path, interruption: Interruption) -> str:
+def _words(name: str, requirements: Sequence[str], why: str, cache: Path, interruption: Interruption) -> str:
     """Return in words why packages cannot be installed for the twin *name*. *why*: the installer's error.
 
     If the error is about a missing wheel, return a short sentence about this wheel, else *why* itself.
@@ -114,13 +114,15 @@ def _words(name: str, wanted: Sequence[str], why: str, cache: Path, interruption
     if match is None:
         return why
     package, suffix = match[1], "t" if name != "gil" else ""
-    here = f"{sys.version_info.major}.{sys.version_info.minor}{suffix}" if name in ("ft", "gil") else name
-    said = f"no wheel of {package} for {here}"
-    requirement = next((each for each in wanted if re.match(rf"{re.escape(package)}\b", each, re.IGNORECASE)), package)
+    version = f"{sys.version_info.major}.{sys.version_info.minor}{suffix}" if name in ("ft", "gil") else name
+    words = f"no wheel of {package} for {version}"
+    requirement = next(
+        (line for line in requirements if re.match(rf"{re.escape(package)}\b", line, re.IGNORECASE)), package
+    )
     later = SERIES[-1] + suffix
-    if later != here and has_wheel(requirement, SERIES[-1], bool(suffix), cache, interruption):
-        said += f"; {later} has one"
-    return said
+    if later != version and has_wheel(requirement, SERIES[-1], bool(suffix), cache, interruption):
+        words += f"; {later} has one"
+    return words
 
 
 def differences(versions: Mapping[str, Mapping[str, str]]) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ftsafety.repro.blocked import settled
-from ftsafety.repro.campaign import Runs
+from ftsafety.repro.campaign import Runs, every_outcome
 from ftsafety.repro.outcome import Kind, Outcome
 from ftsafety.repro.verdict import SIGNIFICANT, Pattern, judge, signatures_of
 
@@ -22,11 +22,11 @@ ENOUGH_HANGS = 3  # rounds
 
 def looks(repeat: int) -> list[int]:
     """Return the numbers of rounds after which an interim test is made: 5, 10, 20, 40, ..., below *repeat*."""
-    found, at = [], FIRST_LOOK
+    rounds, at = [], FIRST_LOOK
     while at < repeat:
-        found.append(at)
+        rounds.append(at)
         at *= 2
-    return found
+    return rounds
 
 
 class EarlyStop:
@@ -47,22 +47,20 @@ class EarlyStop:
     def __call__(self, runs: Mapping[str, Runs], rounds: int) -> bool:
         """Return True if no further rounds are needed. *rounds*: the number of rounds that were made."""
         if not self._every_run and rounds < self._repeat:
-            made = {config: each for config, each in runs.items() if each.outcomes}
-            self.reason = self._reason(made, rounds) if made else None
+            nonempty = {config: config_runs for config, config_runs in runs.items() if config_runs.outcomes}
+            self.reason = self._reason(nonempty, rounds) if nonempty else None
         self._round = rounds
         return self.reason is not None
 
     def _reason(self, runs: Mapping[str, Runs], rounds: int) -> str | None:
         # Looks at few outcomes in each of thousands of rounds.
-        if rounds >= ENOUGH_HANGS and all(_only_hangs(made) for made in runs.values()):
-            number = sum(len(made.outcomes) for made in runs.values())
+        if rounds >= ENOUGH_HANGS and all(_only_hangs(config_runs) for config_runs in runs.values()):
+            number = sum(len(config_runs.outcomes) for config_runs in runs.values())
             return f"none of {number} runs ended in time"
         if not any(self._round < look <= rounds for look in self._looks):
             return None
         runs = settled(runs)
-        outcomes: list[Outcome] = []
-        for made in runs.values():
-            outcomes += made.outcomes
+        outcomes = list(every_outcome(runs))
         # If a part of the script runs, there may be a race in it that more runs find.
         if all(_is_blocked_whole(outcome) for outcome in outcomes):
             return "no run got to the script's bug"

@@ -39,7 +39,7 @@ def main(arguments: list[str]) -> int:
                 campaign = reproduction.campaign()
                 runs = campaign.run(options.configs, request["rounds"], options.threads)
                 answer |= {"twins": reproduction.descriptions, **vars(reproduction.packages)}
-                answer["runs"] = {config: _as_json(made) for config, made in runs.items()}
+                answer["runs"] = {config: _as_json(config_runs) for config, config_runs in runs.items()}
             interruption.check()
         except Interrupted as error:
             return error.exit_status

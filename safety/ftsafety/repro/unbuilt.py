@@ -29,9 +29,9 @@ def build_command(name: str, folder: str) -> str:
     if not build:
         return ""
     mentions = f"{setup} {project} {'cython' if source.endswith('.pyx') else ''}".lower()
-    needed = [requirement for requirement in NEEDED if requirement in mentions]
-    if needed:
-        install = f"python -m pip install --quiet --upgrade --target {NEEDED_FOLDER} {' '.join(needed)}"
+    requirements = [requirement for requirement in NEEDED if requirement in mentions]
+    if requirements:
+        install = f"python -m pip install --quiet --upgrade --target {NEEDED_FOLDER} {' '.join(requirements)}"
         build = f"{install} && PYTHONPATH={NEEDED_FOLDER} {build}"
     if folder:
         build = f"cd {shell_path(folder)} && {build}"

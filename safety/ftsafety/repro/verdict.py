@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from ftrun.configurations import CONFIGURATIONS
-from ftsafety.repro.campaign import Runs
+from ftsafety.repro.campaign import Runs, every_outcome
 from ftsafety.repro.outcome import SEVERITY, Kind, Outcome, Signature
 
 SIGNIFICANT = 0.05
@@ -90,8 +90,8 @@ def interval(failures: int, runs: int) -> tuple[float, float]:
     """Return the Clopper-Pearson 95% interval of a failure rate. It is conservative, and valid for 0 failures too."""
     from scipy.stats import binomtest
 
-    found = binomtest(failures, runs).proportion_ci(CONFIDENCE, method="exact")
-    return float(found.low), float(found.high)
+    estimate = binomtest(failures, runs).proportion_ci(CONFIDENCE, method="exact")
+    return float(estimate.low), float(estimate.high)
 
 
 def p_value(a: tuple[int, int], b: tuple[int, int]) -> float:
@@ -101,9 +101,9 @@ def p_value(a: tuple[int, int], b: tuple[int, int]) -> float:
     return float(fisher_exact([[a[0], a[1] - a[0]], [b[0], b[1] - b[0]]]).pvalue)
 
 
-def total(seen: Mapping[str, tuple[int, int]], configs: Iterable[str]) -> tuple[int, int]:
-    """Return the sums of failures and of runs over *configs*. *seen*: (failures, runs) by configuration."""
-    chosen = [seen[config] for config in configs]
+def total(counts: Mapping[str, tuple[int, int]], configs: Iterable[str]) -> tuple[int, int]:
+    """Return the sums of failures and of runs over *configs*. *counts*: (failures, runs) by configuration."""
+    chosen = [counts[config] for config in configs]
     return sum(failures for failures, _ in chosen), sum(runs for _, runs in chosen)
 
 
@@ -115,9 +115,9 @@ def judge(every: Mapping[str, Runs], level: float = SIGNIFICANT) -> Verdict:
         level: the significance level.
     """
     runs = {config: every[config] for config in CONFIGURATIONS if config in every}
-    judged = tuple(config for config, made in runs.items() if made.counted)
-    unknown = tuple(config for config, made in runs.items() if _is_unknown(made))
-    if not any(made.failures for made in runs.values()):
+    judged = tuple(config for config, config_runs in runs.items() if config_runs.counted)
+    unknown = tuple(config for config, config_runs in runs.items() if _is_unknown(config_runs))
+    if not any(config_runs.failures for config_runs in runs.values()):
         return Verdict(_pattern_without_failures(runs, judged, unknown), judged, unknown)
     groups = list(_groups(runs, judged))
     tests = _number_of_tests(groups)
@@ -137,10 +137,8 @@ def _is_unknown(runs: Runs) -> bool:
 
 
 def _pattern_without_failures(runs: Mapping[str, Runs], judged: tuple, unknown: tuple) -> Pattern:
-    if not judged:
-        for made in runs.values():
-            if any(outcome.kind is Kind.BLOCKED for outcome in made.outcomes):
-                return Pattern.NOT_BEGUN
+    if not judged and any(outcome.kind is Kind.BLOCKED for outcome in every_outcome(runs)):
+        return Pattern.NOT_BEGUN
     return Pattern.UNJUDGED if unknown else Pattern.NOT_REPRODUCED
 
 
@@ -220,18 +218,18 @@ def _finding(runs: Mapping[str, Runs], judged: Iterable[str], signature: Signatu
     """Return the finding for a group of failures. The caller then sets its `pattern` and corrects its p-value."""
     # A run that ended with a more severe failure could not show this one any more.
     milder = None if signature is None else SEVERITY[: SEVERITY.index(Kind(signature.kind)) + 1]
-    seen = {}
+    counts = {}
     for config in judged:
         numbers = group.get(config, set())
         capable = 0
         for number, outcome in enumerate(runs[config].outcomes):
             if number in numbers or (outcome.kind.judged and _could_show(outcome, milder)):
                 capable += 1
-        seen[config] = (len(numbers), capable)
-    failing = [config for config, (number, _) in seen.items() if number]
-    sound = [config for config, (number, capable) in seen.items() if not number and capable]
-    p = p_value(total(seen, failing), total(seen, sound)) if sound else None
-    return Finding(signature, seen, p=p)
+        counts[config] = (len(numbers), capable)
+    failing = [config for config, (number, _) in counts.items() if number]
+    sound = [config for config, (number, capable) in counts.items() if not number and capable]
+    p = p_value(total(counts, failing), total(counts, sound)) if sound else None
+    return Finding(signature, counts, p=p)
 
 
 def _could_show(outcome: Outcome, milder: tuple[Kind, ...] | None) -> bool:

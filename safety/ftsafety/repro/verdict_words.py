@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from ftrun.configurations import CONFIGURATIONS
 from ftsafety.repro.blocked import lacking, reason, stopped
-from ftsafety.repro.campaign import Runs
+from ftsafety.repro.campaign import Runs, every_outcome
 from ftsafety.repro.outcome import Kind, Signature
 from ftsafety.repro.verdict import Finding, Pattern, Verdict, interval, p_value, total
 
@@ -47,7 +47,7 @@ def sentence(verdict: Verdict, runs: Mapping[str, Runs]) -> str:
     p = verdict.main.p
     effects = _seen(verdict.main)
     if not verdict.certain:
-        always = all(failures == made for failures, made in verdict.main.seen.values() if failures)
+        always = all(failures == number for failures, number in verdict.main.seen.values() if failures)
         rarely = "too few runs" if always else "too rarely"
         return (
             f"Fails, but {rarely} to tell where: {effects}; this difference may be chance "
@@ -72,10 +72,10 @@ def remarks(verdict: Verdict, runs: Mapping[str, Runs]) -> Iterator[str]:
         p = "" if finding.p is None else f" (p = {finding.p:.2g})"
         yield f"Besides, {named(finding.signature)}{_where(finding, verdict)}: {_seen(finding)}{p}."
     yield from _missing(runs)
-    for config, made in runs.items():
-        yield from _uncounted(config, made)
-        yield from _outlasted(config, made, runs)
-        if made.forced_off:
+    for config, config_runs in runs.items():
+        yield from _uncounted(config, config_runs)
+        yield from _outlasted(config, config_runs, runs)
+        if config_runs.forced_off:
             yield (
                 f"The other runs of {config} were made with PYTHON_GIL=0, which keeps the GIL off. Without it this "
                 "script runs with the GIL even on the free-threaded build."
@@ -92,9 +92,9 @@ def remarks(verdict: Verdict, runs: Mapping[str, Runs]) -> Iterator[str]:
 def _missing(runs: Mapping[str, Runs]) -> Iterator[str]:
     """Yield a sentence for each reason why runs are missing."""
     configs_of_reasons: dict[str, list[str]] = {}
-    for config, made in runs.items():
-        if made.missing:
-            configs_of_reasons.setdefault(made.missing, []).append(config)
+    for config, config_runs in runs.items():
+        if config_runs.missing:
+            configs_of_reasons.setdefault(config_runs.missing, []).append(config)
     for why, configs in configs_of_reasons.items():
         begun = any(runs[config].outcomes for config in configs)
         yield f"{_were(configs)} not run{' to the end' if begun else ''}: {why}."
@@ -114,9 +114,7 @@ def _outlasted(config: str, limited: Runs, runs: Mapping[str, Runs]) -> Iterator
     """Yield a sentence if runs of *config* had not failed at the time limit. *runs*: those of all configurations."""
     spent = [outcome.seconds for outcome in limited.outcomes if outcome.kind is Kind.OUTLASTED]
     if spent:
-        failures: list[float] = []
-        for made in runs.values():
-            failures += [outcome.seconds for outcome in made.outcomes if outcome.kind.failed]
+        failures = [outcome.seconds for outcome in every_outcome(runs) if outcome.kind.failed]
         yield (
             f"{len(spent)} of {len(limited.outcomes)} runs of {config} had not failed within {min(spent):.0f} s, "
             f"when the time limit ended them; the runs that failed did so within {max(failures):.2g} s."
@@ -125,19 +123,19 @@ def _outlasted(config: str, limited: Runs, runs: Mapping[str, Runs]) -> Iterator
 
 def others(runs: Mapping[str, Runs]) -> Iterator[str]:
     """Yield a sentence on each interpreter that --interpreter names. The verdict leaves these interpreters out."""
-    for config, each in runs.items():
-        if config not in CONFIGURATIONS and each.outcomes:
-            yield f"{config}: {each.failures} of {each.counted} runs failed."
+    for config, config_runs in runs.items():
+        if config not in CONFIGURATIONS and config_runs.outcomes:
+            yield f"{config}: {config_runs.failures} of {config_runs.counted} runs failed."
 
 
 def unpatched(descriptions: Mapping[str, dict], source: str) -> Iterator[str]:
     """Yield a sentence if the interpreters have fixes that official releases lack. *source*: the script's source."""
-    fixes = max(each["interpreter"]["upstream_fixes"] for each in descriptions.values())
+    fixes = max(description["interpreter"]["upstream_fixes"] for description in descriptions.values())
     version = next(iter(descriptions.values()))["interpreter"]["version"]
     if fixes:
         # The header of a script of the gallery (repro/README.md).
-        known = re.search(rf"^# Package: CPython\n# Fails: {re.escape(version)}$", source, re.MULTILINE)
-        fails = "fails, as the script's header says" if known else "may fail"
+        header = re.search(rf"^# Package: CPython\n# Fails: {re.escape(version)}$", source, re.MULTILINE)
+        fails = "fails, as the script's header says" if header else "may fail"
         yield (
             f"This CPython {version} has {fixes} upstream fixes (docs/interpreters.md). An unpatched {version} "
             f"{fails}: --interpreter PATH adds it."
