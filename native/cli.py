@@ -211,7 +211,7 @@ def _bench(_, rest) -> int:
 
 
 def _repro(_, rest) -> int:
-    if "--batch" in rest:  # on a worker of a cluster: see ftsafety.repro.batch
+    if "--task" in rest:  # on a worker of a cluster: see ftsafety.repro.task
         ready = build.finished()
     else:
         _check("repro", rest)

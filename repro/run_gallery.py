@@ -44,8 +44,8 @@ from ftrun.project import normalise
 from ftrun.twin import TwinError
 from ftsafety.repro.arguments import scheduler
 from ftsafety.repro.campaign import Campaign, Runs
-from ftsafety.repro.cluster import Cluster
-from ftsafety.repro.link import Link, NoCluster, Where
+from ftsafety.repro.cluster import ClusterCampaign, NoCluster
+from ftsafety.repro.options import Options
 from ftsafety.repro.outcome import Kind
 from ftsafety.repro.progress import Progress
 from ftsafety.repro.request import Limits
@@ -155,7 +155,12 @@ def main() -> int:
     add("--out", type=Path, help="write the page here, and add the rows to the file with the suffix .json")
     add("--dask", metavar="ADDRESS", type=scheduler, help="make the runs on the workers of this Dask cluster")
     add("--dask-python", default=_outer_python(), help="the Python that has Dask's client (default: %(default)s)")
-    add("--dask-folder", default=str(ROOT), metavar="DIR", help="this project's folder on the workers (default: as here)")
+    add(
+        "--dask-folder",
+        default=str(ROOT),
+        metavar="DIR",
+        help="this project's folder on the workers (default: as here)",
+    )
     given = parser.parse_args()
     try:
         entries = [read(path) for path in sorted(HERE.glob("*.py")) if path.name != Path(__file__).name]
@@ -186,18 +191,8 @@ class Gallery:
     def __init__(self, given, interruption: Interruption, progress: Progress, stack: contextlib.ExitStack):
         self._given, self._interruption, self._progress = given, interruption, progress
         pythons = {name: interpreter(name, interruption) for name in ("ft", "gil")}
-        self._twins: dict[str, LocalScripts | Cluster] = {}
-        self._cluster: Cluster | None = None
-        if given.dask:
-            where = Where(given.dask, given.dask_python, given.dask_folder, walls=False)
-            self._cluster = Cluster(Link(where, interruption))
-            stack.callback(self._cluster.close)
-            self._twins = dict.fromkeys(pythons, self._cluster)
-            described = self._cluster.describe(pythons, (), time.monotonic() + BUDGET_SECONDS)
-        else:
-            local = {name: LocalScripts(Path(python), interruption) for name, python in pythons.items()}
-            self._twins = {**local}
-            described = {name: twin.describe() for name, twin in local.items()}
+        self._twins = {name: LocalScripts(Path(python), interruption) for name, python in pythons.items()}
+        described = {name: twin.describe() for name, twin in self._twins.items()}
         self._packages = {name: found["packages"] for name, found in described.items()}
         self._python = described["ft"]["interpreter"]["version"]
         self._patches = _patches(pythons["ft"])
@@ -232,37 +227,46 @@ class Gallery:
 
     def _install(self, wanted: tuple[str, ...]) -> dict[str, str]:
         """Give the twins these packages in addition to their own; return the reason for each that cannot have them."""
+        missing: dict[str, str] = {}
+        self._added = wanted
+        if self._given.dask:  # each task installs them
+            return missing
         if wanted:
             self._progress.note(f"installing {' '.join(wanted)}")
-        missing: dict[str, str] = {}
         for name, twin in self._twins.items():
-            if isinstance(twin, LocalScripts):
-                twin.overlay = None
-                if wanted:
-                    folder = Path(tempfile.mkdtemp(dir=self._work)) / "packages"
-                    try:
-                        install(folder, twin.python, wanted, self._packages[name], CACHE, self._interruption)
-                        twin.overlay = str(folder)
-                    except OverlayError as error:
-                        missing[name] = f"cannot be installed: {error}"
-        if self._cluster and wanted != self._added:
-            self._cluster.describe(self._twins, wanted, time.monotonic() + BUDGET_SECONDS)
-            self._added = wanted
-        return self._cluster.packages().missing if self._cluster else missing
+            twin.overlay = None
+            if wanted:
+                folder = Path(tempfile.mkdtemp(dir=self._work)) / "packages"
+                try:
+                    install(folder, twin.python, wanted, self._packages[name], CACHE, self._interruption)
+                    twin.overlay = str(folder)
+                except OverlayError as error:
+                    missing[name] = f"cannot be installed: {error}"
+        return missing
 
     def _rows(self, entry: Entry, version: str, missing: dict[str, str]) -> list[Row]:
         given = self._given
-        campaign = Campaign(
-            Script(entry.path.name, entry.path.read_bytes(), str(entry.path)),
-            self._twins,
-            Limits(entry.timeout),
-            self._progress.update,
-            time.monotonic() + BUDGET_SECONDS,
-            missing,
-            self._cluster.ahead if self._cluster else contextlib.nullcontext,
-        )
+        script = Script(entry.path.name, entry.path.read_bytes(), str(entry.path))
+        if given.dask:
+            options = Options(
+                script,
+                packages=self._added,
+                timeout=entry.timeout,
+                budget=BUDGET_SECONDS,
+                dask=given.dask,
+                dask_python=given.dask_python,
+                dask_folder=given.dask_folder,
+            )
+            campaign: Campaign = ClusterCampaign(options, self._interruption, self._progress)
+        else:
+            deadline = time.monotonic() + BUDGET_SECONDS
+            limits, update = Limits(entry.timeout), self._progress.update
+            campaign = Campaign(script, self._twins, limits, update, deadline, missing)
         found = campaign.run(given.configs.split(","), given.repeat, given.threads, f"{entry.path.stem} {version}:")
         self._interruption.check()
+        for config, runs in found.items():
+            if given.dask and runs.missing:
+                self._progress.note(f"{entry.path.name}: {config}: {runs.missing}")
         patches = self._patches if entry.package == CPYTHON else ""
         return [
             self._row(entry, version, runs, entry.expects(config, version, patches))

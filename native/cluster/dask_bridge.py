@@ -1,18 +1,18 @@
-"""Client of a Dask cluster for `./twins repro --dask`: a program that ftsafety.repro.link, its parent, starts.
+"""Client of a Dask cluster for `./twins repro --dask`: a program that ftsafety.repro.cluster, its parent, starts.
 
     PYTHON native/cluster/dask_bridge.py          (standard input is a socket)
 
 A client needs its cluster's versions of Python and Dask, which the twins do not have. So this file runs in the Python
-that runs `./twins`, with the standard library and `distributed` alone. A batch is a process on one worker that runs the
-user's script several times. The parent sends requests as lines of JSON, and gets answers as lines of JSON:
+that runs `./twins`, with the standard library and `distributed` alone. It submits the rounds of a campaign as tasks of
+some rounds each. The parent sends a line of JSON, and gets lines of JSON:
 
-    {"address", "command", "folder"}   connect; the answer is {"threads"}, or {"error"} if that fails
-    {"run", "request"}                 submit a batch; later {"of", "line"} for each line of the output, and {"ended",
-                                       "node", "error", "threads"}; or {"lost", "why", "threads"} in place of these
-    {"cancel": true}                   cancel all batches: end their processes and send no more about them
+    {"address", "command", "folder", "request", "rounds"}   what to run, and where
+    {"threads"} or {"error"}                                once the client is connected, or not
+    {"piece"} ..., {"rounds", "node", "error"}              the output of a task in pieces, and its end
+    {"rounds", "lost"}                                      in place of these: why the task has no result
+    {"gone"}                                                why the cluster is lost
 
-At the end of standard input, the program cancels all batches and exits. One thread runs an asyncio loop and owns all
-state. cloudpickle sends the code of `work` and `Batches` to the workers, not just names: both are in module __main__.
+The tasks are reported in the order in which they were submitted. The end of standard input cancels all of them.
 """
 
 from __future__ import annotations
@@ -20,286 +20,190 @@ from __future__ import annotations
 import asyncio
 import collections
 import contextlib
-import itertools
 import json
 import logging
+import math
 import os
 import signal
 import socket
 import subprocess
 import tempfile
-import threading
 import time
 import uuid
 
-from distributed import Client, Future, KilledWorker, WorkerPlugin, get_worker
+from distributed import Client, Future, KilledWorker, Status, get_worker
 
 CONNECT_SECONDS = 15
-LONGEST_LINE = 16 * 1024 * 1024
-KEPT = 2000  # bytes at the end of what a batch wrote to stderr
-RETRIES = 2  # of a batch whose process was killed; for workers that die there is Dask's own "allowed-failures"
-MOST_ATTEMPTS = 3  # to run a batch whose workers died before it began
+LONGEST_LINE, LONGEST_PIECE = 16 * 1024 * 1024, 1024 * 1024
+TASK_SECONDS, MOST_ROUNDS = 20.0, 100
+"""The time that a task should take. The first tasks have one round each, which shows how long that takes."""
+FEWEST_AHEAD, AHEAD = 8, 2
+"""Number of tasks that are under way: at least 8, and 2 for each thread of the cluster."""
+KEPT = 2000  # bytes at the end of what a task wrote to stderr
+POLL_SECONDS = 0.2
+MOST_ATTEMPTS = 3  # to run a task whose workers died before it began
 ALONE_SECONDS = 60  # the longest time that a cluster, after it had workers, is waited for without any
 LOOK_SECONDS = 5  # between two looks at the number of workers
 NO_WORKERS = f"the cluster has had no worker for {ALONE_SECONDS} s: see the logs of its workers, and start some"
+NO_SCHEDULER = "name the address that the scheduler prints when it starts, or its scheduler file"
 
 
-class Batches(WorkerPlugin):
-    """Plugin of a Dask worker: runs batches, and ends them when they are cancelled or the worker closes.
+def work(topic: str, command: list[str], folder: str, request: str) -> tuple[str, str, str, float]:
+    """Run a task on the worker that calls this; return (host name, output, error message or "", seconds).
 
-    Batches run in several threads of the worker, and Dask calls `transition` in the thread of the worker's event loop.
-    So `_lock` guards the state.
+    Raises RuntimeError if the process was killed (SIGKILL), or the worker closes.
     """
-
-    def __init__(self, name: str, command: list[str], folder: str):
-        self.name, self._command, self._folder = name, command, folder
-
-    def setup(self, worker) -> None:
-        self._worker = worker
-        self._lock = threading.Lock()
-        self._running: dict[str, subprocess.Popen] = {}
-        self._unwanted: set[str] = set()
-
-    def transition(self, key, start, finish, **_) -> None:
-        with self._lock:
-            if finish == "executing":
-                self._unwanted.discard(key)
-            elif start in ("executing", "long-running") and finish in ("released", "cancelled", "forgotten"):
-                self._end(key)
-
-    def teardown(self, worker) -> None:
-        with self._lock:
-            for key in list(self._running):
-                self._end(key)
-
-    def _end(self, key: str) -> None:
-        process = None if key in self._unwanted else self._running.get(key)
-        self._unwanted.add(key)
-        # Only once: a second signal would end the batch before it has removed its files.
-        if process is not None and process.returncode is None:
-            # Its group too: flock does not pass signals on to the command that it runs.
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGTERM)
-
-    def run(self, key: str, request: bytes) -> tuple[list[str], str]:
-        """Run a batch, the Dask task `key`; return the lines that it wrote to stdout, and an error message or "".
-
-        Raises RuntimeError if the batch was killed (SIGKILL) without being cancelled. Dask then runs the batch again.
-        """
-        with tempfile.TemporaryFile() as errors:
-            with self._lock:
-                if key in self._unwanted:
-                    return [], "cancelled"
-                try:
-                    process = subprocess.Popen(
-                        self._command,
-                        cwd=self._folder,
-                        stdin=subprocess.PIPE,
-                        stdout=subprocess.PIPE,
-                        stderr=errors,
-                        start_new_session=True,
-                    )
-                except OSError as error:
-                    return [], f"{self._command[0]} cannot be run in {self._folder}: {error.strerror}"
-                self._running[key] = process
-            self._worker.log_event(self.name, key)
-            assert process.stdin and process.stdout
-            try:
-                # Its standard input stays open until it has ended: if this worker dies, the batch sees the end of it.
-                with contextlib.suppress(BrokenPipeError):
-                    process.stdin.write(request)
-                    process.stdin.flush()
-                output = process.stdout.read()
-                status = process.wait()
-            finally:
-                with self._lock:
-                    del self._running[key]
-                process.kill()
-                with contextlib.suppress(BrokenPipeError):
-                    process.stdin.close()
-                process.stdout.close()
-                process.wait()
-            errors.seek(max(0, errors.seek(0, os.SEEK_END) - KEPT))
-            said = errors.read().decode(errors="replace").strip().splitlines()[-1:] or ["it wrote nothing"]
-        with self._lock:
-            wanted = key not in self._unwanted
-        if wanted and status in (-signal.SIGKILL, 128 + signal.SIGKILL):
-            raise RuntimeError("its process was killed (SIGKILL)")
-        return output.decode(errors="replace").splitlines(), f"exit status {status}: {said[0]}" if status else ""
-
-
-def work(plugin: str, request: str) -> tuple[str, list[str], str]:
-    """Run a batch on the worker that calls this; return (host name, lines that the batch wrote, error or "")."""
-    worker, node = get_worker(), socket.gethostname()
-    try:
-        return (node, *worker.plugins[plugin].run(worker.get_current_task(), request.encode()))
-    except RuntimeError as error:
-        raise RuntimeError(f"{node}: {error}") from None
+    worker, node, begin = get_worker(), socket.gethostname(), time.monotonic()
+    task = worker.state.tasks[worker.get_current_task()]
+    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
+        pipes = {"stdin": subprocess.PIPE, "stdout": output, "stderr": errors}
+        try:
+            process = subprocess.Popen(command, cwd=folder, start_new_session=True, **pipes)
+        except OSError as error:
+            return node, "", f"{command[0]} cannot be run in {folder}: {error.strerror}", 0.0
+        worker.log_event(topic, task.key)
+        # At the end of its standard input, the process ends its run and removes its files: if the task is cancelled, if
+        # the worker closes, and if the worker dies.
+        with contextlib.suppress(BrokenPipeError), process:
+            process.stdin.write(request.encode())
+            process.stdin.flush()
+            while process.poll() is None and task.state == "executing" and worker.status is Status.running:
+                time.sleep(POLL_SECONDS)
+        status = process.wait()
+        if status in (-signal.SIGKILL, 128 + signal.SIGKILL) or worker.status is not Status.running:
+            raise RuntimeError(f"{node}: its process was killed, or its worker closed")
+        output.seek(0)
+        errors.seek(max(0, errors.seek(0, os.SEEK_END) - KEPT))
+        last = errors.read().decode(errors="replace").strip().splitlines()[-1:] or ["it wrote nothing"]
+        error = f"exit status {status}: {last[0]}" if status else ""
+        return node, output.read().decode(errors="replace"), error, time.monotonic() - begin
 
 
 class Bridge:
-    """The connection to a cluster, and the batches that were submitted to it."""
+    """The tasks of a campaign on a cluster. One asyncio loop owns all state."""
 
     def __init__(self, client: Client, hello: dict, writer: asyncio.StreamWriter):
-        self._client, self._writer = client, writer
-        self._name = f"ft-repro-{uuid.uuid4().hex[:12]}"
-        self._plugin = Batches(self._name, hello["command"], hello["folder"])
-        self._waiting: dict[int, asyncio.Task] = {}
-        self._futures: dict[int, Future] = {}
-        self._keys = (f"{self._name}-{number}" for number in itertools.count())
-        self._started: collections.Counter[str] = collections.Counter()
+        self._client, self._hello, self._writer = client, hello, writer
+        self._topic = f"ft-repro-{uuid.uuid4().hex}"
+        self._starts: collections.Counter[str] = collections.Counter()
         """By a task's key, the number of workers that have started its process."""
-        self._looks: asyncio.Task | None = None
-
-    async def open(self) -> None:
-        """Register the plugin with all workers, present and future. Send the parent the cluster's number of threads."""
-        self._client.subscribe_topic(self._name, lambda event: self._started.update([event[1]]))
-        await self._client.register_plugin(self._plugin, name=self._name)
-        self.send({"threads": await self._threads()})
-        self._looks = asyncio.create_task(self._look())
+        self._threads = 0
+        self.futures: set[Future] = set()
 
     def send(self, message: dict) -> None:
         """Send a message to the parent as a line of JSON."""
         self._writer.write(json.dumps(message).encode() + b"\n")
 
-    async def _threads(self) -> int:
-        """Return the sum of the threads of the cluster's present workers."""
-        return sum((await self._client.nthreads()).values())
-
-    async def _look(self) -> None:
-        """Call off all batches if the cluster, after it had workers, has none for ALONE_SECONDS."""
+    async def watch_workers(self) -> None:
+        """Keep the number of threads up to date, until the cluster has lost all its workers."""
+        self._client.subscribe_topic(self._topic, lambda event: self._starts.update([event[1]]))
         latest = None
-        while True:
-            with contextlib.suppress(OSError):  # the scheduler has gone, which ends all batches
-                if await self._threads():
-                    latest = time.monotonic()
-                elif latest is not None and time.monotonic() - latest > ALONE_SECONDS:
-                    for number in self._waiting:
-                        self.send({"lost": number, "why": NO_WORKERS, "threads": 0})
-                    await self.cancel()
+        while latest is None or time.monotonic() - latest <= ALONE_SECONDS:
+            with contextlib.suppress(OSError):  # the scheduler has gone, which ends all tasks
+                self._threads = sum((await self._client.nthreads()).values())
+                latest = time.monotonic() if self._threads else latest
             await asyncio.sleep(LOOK_SECONDS)
+        self.send({"gone": NO_WORKERS})
 
-    def submit(self, number: int, request: dict) -> None:
-        """Submit `request` to the cluster as batch `number`. Messages to the parent report on it later."""
-        self._waiting[number] = asyncio.create_task(self._wait(number, json.dumps(request) + "\n"))
-
-    async def _wait(self, number: int, text: str) -> None:
-        try:
-            node, lines, error = await self._result(number, text)
-            threads = await self._threads()
-        except Exception as failure:
-            self.send({"lost": number, "why": _words(failure), "threads": 0})
-        else:
-            for line in lines:
-                self.send({"of": number, "line": line})
-            self.send({"ended": number, "node": node, "error": error, "threads": threads})
+    async def run(self) -> None:
+        """Run all rounds, and send the parent the result of each task."""
+        left, done, seconds = self._hello["rounds"], 0, 0.0
+        tasks: collections.deque[tuple[int, asyncio.Task]] = collections.deque()
+        while left or tasks:
+            while left and len(tasks) < max(FEWEST_AHEAD, AHEAD * self._threads):
+                rounds = 1
+                if done:  # all threads get some, also at the end
+                    share = math.ceil(left / (2 * max(2, self._threads)))
+                    rounds = max(1, min(MOST_ROUNDS, share, int(TASK_SECONDS * done / seconds)))
+                tasks.append((rounds, asyncio.create_task(self._result(rounds))))
+                left -= rounds
+            rounds, result = tasks.popleft()
+            try:
+                node, output, error, spent = await result
+            except KilledWorker as failure:
+                deaths = f"{failure.allowed_failures + 1} workers died while they ran a task of this script"
+                why = f"KilledWorker: {deaths}: see the log of {failure.last_worker.address}"
+                self.send({"rounds": rounds, "lost": why})
+            except RuntimeError as failure:
+                self.send({"rounds": rounds, "lost": str(failure)})
+            else:
+                done, seconds = done + rounds, seconds + spent
+                for start in range(0, len(output), LONGEST_PIECE):
+                    self.send({"piece": output[start : start + LONGEST_PIECE]})
+                self.send({"rounds": rounds, "node": node, "error": error})
             await self._writer.drain()
-        del self._waiting[number], self._futures[number]
 
-    async def _result(self, number: int, text: str) -> tuple[str, list[str], str]:
-        """Run a batch on the cluster; return what `work` returns.
+    async def _result(self, rounds: int) -> tuple[str, str, str, float]:
+        """Run a task on the cluster; return what `work` returns.
 
         Dask gives up a task after four deaths of workers that it was assigned to, even if it only waited there while
-        the batch of another campaign took the worker down. Such a batch is submitted again, under a new key.
+        the task of another campaign took the worker down. Such a task is submitted again.
         """
+        request = json.dumps({**self._hello["request"], "rounds": rounds}) + "\n"
+        arguments = self._topic, self._hello["command"], self._hello["folder"], request
         for attempt in range(1, MOST_ATTEMPTS + 1):
-            key = next(self._keys)
-            future = self._client.submit(work, self._name, text, key=key, retries=RETRIES, pure=False)
-            self._futures[number] = future
+            future = self._client.submit(work, *arguments, pure=False)
+            self.futures.add(future)
             try:
                 return await future
             except KilledWorker as failure:
-                if self._started[key] > failure.allowed_failures or attempt == MOST_ATTEMPTS:
+                if self._starts[future.key] > failure.allowed_failures or attempt == MOST_ATTEMPTS:
                     raise
+            finally:
+                self.futures.discard(future)
         raise AssertionError("the last attempt returns or raises")
-
-    async def cancel(self) -> None:
-        """Cancel all batches on the cluster. The parent gets no results of them."""
-        for task in self._waiting.values():
-            task.cancel()
-        futures = list(self._futures.values())
-        self._waiting.clear()
-        self._futures.clear()
-        if futures:
-            await self._client.cancel(futures, force=True)
-
-    async def close(self) -> None:
-        """Cancel all batches and remove the plugin from the workers. Errors are ignored."""
-        if self._looks is not None:
-            self._looks.cancel()
-        with contextlib.suppress(Exception):
-            await self.cancel()
-            await self._client.unregister_worker_plugin(self._name)
-
-
-def _words(failure: Exception) -> str:
-    kind = type(failure).__name__
-    if "scheduler-connection-lost" in str(failure):
-        return "the connection to the Dask scheduler was lost"
-    if isinstance(failure, KilledWorker):
-        return (
-            f"KilledWorker: {failure.allowed_failures + 1} workers died while they ran a batch of this script: see the "
-            f"log of {failure.last_worker.address}; the cause is this script, what its workers lack (memory), or "
-            "another program that ran on the same workers"
-        )
-    return f"{kind}: {failure}"
 
 
 async def unequal(client: Client) -> str:
-    """Return an error message if the scheduler or a worker has another version of Python or Dask than here, else "".
+    """Return an error message if the cluster has another version of Python or Dask than here, else "".
 
     Python's version matters because functions are sent to the workers as bytecode.
     """
-    found = await client.get_versions()
-    here = _versions(found["client"])
-    others = collections.defaultdict(list)
-    for name, each in [("the scheduler", found["scheduler"]), *found["workers"].items()]:
-        if each and _versions(each) != here:
-            others[_versions(each)].append(name)
-    if not others:
-        return ""
-    (python, dask), names = next(iter(others.items()))
-    more = f" and {len(names) - 1} more" if len(names) > 1 else ""
-    return (
-        f"{names[0]}{more} runs Python {python} with distributed {dask}, and the Python that runs ./twins is {here[0]} "
-        f"with {here[1]}: run ./twins with a Python {python} that has distributed=={dask} first on PATH"
-    )
+    versions = await client.get_versions()
+    here = _versions(versions["client"])
+    for name, description in {"the scheduler": versions["scheduler"], **versions["workers"]}.items():
+        if description and _versions(description) != here:
+            python, dask = _versions(description)
+            return (
+                f"{name} runs Python {python} with distributed {dask}, and the Python that runs ./twins is {here[0]} "
+                f"with {here[1]}: run ./twins with a Python {python} that has distributed=={dask} first on PATH"
+            )
+    return ""
 
 
-def _versions(found: dict) -> tuple[str, str]:
-    python = ".".join(str(found["host"]["python"]).split(".")[:2])
-    return python, str(found["packages"].get("distributed"))
+def _versions(description: dict) -> tuple[str, str]:
+    python = ".".join(str(description["host"]["python"]).split(".")[:2])
+    return python, str(description["packages"].get("distributed"))
 
 
 async def serve() -> None:
-    """Connect to the cluster, and do what the parent's messages say until the parent closes the socket."""
-    reader, writer = await asyncio.open_connection(sock=socket.socket(fileno=os.dup(0)), limit=LONGEST_LINE)
+    """Connect to the cluster, and run the parent's campaign until all is done or the parent closes the socket."""
+    parent = socket.socket(fileno=os.dup(0))
+    reader, writer = await asyncio.open_connection(sock=parent, limit=LONGEST_LINE)
     hello = json.loads(await reader.readline())
     # The file that a scheduler writes with --scheduler-file, or its address.
-    where = {"scheduler_file" if os.path.isfile(hello["address"]) else "address": hello["address"]}
+    place = "scheduler_file" if os.path.isfile(hello["address"]) else "address"
+    options = {place: hello["address"], "timeout": CONNECT_SECONDS, "name": "ft-repro"}
     try:
-        client = await Client(**where, asynchronous=True, timeout=CONNECT_SECONDS, name="ft-repro")
+        client = await Client(**options, asynchronous=True)
     except Exception as error:
-        remedy = "name the address that the scheduler prints when it starts, or its scheduler file"
-        words = f"no connection to a Dask scheduler ({type(error).__name__}: {error}); {remedy}"
+        words = f"no connection to a Dask scheduler ({type(error).__name__}: {error}); {NO_SCHEDULER}"
         writer.write(json.dumps({"error": words}).encode() + b"\n")
-        await writer.drain()
         return
     async with client:
         bridge = Bridge(client, hello, writer)
-        if others := await unequal(client):
-            bridge.send({"error": others})
+        if complaint := await unequal(client):
+            bridge.send({"error": complaint})
             return
-        await bridge.open()
-        try:
-            while line := await reader.readline():
-                message = json.loads(line)
-                if "run" in message:
-                    bridge.submit(message["run"], message["request"])
-                else:
-                    await bridge.cancel()
-        finally:
-            await bridge.close()
+        bridge.send({"threads": sum((await client.nthreads()).values())})
+        jobs = [asyncio.create_task(job) for job in (bridge.run(), bridge.watch_workers(), reader.read())]
+        finished, _ = await asyncio.wait(jobs, return_when=asyncio.FIRST_COMPLETED)
+        if failure := jobs[0] in finished and jobs[0].exception():
+            lost = "scheduler-connection-lost" in str(failure)
+            words = f"{type(failure).__name__}: {failure}"
+            bridge.send({"gone": "the connection to the Dask scheduler was lost" if lost else words})
+        await writer.drain()
+        await client.cancel(list(bridge.futures), force=True)
 
 
 if __name__ == "__main__":

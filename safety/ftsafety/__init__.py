@@ -21,7 +21,7 @@ The terms of repro:
 - signature: kind, name and place of a failure
 - TwinError: the twin cannot be used; Interrupted: a signal, such as that of Ctrl-C, asked the program to stop
 - walls: a container without network and without privileges, in which the script runs
-- batch: some rounds that one worker of a Dask cluster makes; node: the machine of that worker
+- task: a campaign that one worker of a Dask cluster makes; node: the machine of that worker
 
 An object that is *owned by one thread* has no lock: no other thread may use it.
 """

@@ -16,6 +16,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from ftrun.configurations import CONFIGURATIONS
 from ftrun.inline_metadata import dependencies
 from ftrun.interruption import Interruption
 from ftrun.overlay import OverlayError, install
@@ -164,13 +165,12 @@ def test_verdict_signatures_and_early_stop_are_those_of_local_runs(repro, cluste
     assert "\x1b" not in done.stdout + done.stderr and "red" in done.stdout
 
 
-BLOCKS_ONCE = """
+BLOCKS = """
 import os, time
-try:
-    os.close(os.open({marker!r}, os.O_CREAT | os.O_EXCL))
-except FileExistsError:
-    pass
-else:
+with open({runs!r}, "a") as file:
+    file.write("x")
+    number = file.tell()
+if number == {blocked}:
     if os.fork() == 0:
         os.setsid()
     with open({pids!r}, "a") as file:
@@ -180,19 +180,22 @@ else:
 
 
 @pytest.fixture
-def blocks_once(tmp_path):
-    """A script whose first run never ends and has a process in a session of its own; and a way to wait for both."""
-    marker, pids = tmp_path / "marker", tmp_path / "pids"
-    script = tmp_path / "blocks.py"
-    script.write_text(BLOCKS_ONCE.format(marker=str(marker), pids=str(pids)))
-    pids.touch()
+def blocks(tmp_path):
+    """Make a script, a run of which never ends, with a process in a session of its own; and a way to wait for both."""
 
-    def processes(of):
-        wait_until(lambda: len(pids.read_text().split()) >= 2 or of.poll() is not None)
-        assert of.poll() is None, of.communicate()
-        return [psutil.Process(int(pid)) for pid in pids.read_text().split()]
+    def make(blocked=1):
+        pids, script = tmp_path / "pids", tmp_path / "blocks.py"
+        script.write_text(BLOCKS.format(runs=str(tmp_path / "runs"), pids=str(pids), blocked=blocked))
+        pids.touch()
 
-    return script, processes
+        def processes(program):
+            wait_until(lambda: len(pids.read_text().split()) >= 2 or program.poll() is not None)
+            assert program.poll() is None, program.communicate()
+            return [psutil.Process(int(pid)) for pid in pids.read_text().split()]
+
+        return script, processes
+
+    return make
 
 
 @pytest.fixture
@@ -204,9 +207,9 @@ def start(environment, cluster):
         )
 
 
-def test_a_worker_killed_in_the_middle_costs_no_run_and_leaves_no_process(start, blocks_once, cluster):
+def test_a_worker_killed_in_the_middle_costs_no_run_and_leaves_no_process(start, blocks, cluster):
     cluster.start_workers(3)
-    script, processes = blocks_once
+    script, processes = blocks()
     started = start(script, "--repeat", "15", "--configs", "gil,ft")
     left = processes(started)
     cluster.worker_of(left[0].pid).kill()
@@ -235,10 +238,10 @@ def test_two_thousand_runs_with_a_worker_killed_meanwhile(start, cluster, tmp_pa
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 def test_an_interrupted_campaign_leaves_no_process_and_the_workers_go_on(
-    start, blocks_once, cluster, repro, fails, tmp_path, how
+    start, blocks, cluster, repro, fails, tmp_path, how
 ):
     cluster.start_workers(1, TMPDIR=str(tmp_path))
-    script, processes = blocks_once
+    script, processes = blocks()
     started = start(script, "--repeat", "200")
     left = processes(started)
     left += cluster.workers[0].children(recursive=True)
@@ -251,18 +254,22 @@ def test_an_interrupted_campaign_leaves_no_process_and_the_workers_go_on(
     assert not list(tmp_path.glob("ft-repro*"))
 
 
-def test_a_scheduler_that_dies_ends_the_campaign_with_a_report(start, blocks_once, cluster):
+@pytest.mark.parametrize("blocked", [1, 7])
+def test_a_scheduler_that_dies_ends_the_campaign_with_the_runs_made_until_then(start, blocks, cluster, blocked):
     cluster.start_workers(1)
-    script, processes = blocks_once
+    script, processes = blocks(blocked)
     started = start(script, "--repeat", "40")
     left = processes(started)
     cluster.scheduler.kill()
-    report, _ = started.communicate()
-    assert started.returncode == 14 and "the connection to the Dask scheduler was lost" in report
+    report, progress = started.communicate()
+    assert started.returncode == (1 if blocked == 1 else 14)
+    assert "the connection to the Dask scheduler was lost" in (progress if blocked == 1 else report)
+    if blocked > 1:
+        assert {config: row["ok"] for config, row in table(report).items()} == dict.fromkeys(CONFIGURATIONS, 2)
     assert_gone(left)
 
 
-def test_nodes_that_cannot_run_batches_are_named(repro, cluster, fails, tmp_path):
+def test_nodes_that_cannot_run_tasks_are_named(repro, cluster, fails, tmp_path):
     cluster.start_workers(1, XDG_CACHE_HOME=str(tmp_path))
     done = repro(fails, status=1)
     assert f"repro: {HOST}: exit status 1: twins: the twins are not built in {tmp_path}" in done.stderr
@@ -291,8 +298,8 @@ os.kill(pid, signal.SIGKILL)
 def test_a_script_that_kills_its_workers_is_not_retried_forever(repro, cluster, tmp_path):
     cluster.start_workers(5)
     (tmp_path / "kills.py").write_text(KILLS_ITS_WORKER)
-    done = repro(tmp_path / "kills.py", "--repeat", "1", "--configs", "ft", status=14)
-    assert re.search(r"lost in run 1: KilledWorker: ", done.stdout)
+    done = repro(tmp_path / "kills.py", "--repeat", "1", "--configs", "ft", status=1)
+    assert re.search(r"repro: KilledWorker: ", done.stderr)
 
 
 WAITS_AND_KILLS_ITS_WORKER = """
@@ -312,32 +319,31 @@ def test_two_campaigns_and_a_script_that_kills_the_workers_of_both(start, cluste
     killing = start(kills, "--repeat", "1", "--configs", "ft")
     wait_until(lambda: running.exists() or killing.poll() is not None)
     other = start(harmless, "--repeat", "20", "--configs", "gil,ft")
-    assert "1 threads of the workers at" in other.stderr.readline()
-    # The first batch of the other campaign now waits on the only worker.
+    assert "1 threads of the workers at" in other.stderr.readline() + other.stderr.readline()
+    # The first task of the other campaign now waits on the only worker.
     go.touch()
     while None in (killing.poll(), other.poll()):
         if cluster.workers[-1].poll() is not None:
             cluster.start_workers(1)
         time.sleep(0.1)
     assert len(cluster.workers) == 5
-    assert killing.returncode == 14
-    assert "lost in run 1: KilledWorker: 4 workers died while they ran a batch of this script" in killing.stdout.read()
+    assert killing.returncode == 1
+    assert "KilledWorker: 4 workers died while they ran a task of this script" in killing.stderr.read()
     report, progress = other.communicate()
     assert other.returncode == 0, progress
     assert {config: row["ok"] for config, row in table(report).items()} == {"gil": 20, "ft": 20}
 
 
-def test_a_cluster_without_workers_ends_all_campaigns(start, blocks_once, cluster, fails):
+def test_a_cluster_without_workers_ends_all_campaigns(start, blocks, cluster, fails):
     cluster.start_workers(1)
-    script, processes = blocks_once
+    script, processes = blocks()
     first = start(script, "--repeat", "40")
     left = processes(first)
     second = start(fails)
-    assert "1 threads of the workers at" in second.stderr.readline()
+    assert "1 threads of the workers at" in second.stderr.readline() + second.stderr.readline()
     cluster.workers[0].kill()
     why = "the cluster has had no worker for 60 s: see the logs of its workers, and start some"
-    report, _ = first.communicate()
-    assert first.returncode == 14 and why in report
+    assert first.wait() == 1 and why in first.stderr.read()
     assert second.wait() == 1 and why in second.stderr.read()
     assert_gone(left)
 

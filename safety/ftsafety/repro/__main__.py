@@ -2,6 +2,6 @@
 
 import sys
 
-from ftsafety.repro import batch, cli
+from ftsafety.repro import cli, task
 
-sys.exit(batch.main(sys.argv[1:]) if "--batch" in sys.argv else cli.main())
+sys.exit(task.main(sys.argv[1:]) if "--task" in sys.argv else cli.main())

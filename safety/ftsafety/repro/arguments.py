@@ -9,17 +9,18 @@ from __future__ import annotations
 import argparse
 import os
 import re
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from ftrun import host
-from ftrun.configurations import CONFIGURATIONS
 from ftrun.options import add_all, configurations, endpoint, number, whole
-from ftsafety.repro.inputs import KIB, LARGEST_SENT, UsageError, load
+from ftsafety.errors import UsageError
+from ftsafety.repro.inputs import KIB, LARGEST_SENT, load
+from ftsafety.repro.options import REPEATED, Options
+from ftsafety.repro.script import Script
 
 PROGRAM = host.command("./twins repro")
-
-# Options that a report always names: they decide the outcome, and their defaults may change.
-ALWAYS_NAMED = ("threads", "repeat", "timeout")
 
 DESCRIPTION = """\
 Run a script many times in each of three configurations and say where it fails:
@@ -81,17 +82,19 @@ DASK = "a scheduler's address (tcp://HOST:8786) or scheduler file; needs distrib
 INTERPRETER = "further interpreters to run it with: another series, a debug or sanitizer build, one without patches"
 _SECONDS = number("a number of seconds (0.1 or more)", 0.1, 1e6)
 _MIB = whole(1, 1 << 20)
+_TIMEOUT = "a run that takes longer counts as a hang, unless it is slow"
+_BUDGET = "time for all runs together; runs made until then are reported"
 _RUNS = (
-    ("--threads", whole(1, 1024), 8, "N", "threads that the script is asked to start, in REPRO_THREADS"),
-    ("--repeat", whole(1, 10_000), 20, "N", "runs in each configuration"),
-    ("--timeout", _SECONDS, 60.0, "SECONDS", "a run that takes longer counts as a hang, unless it is slow"),
-    ("--budget", _SECONDS, 900.0, "SECONDS", "time for all runs together; runs made until then are reported"),
+    ("--threads", whole(1, 1024), Options.threads, "N", "threads that the script is asked to start, in REPRO_THREADS"),
+    ("--repeat", whole(1, 10_000), Options.repeat, "N", "runs in each configuration"),
+    ("--timeout", _SECONDS, Options.timeout, "SECONDS", _TIMEOUT),
+    ("--budget", _SECONDS, Options.budget, "SECONDS", _BUDGET),
 )
 _LIMITS = (
-    ("--memory", whole(64, 1 << 20), 4096, "MIB", "memory of all its processes together"),
-    ("--processes", whole(1, 100_000), 128, "N", "processes at once"),
-    ("--disk", _MIB, 1024, "MIB", "what it may write into its scratch folder"),
-    ("--output", _MIB, 64, "MIB", "what it may print"),
+    ("--memory", whole(64, 1 << 20), Options.memory, "MIB", "memory of all its processes together"),
+    ("--processes", whole(1, 100_000), Options.processes, "N", "processes at once"),
+    ("--disk", _MIB, Options.disk, "MIB", "what it may write into its scratch folder"),
+    ("--output", _MIB, Options.output, "MIB", "what it may print"),
 )
 
 
@@ -119,22 +122,24 @@ def parser(prog: str = PROGRAM) -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     add = result.add_argument
-    add(
-        "script",
-        nargs="?",
-        metavar="SCRIPT",
-        help="the script (see above); - reads it from standard input; with -m a folder",
-    )
-    add("-m", dest="module", metavar="MODULE", help="run a module of the folder SCRIPT (default: .) as python -m does")
-    add("--arg", action="append", default=[], metavar="A", help="an argument of the script; can be repeated")
-    add("--with", dest="beside", action="extend", nargs="+", default=[], metavar="FILE", help=BESIDE)
+    script = "the script (see above); - reads it from standard input; with -m a folder"
+    add("path", nargs="?", metavar="SCRIPT", help=script)
+    module = "run a module of the folder SCRIPT (default: .) as python -m does"
+    add("-m", dest="module", metavar="MODULE", help=module)
+    several: dict[str, Any] = {"action": "append", "default": []}
+    argument = "an argument of the script; can be repeated"
+    add("--arg", dest="arguments", **several, metavar="A", help=argument)
+    more: dict[str, Any] = {"action": "extend", "nargs": "+", "default": []}
+    add("--with", dest="beside", **more, metavar="FILE", help=BESIDE)
     add("--stdin", metavar="FILE", help="what the script reads from standard input (default: nothing)")
-    add("--package", action="append", default=[], metavar="REQUIREMENT", help="a package that the script needs")
+    package = "a package that the script needs"
+    add("--package", dest="packages", **several, metavar="REQUIREMENT", help=package)
     add_all(result, _RUNS)
     add("--every-run", action="store_true", help="make all runs, also when fewer settle the verdict")
-    add("--interpreter", action="extend", nargs="+", default=[], metavar="PATH", help=INTERPRETER)
+    add("--interpreter", dest="interpreters", **more, metavar="PATH", help=INTERPRETER)
     add("--out", type=Path, metavar="FILE", help="also write the report to FILE")
-    add("--configs", type=configurations, default=tuple(CONFIGURATIONS), metavar="gil,ft-gil,ft", help="run these only")
+    names: dict[str, Any] = {"type": configurations, "default": Options.configs, "metavar": ",".join(Options.configs)}
+    add("--configs", **names, help="run these only")
     find = result.add_argument_group("narrowing it down, once it is reproduced")
     find.add_argument("--shrink-threads", action="store_true", help="find the smallest number of threads that fails")
     add_all(result.add_argument_group("limits of a run"), _LIMITS)
@@ -144,51 +149,60 @@ def parser(prog: str = PROGRAM) -> argparse.ArgumentParser:
     away.add_argument("--dask-folder", metavar="DIR", help="this project's folder on the workers (default: as here)")
     # Set by ./twins and compose.yaml.
     add("--dask-python", help=argparse.SUPPRESS)
-    add("--twin", action="append", type=endpoint, default=[], help=argparse.SUPPRESS)
+    add("--twin", dest="twins", **several, type=endpoint, help=argparse.SUPPRESS)
     add("--cache", type=Path, help=argparse.SUPPRESS)
     return result
 
 
-def parse(arguments: list, prog: str = PROGRAM) -> argparse.Namespace:
-    """Return the options, and two more attributes: `loaded`, the Script; `walled`, True for twins in containers.
+def parse(arguments: list, prog: str = PROGRAM, script: Script | None = None) -> Options:
+    """Return the options of a command line, with *script*, or else the script that it names.
 
     Raises UsageError if the script cannot be run or an option is wrong, and SystemExit as argparse does.
     """
-    given = parser(prog).parse_args(arguments)
-    if given.out is not None and given.out.is_dir():
-        raise UsageError(f"--out {given.out} is a directory: name a file, such as {given.out / 'report.md'}")
-    if given.out is not None and not given.out.absolute().parent.is_dir():
-        raise UsageError(f"--out {given.out}: there is no directory {given.out.absolute().parent}")
-    # If the twins are in containers, so is this program.
-    given.walled = any(where.startswith("unix:") for _, where in given.twin)
-    for path in given.interpreter:
+    values: dict[str, Any] = {}
+    for name, value in vars(parser(prog).parse_args(arguments)).items():
+        values[name] = tuple(value) if isinstance(value, list) else value
+    options = Options(Script("", b""), **values)
+    _check_out(options.out)
+    _check_interpreters(options)
+    _check_cluster(options)
+    if script is not None:
+        return replace(options, script=script)
+    script = load(options.path, options.module, options.beside, options.arguments, options.stdin, options.walled)
+    size = len(script.source) + len(script.stdin) + sum(len(content) for _, content in script.files)
+    if options.dask and size > LARGEST_SENT:
+        largest = LARGEST_SENT // KIB // KIB
+        raise UsageError(f"the files have more than {largest} MiB, too much to be sent with each task")
+    return replace(options, script=script)
+
+
+def _check_out(out: Path | None) -> None:
+    if out is not None and out.is_dir():
+        raise UsageError(f"--out {out} is a directory: name a file, such as {out / 'report.md'}")
+    if out is not None and not out.absolute().parent.is_dir():
+        raise UsageError(f"--out {out}: there is no directory {out.absolute().parent}")
+
+
+def _check_interpreters(options: Options) -> None:
+    for path in options.interpreters:
         if not (os.path.isfile(path) and os.access(path, os.X_OK) and path.isprintable()):
             raise UsageError(f"--interpreter {path!r} is no executable file: name a Python interpreter")
-    if given.interpreter and given.walled:
+    if options.interpreters and options.walled:
         raise UsageError("--interpreter: the containers have no other interpreters; run `./twins repro` natively")
-    _check_cluster(given)
-    about = given.beside, given.arg, given.stdin, given.walled
-    given.loaded = load(given.script, given.module, *about)
-    size = len(given.loaded.source) + len(given.loaded.stdin) + sum(len(each) for _, each in given.loaded.files)
-    if given.dask and size > LARGEST_SENT:
-        raise UsageError(
-            f"the files have more than {LARGEST_SENT // KIB // KIB} MiB, too much to be sent with each batch"
-        )
-    return given
 
 
-def _check_cluster(given: argparse.Namespace) -> None:
+def _check_cluster(options: Options) -> None:
     """Raise UsageError if the options for a cluster are wrong."""
-    if given.dask is None:
+    if options.dask is None:
         for name in ("walls", "dask_folder"):
-            if getattr(given, name):
-                raise UsageError(f"--{name.replace('_', '-')} is for the workers of a cluster: name it with --dask")
+            if getattr(options, name):
+                raise UsageError(f"{REPEATED[name]} is for the workers of a cluster: name it with --dask")
         return
     if "FT_COMMAND" in os.environ:
         raise UsageError(
             "--dask: a container has no network; use `./twins repro SCRIPT --dask ADDRESS --walls` outside"
         )
-    if given.interpreter:
+    if options.interpreters:
         raise UsageError("--interpreter: the workers may not have it; leave out --dask")
 
 
@@ -200,27 +214,3 @@ def check(arguments: list, program: str) -> None:
         parse(arguments, program)
     except UsageError as error:
         parser(program).exit(2, f"{program}: {error}\n")
-
-
-def options_of(given: argparse.Namespace, **changed: object) -> list:
-    """Return command-line arguments for the options in *given*. *changed*: values that replace those in *given*.
-
-    Leaves out --out, options that --help hides, and options with their default, except those in ALWAYS_NAMED.
-    """
-    result = []
-    for action in parser()._actions:
-        value = changed.get(action.dest, getattr(given, action.dest, None))
-        repeats = action.option_strings and action.help is not argparse.SUPPRESS and action.dest not in ("help", "out")
-        if not repeats or (value == action.default and action.dest not in ALWAYS_NAMED):
-            continue
-        name = action.option_strings[0]
-        if isinstance(value, list):
-            # In one word, since a value may look like an option.
-            result += [f"{name}={each}" for each in value]
-            continue
-        result.append(name)
-        if isinstance(value, tuple):
-            result.append(",".join(value))
-        elif not isinstance(value, bool):
-            result.append(f"{value:g}" if isinstance(value, float) else str(value))
-    return result

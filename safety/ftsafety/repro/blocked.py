@@ -17,7 +17,7 @@ from pathlib import PurePosixPath
 
 from ftrun.configurations import CONFIGURATIONS
 from ftrun.project import DISTRIBUTIONS
-from ftsafety.repro.campaign import Runs
+from ftsafety.repro.campaign import Runs, every_outcome
 from ftsafety.repro.commands import SERIES, of_series, start
 from ftsafety.repro.outcome import COMPUTING, Blocker, Kind, Outcome, Signature
 from ftsafety.repro.script import Script, shell_path
@@ -41,30 +41,51 @@ def settled(runs: Mapping[str, Runs]) -> dict[str, Runs]:
     the run counts as a failure (a hang). If it is far longer than failures take, the script runs until it fails, and
     the run counts as one that did not (OUTLASTED): within the same time, each run has failed or not.
     """
-    sound = [o for config in CONFIGURATIONS if config in runs for o in runs[config].outcomes if o.kind is Kind.OK]
-    far = FAR * max((outcome.seconds for outcome in sound), default=math.inf)
-    failed = [o.seconds for each in runs.values() for o in each.outcomes if o.kind.failed and not _computing(o)]
-    late = FAR * max(failed, default=math.inf)
-    runs = {
-        name: replace(each, outcomes=[_unless_slow(o, far, late) for o in each.outcomes]) for name, each in runs.items()
-    }
-    blockers = {config: _common(each) for config, each in runs.items() if any(o.kind.judged for o in each.outcomes)}
+    runs = _without_slow(runs)
+    blockers = {}
+    for config, config_runs in runs.items():
+        if config_runs.counted:
+            blockers[config] = _common(config_runs)
     alike = len(set(blockers.values())) == 1
     survived = _survived(runs)
     result = {}
-    for config, each in runs.items():
+    for config, config_runs in runs.items():
         blocker = blockers.get(config)
-        ended = not any(signature in survived for outcome in each.outcomes for signature in outcome.signatures)
-        if blocker is not None and ended and (blocker.cause != "file" or alike):
-            outcomes = [replace(o, kind=Kind.BLOCKED) if o.kind.judged else o for o in each.outcomes]
-            each = replace(each, outcomes=outcomes)
-        result[config] = each
+        if blocker is not None and (blocker.cause != "file" or alike) and not _has_any(config_runs, survived):
+            config_runs = replace(config_runs, outcomes=[_blocked(outcome) for outcome in config_runs.outcomes])
+        result[config] = config_runs
     return result
+
+
+def _without_slow(runs: Mapping[str, Runs]) -> dict[str, Runs]:
+    """Return a copy of *runs* in which the outcomes of slow runs have the kind LIMIT or OUTLASTED."""
+    successes, failures = [], []
+    for config, config_runs in runs.items():
+        for outcome in config_runs.outcomes:
+            if outcome.kind is Kind.OK and config in CONFIGURATIONS:
+                successes.append(outcome.seconds)
+            elif outcome.kind.failed and not _computing(outcome):
+                failures.append(outcome.seconds)
+    far = FAR * max(successes, default=math.inf)
+    late = FAR * max(failures, default=math.inf)
+    result = {}
+    for config, config_runs in runs.items():
+        outcomes = [_unless_slow(outcome, far, late) for outcome in config_runs.outcomes]
+        result[config] = replace(config_runs, outcomes=outcomes)
+    return result
+
+
+def _has_any(runs: Runs, signatures: set[Signature]) -> bool:
+    return any(not signatures.isdisjoint(outcome.signatures) for outcome in runs.outcomes)
+
+
+def _blocked(outcome: Outcome) -> Outcome:
+    return replace(outcome, kind=Kind.BLOCKED) if outcome.kind.judged else outcome
 
 
 def _computing(outcome: Outcome) -> bool:
     """Return True if the run was computing until its time limit, and nothing else was seen of it."""
-    return outcome.kind is Kind.HANG and {each.what for each in outcome.signatures} == {COMPUTING}
+    return outcome.kind is Kind.HANG and {signature.what for signature in outcome.signatures} == {COMPUTING}
 
 
 def _unless_slow(outcome: Outcome, far: float, late: float) -> Outcome:
@@ -89,8 +110,11 @@ def _survived(runs: Mapping[str, Runs]) -> set[Signature]:
 
     These failures appear in several combinations, such as {A} and {A, B}: the run went on after A and failed with B.
     """
-    shown = {frozenset(o.signatures) for each in runs.values() for o in each.outcomes if o.kind.judged}
-    counts = Counter(signature for signatures in shown for signature in signatures)
+    judged = [outcome for outcome in every_outcome(runs) if outcome.kind.judged]
+    combinations = {frozenset(outcome.signatures) for outcome in judged}
+    counts: Counter[Signature] = Counter()
+    for combination in combinations:
+        counts.update(combination)
     return {signature for signature, number in counts.items() if number > 1}
 
 
@@ -107,8 +131,8 @@ def lacking(runs: Mapping[str, Runs]) -> dict[Blocker, list[str]]:
 
 def _blockers(runs: Mapping[str, Runs], chosen: Callable[[Outcome], bool]) -> dict[Blocker, list[str]]:
     configs_of_blockers: dict[Blocker, list[str]] = {}
-    for config, each in runs.items():
-        for blocker in dict.fromkeys(o.blocker for o in each.outcomes if o.blocker and chosen(o)):
+    for config, config_runs in runs.items():
+        for blocker in dict.fromkeys(o.blocker for o in config_runs.outcomes if o.blocker and chosen(o)):
             configs_of_blockers.setdefault(blocker, []).append(config)
     return configs_of_blockers
 
@@ -152,16 +176,8 @@ def remedy(
         options: the options of *command*, except ``-m``.
     """
     cause, about = blocker[:2]
-    other = next(each for each in reversed(SERIES) if each != series)
-    if cause == "module" and about.isidentifier():
-        if beside := _module_beside(about, script):
-            return f"{command} --with {shell_path(beside)}"
-        folder = os.path.dirname(script.path)
-        if script.path and not walled and (build := build_command(about, folder)):
-            return f"{build} && {command} --with {built(about, folder)}   # builds what lies beside it for both twins"
-        if not walled:
-            package = shlex.quote(DISTRIBUTIONS.get(about, about))
-            return f"{command} --package {package}   # if it is a package, not a file of yours"
+    if cause == "module":
+        return _with_module(about, script, command, walled)
     if cause == "file":
         return _with_file(about, script, command)
     if cause == "listing":
@@ -169,22 +185,43 @@ def remedy(
         near = folder not in ("", "~", "..") and not glob.has_magic(folder)
         return _with_file(folder, script, command) if near else f"{command} --with FILE   # replace FILE"
     if cause == "version" or (cause == "syntax" and series == SERIES[0] and NEWER.search(about)):
-        return of_series(other, command)
+        return of_series(SERIES[0] if series == SERIES[-1] else SERIES[-1], command)
     if cause == "relative":
         return _as_module(script, walled, options)
+    if cause == "gil":
+        configs = [config for config in running if config in CONFIGURATIONS]
+        return f"{command} --configs {','.join(configs)}" if configs else ""
+    return _with_input(cause, script, command)
+
+
+def _with_module(name: str, script: Script, command: str, walled: bool) -> str:
+    """Return a shell command for a script that lacks the module *name*; "" if *name* is no name of a module."""
+    if not name.isidentifier():
+        return ""
+    if beside := _module_beside(name, script):
+        return f"{command} --with {shell_path(beside)}"
+    if walled:
+        return ""
+    folder = os.path.dirname(script.path)
+    if script.path and (build := build_command(name, folder)):
+        return f"{build} && {command} --with {built(name, folder)}   # builds what lies beside it for both twins"
+    package = shlex.quote(DISTRIBUTIONS.get(name, name))
+    return f"{command} --package {package}   # if it is a package, not a file of yours"
+
+
+def _with_input(cause: str, script: Script, command: str) -> str:
+    """Return a shell command for a script that lacks standard input or arguments; "" if it has them."""
     if cause == "stdin" and not script.stdin:
         return f"{command} --stdin FILE   # replace FILE"
     if cause == "arguments" and not script.arguments:
         return f"{command} --arg A   # replace A; an option: --arg=--name"
-    if cause == "gil" and (configs := [config for config in running if config in CONFIGURATIONS]):
-        return f"{command} --configs {','.join(configs)}"
     return ""
 
 
 def _module_beside(name: str, script: Script) -> str | None:
     """Return the path of the module *name* beside the script, a file or a folder; None if it is not there."""
     folder = os.path.dirname(script.path)
-    paths = (os.path.join(folder, each) for each in (f"{name}.py", name))
+    paths = (os.path.join(folder, file) for file in (f"{name}.py", name))
     return next((path for path in paths if os.path.exists(path)), None) if script.path else None
 
 

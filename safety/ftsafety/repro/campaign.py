@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import random
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -39,6 +38,12 @@ class Runs:
         return sum(outcome.kind.failed for outcome in self.outcomes)
 
 
+def every_outcome(runs: Mapping[str, Runs]) -> Iterator[Outcome]:
+    """Yield the outcomes of all runs, by configuration."""
+    for config_runs in runs.values():
+        yield from config_runs.outcomes
+
+
 def twin_of(config: str) -> str:
     """Return the name of the twin that runs *config*. For an interpreter of --interpreter, this is *config* itself."""
     return CONFIGURATIONS[config].twin if config in CONFIGURATIONS else config
@@ -55,25 +60,11 @@ class Runner(Protocol):
         """Run a script once. Raises TwinError, Interrupted, or TimeoutError at the end of the time for all runs."""
 
 
-@dataclass(frozen=True)
-class Plan:
-    """Runs that a campaign is going to request. A cluster can make them in advance."""
-
-    script: Script
-    configs: tuple[str, ...]
-    repeat: int
-    threads: int
-    limits: Limits
-    forced: set[str]
-    """The configurations in which PYTHON_GIL=0 holds the GIL off. The campaign adds to this set."""
-    deadline: float
-    """time.monotonic() at which the campaign ends."""
-
-
-Ahead = Callable[[Plan], contextlib.AbstractContextManager]
-"""Returns a context manager in which the planned runs are made ahead of a campaign's requests for them."""
 Progress = Callable[[str, int, int, str, Outcome | None], None]
 """Called before each run (outcome None) and after it, with (title, rounds done, all rounds, configuration, outcome)."""
+
+Enough = Callable[[Mapping[str, Runs], int], bool]
+"""Called with the runs and the number of rounds that were made; True if no further rounds are needed."""
 
 
 class Campaign:
@@ -87,7 +78,6 @@ class Campaign:
         progress: Progress,
         deadline: float,
         missing: dict[str, str] | None = None,
-        ahead: Ahead = contextlib.nullcontext,
     ):
         """Prepare the runs; none is started.
 
@@ -95,7 +85,6 @@ class Campaign:
             twins: the twins that run the script, by name.
             deadline: time.monotonic() at which the rounds end.
             missing: by the name of a twin, the reason why this twin cannot run the script.
-            ahead: returns a context manager for a plan; while it is open, the plan's runs may be made in advance.
         """
         self.script, self.twins, self.limits = script, twins, limits
         self.missing = dict(missing or {})
@@ -103,7 +92,7 @@ class Campaign:
         """The reason why the rounds ended early; None if they did not."""
         self.forced_off: set[str] = set()
         """The configurations in which PYTHON_GIL=0 holds the GIL off, because an import turned it on."""
-        self._progress, self._deadline, self._ahead = progress, deadline, ahead
+        self._progress, self._deadline = progress, deadline
 
     def run(
         self,
@@ -111,7 +100,7 @@ class Campaign:
         repeat: int,
         threads: int,
         title: str = "",
-        enough: Callable[[dict[str, Runs]], bool] = lambda _: False,
+        enough: Enough = lambda _runs, _rounds: False,
     ) -> dict[str, Runs]:
         """Run `repeat` rounds over `configs` and return the runs; end early if `enough` returns True after a round.
 
@@ -122,22 +111,14 @@ class Campaign:
         for config, runs in result.items():
             runs.missing = self.missing.get(twin_of(config))
         order = [config for config, runs in result.items() if runs.missing is None]
-        plan = Plan(self.script, tuple(order), repeat, threads, self.limits, self.forced_off, self._deadline)
-        with self._ahead(plan):
-            self._rounds(result, order, repeat, threads, title, enough)
+        self._rounds(result, order, repeat, threads, title, enough)
         if self.stopped:
             for runs in result.values():
                 runs.missing = runs.missing or self.stopped
         return result
 
     def _rounds(
-        self,
-        result: dict[str, Runs],
-        order: list[str],
-        repeat: int,
-        threads: int,
-        title: str,
-        enough: Callable[[dict[str, Runs]], bool],
+        self, result: dict[str, Runs], order: list[str], repeat: int, threads: int, title: str, enough: Enough
     ) -> None:
         shuffle = random.Random(0).shuffle
         for number in range(repeat):
@@ -157,7 +138,7 @@ class Campaign:
                 except TimeoutError:
                     self.stopped = used_up
                     break
-            if self.stopped or enough(result):
+            if self.stopped or enough(result, number + 1):
                 break
 
     def _turn(self, runs: Runs, title: str, number: int, repeat: int, threads: int) -> None:

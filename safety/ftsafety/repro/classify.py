@@ -67,34 +67,45 @@ def printable(data: bytes, hidden: Sequence[str] = ()) -> str:
 def classify(ended: Ended, hidden: Sequence[str] = ()) -> Outcome:
     """Return the outcome of the process tree in which ftsafety.repro.runner ran a script. *hidden*: see `printable`."""
     messages = _messages(ended, hidden)
-    begin = next((line for line in messages if line.get("begin")), None)
-    end = next((line for line in messages if line.get("end")), None)
+    begin, end = _first(messages, "begin"), _first(messages, "end")
     raised = [line for line in messages if "exception" in line]
-    failures = [line for line in raised if line["kind"] != "SystemExit"]
-    stdout, stderr, stacks = (printable(each.text(), hidden) for each in (ended.stdout, ended.stderr, ended.stacks))
+    streams = (ended.stdout, ended.stderr, ended.stacks)
+    stdout, stderr, stacks = (printable(stream.text(), hidden) for stream in streams)
     stacks = RUNNER.sub("", stacks)
+    failures = [line for line in raised if line["kind"] != "SystemExit"]
     kind, detail = _kind(ended, begin, failures, stderr)
-    raced = end is None or end["raced"]
     signatures = tuple(_signatures(kind, detail, raised, stacks, ended))
-    warned = gil.MESSAGE.search(stderr)
-    if begin and not begin["gil"] and (warned or (end and end["gil"])):
-        then = "" if kind == Kind.OK else f"; the run then came to: {kind} ({detail})"
-        module = f"importing {warned[1]} turned the GIL on" if warned else "something turned the GIL on"
-        kind, detail = Kind.GIL, module + then
-    return Outcome(
-        kind,
-        detail,
-        ended.seconds,
-        stdout,
-        stderr,
-        stacks,
-        tuple(name[:LONGEST_NAME] for name in end["modules"][:MOST_MODULES]) if end else (),
-        tuple(_notes(ended)),
-        signatures,
-        _lacking(kind, end) or _blocker(kind, raised, stderr, raced),
-        max(ended.memory, end["memory"] if end else 0),
-        tuple([*_noticed(kind, messages, stderr), *_unmatched(end)][:MOST_NOTES]),
-    )
+    if begin and not begin["gil"] and (culprit := _gil_enabled(end, stderr)):
+        if kind is not Kind.OK:
+            culprit += f"; the run then came to: {kind} ({detail})"
+        kind, detail = Kind.GIL, culprit
+    outcome = Outcome(kind, detail, ended.seconds, stdout, stderr, stacks)
+    outcome.notes = tuple(_notes(ended))
+    outcome.signatures = signatures
+    outcome.memory = ended.memory
+    noticed = [*_noticed(kind, messages, stderr), *_unmatched(end)]
+    outcome.noticed = tuple(noticed[:MOST_NOTES])
+    if end:
+        outcome.modules = tuple(name[:LONGEST_NAME] for name in end["modules"][:MOST_MODULES])
+        outcome.memory = max(ended.memory, end["memory"])
+    raced = end is None or end["raced"]
+    outcome.blocker = _lacking(kind, end) or _blocker(kind, raised, stderr, raced)
+    return outcome
+
+
+def _first(messages: list[dict], key: str) -> dict | None:
+    """Return the first message in which *key* is true."""
+    for message in messages:
+        if message.get(key):
+            return message
+    return None
+
+
+def _gil_enabled(end: dict | None, stderr: str) -> str:
+    """Return in words what turned the GIL on; "" if it stayed off. *end*: the runner's last message."""
+    if warned := gil.MESSAGE.search(stderr):
+        return f"importing {warned[1]} turned the GIL on"
+    return "something turned the GIL on" if end and end["gil"] else ""
 
 
 def _messages(ended: Ended, hidden: Sequence[str]) -> list[dict]:
@@ -107,19 +118,27 @@ def _messages(ended: Ended, hidden: Sequence[str]) -> list[dict]:
         {**texts, "thread": (str, type(None))},
         {"future": str},
     )
-    found = []
+    messages = []
     for line in ended.status.text().splitlines():
         with contextlib.suppress(ValueError):
             value = decode(line)
-            if isinstance(value, dict) and any(set(value) == set(form) and conforms(value, form) for form in forms):
-                found.append({key: _shown(each, hidden) for key, each in value.items()})
+            if isinstance(value, dict) and _conforms_to_any(value, forms):
+                message = {key: _shown(content, hidden) for key, content in value.items()}
                 if "unmatched" in value:
-                    found[-1]["unmatched"] = [_shown(each, hidden) for each in value["unmatched"]]
-    return found
+                    message["unmatched"] = [_shown(pattern, hidden) for pattern in value["unmatched"]]
+                messages.append(message)
+    return messages
+
+
+def _conforms_to_any(value: dict, forms: Sequence[dict[str, object]]) -> bool:
+    return any(set(value) == set(form) and conforms(value, form) for form in forms)
 
 
 def _shown(value: object, hidden: Sequence[str]) -> object:
-    return printable(value.encode(errors="backslashreplace"), hidden)[:1000] if isinstance(value, str) else value
+    """Return a value of a message; a string is made printable, and cut."""
+    if isinstance(value, str):
+        return printable(value.encode(errors="backslashreplace"), hidden)[:1000]
+    return value
 
 
 def _kind(ended: Ended, begin: dict | None, failures: list[dict], stderr: str) -> tuple[Kind, str]:
@@ -147,23 +166,31 @@ def _limit(ended: Ended, failures: list[dict]) -> str | None:
     """Return in words which limit of the kernel (memory, processes, file size) ended the script; None if none did."""
     if ended.returncode == -signal.SIGKILL and ended.killed:
         return "the kernel killed it for want of memory: the machine's, or the container's (mem_limit in compose.yaml)"
-    said = signal_name(-ended.returncode) if ended.returncode < 0 else failures[0]["exception"] if failures else ""
-    return next((words for pattern, words in OF_THE_KERNEL if pattern.search(said)), None)
+    end = failures[0]["exception"] if failures else ""
+    if ended.returncode < 0:
+        end = signal_name(-ended.returncode)
+    return next((words for pattern, words in OF_THE_KERNEL if pattern.search(end)), None)
 
 
 def _signatures(kind: Kind, detail: str, raised: list[dict], stacks: str, ended: Ended) -> Iterator[Signature]:
     """Yield the signature of the signal, hang or exit that ended a run, then the signatures of its exceptions."""
-    exit_at = next((each["place"] for each in raised if each["kind"] == "SystemExit"), "")
+    exits = [message["place"] for message in raised if message["kind"] == "SystemExit"]
+    exit_at = exits[0] if exits else ""
     if kind is Kind.SIGNAL:
         yield Signature(kind, detail, " < ".join(_frames(stacks, "Current thread")[:MOST_FRAMES]))
     elif kind is Kind.HANG:
-        threads = [_frames(match[0])[:1] for match in THREAD.finditer(stacks)]
-        what = COMPUTING if ended.computing else "hang"
-        yield Signature(kind, what, "; ".join(dict.fromkeys(sum(threads, [])[:MOST_FRAMES])))
+        innermost: list[str] = []
+        for match in THREAD.finditer(stacks):
+            innermost += _frames(match[0])[:1]
+        name = COMPUTING if ended.computing else "hang"
+        yield Signature(kind, name, "; ".join(dict.fromkeys(innermost[:MOST_FRAMES])))
     elif kind is Kind.WRONG:
         yield Signature(kind, detail, exit_at)
-    found = [Signature(Kind.EXCEPTION, each["kind"], each["place"]) for each in raised if each["kind"] != "SystemExit"]
-    yield from list(dict.fromkeys(found))[: MOST_NOTES - 2]
+    exceptions: dict[Signature, None] = {}
+    for message in raised:
+        if message["kind"] != "SystemExit":
+            exceptions[Signature(Kind.EXCEPTION, message["kind"], message["place"])] = None
+    yield from list(exceptions)[: MOST_NOTES - 2]
     if kind is Kind.EXCEPTION and ended.returncode and exit_at:  # the exception was a thread's
         yield Signature(Kind.WRONG, f"exit status {ended.returncode}", exit_at)
 
@@ -195,33 +222,48 @@ def _lacking(kind: Kind, end: dict | None) -> Blocker | None:
 
 def _blocker(kind: Kind, raised: list[dict], stderr: str, raced: bool) -> Blocker | None:
     """Return why a run may have been blocked. *raced*: it had threads."""
-    if kind is Kind.EXCEPTION and raised[:1] and raised[0]["kind"] == "CalledProcessError":
-        lacks = [name for name in CHILD_LACKS.findall(stderr) if name not in sys.stdlib_module_names]
-        return Blocker("module", lacks[0], "script") if lacks else None
+    first = raised[0] if raised else None
+    if kind is Kind.EXCEPTION and first and first["kind"] == "CalledProcessError":
+        return _child_lacks(stderr)
     if kind not in (Kind.OK, Kind.WRONG, Kind.EXCEPTION):
         return None
-    if not raised or not raised[0]["cause"]:
-        usage = None if raced or kind is not Kind.WRONG else USAGE.match(stderr)  # sys.exit(main()) has printed it
-        return Blocker("arguments", usage[1][:300], "script") if usage else None
-    cause = raised[0]["cause"]
-    ended = "part" if raised[0]["thread"] else "script"
-    what = raised[0]["what"]
-    if cause == "arguments" and not what:  # a parser's message
-        what = next(iter(stderr.strip().splitlines()[-1:]), "")[:300]
-    return None if kind is Kind.OK and cause not in GUARDS else Blocker(cause, what, ended)
+    if not first or not first["cause"]:
+        return _usage(stderr) if kind is Kind.WRONG and not raced else None
+    cause, detail = first["cause"], first["what"]
+    if kind is Kind.OK and cause not in GUARDS:
+        return None
+    if cause == "arguments" and not detail:  # a parser's message
+        detail = "".join(stderr.strip().splitlines()[-1:])[:300]
+    return Blocker(cause, detail, "part" if first["thread"] else "script")
+
+
+def _child_lacks(stderr: str) -> Blocker | None:
+    """Return the package that a child process of the script lacks."""
+    for name in CHILD_LACKS.findall(stderr):
+        if name not in sys.stdlib_module_names:
+            return Blocker("module", name, "script")
+    return None
+
+
+def _usage(stderr: str) -> Blocker | None:
+    """Return that arguments are missing if the script, such as by sys.exit(main()), has printed its usage."""
+    usage = USAGE.match(stderr)
+    return Blocker("arguments", usage[1][:300], "script") if usage else None
 
 
 def _noticed(kind: Kind, messages: list[dict], stderr: str) -> Iterator[str]:
     """Yield the exceptions that do not count as failures, such as one in a destructor, each only once."""
-    found = [
-        f"an exception of a future that nothing asked for: {each['future']}" for each in messages if "future" in each
+    exceptions = [
+        f"an exception of a future that nothing asked for: {message['future']}"
+        for message in messages
+        if "future" in message
     ]
     for match in UNSEEN.finditer(stderr):
         if not (kind is Kind.EXCEPTION and match[1] == "Exception in thread"):  # that is the failure
-            found.append(f"{match[1]}: {match[2]}" if match[2] else match[1])
+            exceptions.append(f"{match[1]}: {match[2]}" if match[2] else match[1])
     # If threads print at once, messages may be cut. A cut message is dropped if the whole one is there too.
-    whole = {text.partition(":")[0] for text in found if ":" in text}
-    yield from [text for text in dict.fromkeys(found) if text not in whole][:MOST_NOTES]
+    whole = {text.partition(":")[0] for text in exceptions if ":" in text}
+    yield from [text for text in dict.fromkeys(exceptions) if text not in whole][:MOST_NOTES]
 
 
 def _unmatched(end: dict | None) -> Iterator[str]:

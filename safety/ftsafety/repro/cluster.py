@@ -1,258 +1,250 @@
-"""The runs of a campaign, made by the workers of a Dask cluster and handed out in the order of the rounds.
+"""Runs of a script on the workers of a Dask cluster: each task is a whole campaign (ftsafety.repro.task).
 
-A task of the cluster is a batch: some rounds, run one after the other by ``--batch`` on one worker. A batch ends at its
-number of rounds or after BATCH_SECONDS. Rounds that were not made go to later batches. Results are used in the order of
-the batches, not in the order of their arrival, which depends on how the runs ended. If a worker dies, Dask runs its
-batch again; only one result of a batch is used.
+The outcomes of the tasks are added up. The connection to the cluster is a child process, whose Python has Dask's client
+(native/cluster).
 """
 
 from __future__ import annotations
 
 import contextlib
-import math
-from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+import os
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 
+from ftrun.configurations import last_lines
 from ftrun.environment import source_hash
 from ftrun.escape import one_line
-from ftrun.protocol import conforms, decode
+from ftrun.interruption import Interrupted, Interruption
+from ftrun.project import ROOT
+from ftrun.protocol import Channel, Disconnected, conforms, decode
 from ftrun.twin import DESCRIPTION, TwinError
+from ftsafety.errors import SafetyError
 from ftsafety.repro import outcome
-from ftsafety.repro.campaign import Plan
-from ftsafety.repro.link import Link
-from ftsafety.repro.outcome import Kind, Outcome
+from ftsafety.repro.campaign import Campaign, Enough, Runs, twin_of
+from ftsafety.repro.options import Options
+from ftsafety.repro.outcome import Kind
 from ftsafety.repro.packages import Packages, differences
-from ftsafety.repro.request import Limits, Request
-from ftsafety.repro.script import Script
+from ftsafety.repro.progress import Progress
 
-BATCH_SECONDS = 20.0
-MOST_ROUNDS = 500
-"""Largest number of rounds in a batch."""
-FEWEST_AHEAD, AHEAD = 8, 2
-"""Number of batches submitted before they are needed: at least 8, and 2 for each thread of the cluster."""
+BRIDGE = ROOT / "native" / "cluster" / "dask_bridge.py"
+CLOSE_SECONDS = 10.0
+# The containers of a project serve one client at a time.
+CONTAINED = ("flock", "compose.yaml", "docker", "compose", "run", "--rm", "-T", "ft-repro")
 LONGEST_NAME = 100
-HEAD = {"source": str, "twins": {str: DESCRIPTION}, "added": {str: {str: str}}, "missing": {str: str}, "remarks": [str]}
-RUN = {"config": str, "outcome": outcome.FORM}
-END = {"end": {str: str}}
+ANSWER = {
+    "source": str,
+    "twins": {str: DESCRIPTION},
+    "added": {str: {str: str}},
+    "missing": {str: str},
+    "remarks": [str],
+    "runs": {str: {"missing": (str, type(None)), "outcomes": [outcome.FORM]}},
+}
 
 
-@dataclass
-class _Batch:
-    """Batch that was submitted. At its end, `ended` (its last message) or `lost` (the reason) is set."""
-
-    rounds: int
-    forced: frozenset[str]
-    lines: list[str] = field(default_factory=list)
-    ended: dict | None = None
-    lost: str | None = None
+class NoCluster(SafetyError, TwinError):
+    """There is no cluster to connect to, or it cannot be used from here; the message says what to do."""
 
 
-class Cluster:
-    """Client of the twins on a cluster's workers. Owned by one thread, which must call `close`."""
+@contextlib.contextmanager
+def connected(python: str, hello: dict, interruption: Interruption, until: float) -> Iterator[Iterator[dict]]:
+    """Context manager: start the bridge, send it *hello*, and return an iterator over its messages.
 
-    config = None
+    The iterator raises Interrupted, TwinError if the bridge has ended, and TimeoutError at time.monotonic() *until*. At
+    the end of the block, all tasks are cancelled.
+    """
+    parent_socket, bridge_socket = socket.socketpair()
+    with tempfile.TemporaryFile() as errors, bridge_socket:
+        # In a session of its own: Ctrl-C at a terminal is for this process, which then closes the socket.
+        bridge = subprocess.Popen(
+            [python, str(BRIDGE)], stdin=bridge_socket, stdout=subprocess.DEVNULL, stderr=errors, start_new_session=True
+        )
+        bridge_socket.close()
 
-    def __init__(self, link: Link):
-        self._link, self._source = link, source_hash()
-        self.threads = link.threads
+        def messages() -> Iterator[dict]:
+            channel = Channel(parent_socket)
+            watch = {interruption.fileno(): interruption.wanted}
+            try:
+                channel.send(hello)
+                while True:
+                    # A wait of more than a month is more than a selector takes.
+                    message = channel.receive(watch, min(max(0.0, until - time.monotonic()), 1e6))
+                    interruption.check()
+                    if message is None:
+                        raise TimeoutError
+                    yield message
+            except Disconnected as error:
+                bridge.wait()
+                errors.seek(0)
+                why = last_lines(errors.read(), 2)
+                raise TwinError(f"the client of the Dask cluster has ended: {why}") from error
+
+        try:
+            yield messages()
+        finally:
+            parent_socket.close()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                bridge.wait(CLOSE_SECONDS)
+            bridge.kill()  # if the scheduler does not answer, it cancels when the connection ends
+            bridge.wait()
+
+
+class ClusterCampaign(Campaign):
+    """Campaign whose runs are made by the workers of a cluster. Owned by one thread."""
+
+    def __init__(self, options: Options, interruption: Interruption, progress: Progress):
+        """Prepare the runs of the script in *options*, which also name the cluster; none is started."""
+        deadline = time.monotonic() + options.budget
+        super().__init__(options.script, {}, options.limits, progress.update, deadline)
+        self._options, self._interruption, self._note = options, interruption, progress.note
+        self._source = source_hash()
+        self._folder = options.dask_folder or str(ROOT)
+        self.descriptions: dict[str, dict] = {}
+        """By twin, its description on the first node. The twins of all other nodes have to be equal."""
+        self.packages = Packages()
+        """The packages that the workers install for the script."""
         self.nodes: dict[str, str] = {}
-        """The processor of each node that has made batches, by the node's name."""
-        self._twins: tuple[str, ...] = ()
-        self._requires: tuple[str, ...] = ()
-        self._head: dict | None = None
-        """The description of the node of the first batch. All other nodes have to be equal."""
-        self._first = ""
-        self._plan: Plan | None = None
-        self._left = self._submitted = self._next = 0
-        self._batches: dict[int, _Batch] = {}
-        self._ready: dict[str, deque[tuple[bool, Outcome]]] = {}
-        self._failed: TwinError | None = None
-        self._modules: dict[tuple[str, ...], tuple[str, ...]] = {}
+        """The processor of each node that has made runs, by the node's name, the first node first."""
+        self._done = 0
+        """Number of rounds that were made."""
 
-    def close(self) -> None:
-        """Cancel all batches and disconnect."""
-        self._link.close()
+    def _rounds(
+        self, result: dict[str, Runs], order: list[str], repeat: int, threads: int, title: str, enough: Enough
+    ) -> None:
+        """Make the rounds. Raises NoCluster; Interrupted or TwinError if no task had a result."""
+        self._done = 0
+        try:
+            with self._connected(order, repeat, threads) as messages:
+                self._collect(messages, result, repeat, title, enough)
+        except (Interrupted, TimeoutError, TwinError) as error:
+            if not self.descriptions and not isinstance(error, TimeoutError):
+                raise
+            why = str(error)
+            if isinstance(error, Interrupted):
+                why = f"interrupted ({error})"
+            elif isinstance(error, TimeoutError):
+                why = f"the {self._options.budget:g} s for all runs (--budget) were used up"
+            if not self.descriptions:
+                raise TwinError(f"--dask {self._options.dask}: no worker was free: {why}") from None
+            self.stopped = f"ended after {self._done} of {repeat} rounds: {why}"
 
-    def describe(self, twins: Iterable[str], requirements: tuple[str, ...], until: float) -> dict[str, dict]:
-        """Return the description of each of *twins* on the first node that answers.
-
-        The packages *requirements* are installed for this, and again for each batch. Raises TwinError, Interrupted, or
-        TimeoutError at time.monotonic() *until*.
-        """
-        self._twins, self._requires, self._head = tuple(twins), requirements, None
-        plan = Plan(Script("nothing.py", b""), (), 1, 1, Limits(), set(), until)
-        with self.ahead(plan):
-            self._take_batch()
-        assert self._head is not None
-        return self._head["twins"]
-
-    def packages(self) -> Packages:
-        """Return the packages that the workers install for the script. Call `describe` first."""
-        assert self._head is not None
-        return Packages(self._head["added"], self._head["missing"], self._head["remarks"])
+    def _collect(
+        self, messages: Iterator[dict], result: dict[str, Runs], repeat: int, title: str, enough: Enough
+    ) -> None:
+        """Add the runs of the tasks to *result*. Raises TwinError, also if more rounds are lost than made."""
+        lost = 0
+        output = ""
+        while self._done + lost < repeat:
+            message = next(messages)
+            if "piece" in message:
+                output += message["piece"]
+            elif "gone" in message:
+                raise TwinError(one_line(message["gone"]))
+            elif "lost" in message:
+                lost += message["rounds"]
+                why = one_line(message["lost"])
+                if lost > self._done:
+                    raise TwinError(why)
+                for runs in result.values():
+                    runs.missing = f"{lost} of {repeat} rounds were lost: {why}"
+            else:
+                node = one_line(message["node"])[:LONGEST_NAME]
+                answer = self._answer(node, output, message["error"], result)
+                added = [_runs(node, config, answer["runs"][config]) for config in result]
+                self._compare(node, answer)
+                for runs in added:
+                    self._add(runs, result[runs.config], title, repeat)
+                output = ""
+                self._done += message["rounds"]
+                if enough(result, self._done) or not any(runs.outcomes for runs in result.values()):
+                    break
 
     @contextlib.contextmanager
-    def ahead(self, plan: Plan) -> Iterator[None]:
-        """Context manager: the workers make runs of *plan* ahead, in batches, and `reproduce` returns them one by one.
+    def _connected(self, order: list[str], repeat: int, threads: int) -> Iterator[Iterator[dict]]:
+        """Context manager: have the cluster make the runs; return an iterator over the messages about the tasks."""
+        script_options = {"module": None, "arguments": (), "beside": (), "stdin": None}
+        cluster_options = {"dask": None, "walls": False, "dask_folder": None, "shrink_threads": False}
+        options = replace(self._options, **script_options, **cluster_options)
+        options = replace(options, configs=tuple(order), threads=threads)
+        start = CONTAINED if self._options.walls else (os.path.join(self._folder, "twins"), "repro")
+        hello = {
+            "address": self._options.dask,
+            "command": [*start, "--task"],
+            "folder": self._folder,
+            "rounds": repeat,
+            "request": {"source": self._source, "script": self.script.as_json(), "options": options.command_line()},
+        }
+        python = str(self._options.dask_python)
+        with connected(python, hello, self._interruption, self._deadline) as messages:
+            first = next(messages)
+            if "error" in first:
+                raise NoCluster(f"--dask {self._options.dask}: {one_line(first['error'])}")
+            if not self.descriptions:
+                threads = first["threads"]
+                have = f"{threads} threads of the workers at" if threads else "waiting for workers of"
+                self._note(f"repro: {have} {self._options.dask}")
+            yield messages
 
-        At the end of the block, unused batches are cancelled.
+    def _add(self, runs: Runs, total: Runs, title: str, repeat: int) -> None:
+        """Add the runs of a task to the *total* of their configuration."""
+        for number, run in enumerate(runs.outcomes):
+            if run.kind is Kind.GIL and runs.config in self.forced_off:
+                continue  # each task finds anew that an import turns the GIL on
+            if run.kind is Kind.GIL:
+                self.forced_off.add(runs.config)
+            total.outcomes.append(run)
+            self._progress(title, min(self._done + number, repeat - 1), repeat, runs.config, run)
+        total.forced_off = runs.config in self.forced_off
+        total.missing = runs.missing or total.missing
+
+    def _answer(self, node: str, output: str, error: str, configs: Collection[str]) -> dict:
+        """Return the answer of a task. Raises TwinError if *node* cannot make runs, or the answer has another form.
+
+        *output*: the output of the task; if it is empty, *error* is the reason.
         """
-        self._plan, self._left = plan, plan.repeat
-        self._ready = {config: deque() for config in plan.configs}
-        self._failed = None
-        try:
-            yield
-        finally:
-            if self._batches:
-                with contextlib.suppress(TwinError):
-                    self._link.send({"cancel": True})
-            self._plan, self._next = None, self._submitted
-            self._batches.clear()
+        answer: object = None
+        with contextlib.suppress(ValueError):
+            answer = decode(output)
+        if not isinstance(answer, dict) or "source" not in answer:
+            raise TwinError(f"{node}: {one_line(error) or 'a task wrote nothing'}")
+        if answer["source"] != self._source:
+            update = f"update {self._folder} on that node"
+            raise TwinError(f"{node} has other sources of this project than this program: {update}")
+        twins = {twin_of(config) for config in configs}
+        if not conforms(answer, ANSWER) or {*answer["twins"]} != twins or {*answer["runs"]} != {*configs}:
+            raise TwinError(f"{node}: its answer has another form")
+        return answer
 
-    def reproduce(self, request: Request) -> Outcome:
-        """Return the next outcome in the request's configuration. Raises TwinError, Interrupted or TimeoutError."""
-        ready = self._ready[request.config]
-        while True:
-            while not ready:
-                self._take_batch()
-            again, found = ready.popleft()
-            # Batches that were submitted before the campaign knew that the GIL must be held off find it out again.
-            if not (again and request.force_off):
-                return found
-
-    def _fill(self) -> None:
-        """Submit batches until enough of them are under way."""
-        plan = self._plan
-        assert plan is not None
-        most = max(FEWEST_AHEAD, AHEAD * self.threads)
-        # Small enough that all threads get some, also at the end.
-        rounds = min(MOST_ROUNDS, math.ceil(plan.repeat / (4 * max(2, self.threads))))
-        while self._left and self._submitted - self._next < most:
-            batch = _Batch(min(rounds, self._left), frozenset(plan.forced))
-            self._batches[self._submitted] = batch
-            request = {
-                "source": self._source,
-                "twins": self._twins,
-                "packages": self._requires,
-                "script": plan.script.as_json(),
-                "limits": asdict(plan.limits),
-                "configs": plan.configs,
-                "rounds": batch.rounds if plan.configs else 0,
-                "threads": plan.threads,
-                "forced": sorted(batch.forced),
-                "seconds": BATCH_SECONDS,
-            }
-            self._link.send({"run": self._submitted, "request": request})
-            self._submitted += 1
-            self._left -= batch.rounds
-
-    def _take_batch(self) -> None:
-        """Wait for the next batch and add its outcomes to `_ready`. Raises as `reproduce` does."""
-        if self._failed:
-            raise self._failed
-        assert self._plan is not None
-        if not self._batches:
-            self._left = max(1, self._left)
-        self._fill()
-        batch = self._batches[self._next]
-        try:
-            while batch.ended is None and batch.lost is None:
-                self._note(self._link.receive(self._plan.deadline))
-            self._use(batch)
-        except TwinError as error:
-            self._failed = error
-            raise
-        del self._batches[self._next]
-        self._next += 1
-
-    def _note(self, message: dict) -> None:
-        """Record what *message* says about a batch. Messages about batches that were cancelled are skipped."""
-        self.threads = message.get("threads") or self.threads
-        number = next((message[name] for name in ("of", "ended", "lost") if name in message), None)
-        batch = self._batches.get(number) if isinstance(number, int) else None
-        if batch is None:
-            return
-        if "of" in message:
-            batch.lines.append(message["line"])
-        elif "ended" in message:
-            batch.ended = message
-        else:
-            batch.lost = one_line(message["why"])
-
-    def _use(self, batch: _Batch) -> None:
-        """Check the result of a batch and add its outcomes to `_ready`; raises TwinError."""
-        if batch.ended is None:
-            raise TwinError(batch.lost)
-        node, error = _name(batch.ended["node"]), one_line(batch.ended["error"])
-        lines = [_decoded(line) for line in batch.lines]
-        self._check(node, lines[0] if lines else {}, error)
-        if len(lines) < 2 or not conforms(lines[-1], END):
-            raise TwinError(f"{node}: a batch ended too early: {error or 'without an error'}")
-        self.nodes[node] = one_line(next(iter(lines[0]["twins"].values()))["cpu"]["model"])
-        made = self._hand_out(node, batch, lines[1:-1])
-        self._left += batch.rounds - made
-        if lost := lines[-1]["end"]:
-            self._failed = TwinError(f"{node}: {'; '.join(map(one_line, lost.values()))}")
-        elif not made:
-            raise TwinError(f"{node}: a batch made no runs")
-
-    def _check(self, node: str, head: dict, error: str) -> None:
-        """Raise TwinError if *node* cannot run batches or differs from the first node.
-
-        *head*: the description of *node* that its batch printed, {} if none; then *error* is the reason.
-        """
-        if "source" not in head:
-            raise TwinError(f"{node}: {error or 'a batch wrote nothing'}")
-        if head["source"] != self._source:
-            where = self._link.where.folder
-            raise TwinError(f"{node} has other sources of this project than this program: update {where} on that node")
-        if not conforms(head, HEAD) or set(head["twins"]) != set(self._twins):
-            raise TwinError(f"{node}: its description has another form")
-        if self._head is None:
-            self._head, self._first = head, node
-        for name in self._twins:
-            here, first = _versions(head, name), _versions(self._head, name)
-            if here != first:
-                which = differences({self._first: first, node: here}) or "other packages"
-                raise TwinError(f"{node} is not equal to {self._first}, in the twin {name}: {one_line(which)}")
-
-    def _hand_out(self, node: str, batch: _Batch, lines: list[dict]) -> int:
-        """Add the outcomes in *lines* to `_ready`; return the number of complete rounds. Raises TwinError."""
-        made: Counter[str] = Counter()
-        forced = set(batch.forced)
-        for line in lines:
-            try:
-                if not conforms(line, RUN) or line["config"] not in self._ready:
-                    raise ValueError("not a run")
-                found = outcome.from_json(line["outcome"])
-            except ValueError as error:
-                raise TwinError(f"{node}: {error}") from error
-            config, found.node = line["config"], node
-            # One tuple for all runs that import the same modules.
-            found.modules = self._modules.setdefault(found.modules, found.modules)
-            again = found.kind is Kind.GIL and config not in forced
-            if again:
-                forced.add(config)
-            self._ready[config].append((again, found))
-            made[config] += not again
-        return min((made[config] for config in self._ready), default=batch.rounds)
+    def _compare(self, node: str, answer: dict) -> None:
+        """Raise TwinError if *node* differs from the first node."""
+        if not self.descriptions:
+            self.descriptions = answer["twins"]
+            self.packages = Packages(answer["added"], answer["missing"], answer["remarks"])
+        self.nodes.setdefault(node, one_line(next(iter(answer["twins"].values()))["cpu"]["model"]))
+        first = next(iter(self.nodes))
+        for name, description in answer["twins"].items():
+            versions = _versions(description, answer["added"].get(name, {}))
+            expected = _versions(self.descriptions[name], self.packages.added.get(name, {}))
+            if versions != expected:
+                which = differences({first: expected, node: versions}) or "other packages"
+                raise TwinError(f"{node} is not equal to {first}, in the twin {name}: {one_line(which)}")
 
 
-def _name(node: object) -> str:
-    return one_line(str(node))[:LONGEST_NAME]
+def _runs(node: str, config: str, values: dict) -> Runs:
+    """Return the runs of *config* in the answer of *node*; raises TwinError if an outcome is invalid."""
+    try:
+        outcomes = [replace(outcome.from_json(fields), node=node) for fields in values["outcomes"]]
+    except ValueError as error:
+        raise TwinError(f"{node}: {error}") from error
+    missing = values["missing"] and one_line(values["missing"])
+    return Runs(config, outcomes, f"{node}: {missing}" if missing and outcomes else missing)
 
 
-def _decoded(line: object) -> dict:
-    """Return the JSON object in a line that a batch printed; {} if there is none."""
-    with contextlib.suppress(ValueError):
-        if isinstance(line, str) and isinstance(found := decode(line), dict):
-            return found
-    return {}
-
-
-def _versions(head: Mapping, twin: str) -> dict[str, str]:
-    """Return all that has to be equal on all nodes: the interpreter and packages of a twin."""
-    python = head["twins"][twin]["interpreter"]
-    about = {name: str(python[name]) for name in ("version", "build", "compiler", "config_args", "upstream_fixes")}
-    return {**head["twins"][twin]["packages"], **head["added"].get(twin, {}), **about}
+def _versions(description: Mapping, added: Mapping[str, str]) -> dict[str, str]:
+    """Return all that has to be equal on all nodes: the interpreter and the packages of a twin."""
+    python = description["interpreter"]
+    names = ("version", "build", "compiler", "config_args", "upstream_fixes")
+    return {**description["packages"], **added, **{name: str(python[name]) for name in names}}

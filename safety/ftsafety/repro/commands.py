@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import shlex
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 
-from ftrun.configurations import CONFIGURATIONS
+from ftrun.configurations import CONFIGURATIONS, Configuration
 from ftrun.project import ROOT
-from ftsafety.repro.arguments import options_of
 from ftsafety.repro.campaign import Runs, twin_of
+from ftsafety.repro.options import Options
 from ftsafety.repro.script import FILE, MODULE, Script, shell_path
 
 SERIES = ("3.13", "3.14")
@@ -46,26 +46,19 @@ def start(walled: bool) -> str:
     return f"{_prefix()}{_CONTAINER}" if walled else f"{program()} repro"
 
 
-def repro(given: argparse.Namespace, script: Script, options: list[str]) -> str:
-    """Return the shell command that calls `repro` on the script. *options*: the command-line options for `repro`."""
-    if given.walled and script.how == FILE and not script.files and not _packed(script):
-        return f"{start(True)} {' '.join(['-', *map(shlex.quote, options)])} <{script.argument}"
-    named = [] if given.script is None else [script.argument if given.script == "-" else shell_path(given.script)]
-    return " ".join([start(given.walled), *named, *map(shlex.quote, options)])
-
-
-def all_runs(given: argparse.Namespace, script: Script) -> str:
-    """Return the shell command that repeats all runs."""
-    return repro(given, script, options_of(given))
+def repro(options: Options) -> str:
+    """Return the shell command that calls `repro` with these options."""
+    words = [shlex.quote(word) for word in options.command_line()]
+    script = options.script
+    if options.walled and script.how == FILE and not script.files and not _is_packed(script):
+        return f"{start(True)} {' '.join(['-', *words])} <{script.argument}"
+    if options.path is not None:
+        words.insert(0, script.argument if options.path == "-" else shell_path(options.path))
+    return " ".join([start(options.walled), *words])
 
 
 def one_run(
-    given: argparse.Namespace,
-    script: Script,
-    runs: Runs,
-    descriptions: Mapping[str, dict],
-    versions: Mapping[str, str] | None = None,
-    added: bool = False,
+    options: Options, runs: Runs, descriptions: Mapping[str, dict], versions: Mapping[str, str], added: bool = False
 ) -> str:
     """Return shell commands that repeat one run in the configuration of `runs`: with `./twins` and, if possible, uv.
 
@@ -75,55 +68,76 @@ def one_run(
     """
     config = CONFIGURATIONS.get(runs.config)
     if config is None:
-        return repro(given, script, options_of(given, repeat=1))
-    if given.walled:
-        return repro(given, script, options_of(given, repeat=1, configs=(config.name,)))
-    forces_gil = config.python_gil is not None and (config.name != "ft" or runs.forced_off)
-    variables = f"REPRO_THREADS={given.threads}" + (f" PYTHON_GIL={config.python_gil}" if forces_gil else "")
-    after = f" <{shell_path(given.stdin)}" if given.stdin else ""
-    script_arguments = _what(script, shell_path(script.name) if given.module else script.argument)
-    plain = script_arguments is not None and script.how == FILE and not added and not given.beside
-    if plain:
-        here = f"{variables} {program()} exec {config.twin} {script_arguments}{after}"
-    else:
-        here = repro(given, script, options_of(given, repeat=1, configs=(config.name,)))
-    folder = _folder(given, script)
+        return repro(replace(options, repeat=1))
+    with_repro = repro(replace(options, repeat=1, configs=(config.name,)))
+    if options.walled:
+        return with_repro
+    script = options.script
+    plain = _plain_command(script, shell_path(script.name) if options.module else script.argument)
+    if plain is None:
+        return with_repro
+    variables = _variables(options, config, runs)
+    redirection = f" <{shell_path(options.stdin)}" if options.stdin else ""
+    with_twins = with_repro
+    if script.how == FILE and not added and not options.beside:
+        with_twins = f"{variables} {program()} exec {config.twin} {plain}{redirection}"
+    folder = _folder(options)
     # Plain Python finds files beside the script only where they are beside it already, and in that folder.
-    if script_arguments is None or any(os.path.dirname(each) != folder for each in given.beside):
-        return here
-    python = descriptions[twin_of(runs.config)]["interpreter"]["version"].rpartition(".")[0]
-    free, suffix = (" that is free-threaded", "t") if config.twin == "ft" else ("", "")
-    # A local version (2.10.0+cu128) is on no index.
-    pins = [
-        f"--with {shlex.quote(f'{name}=={version.partition("+")[0]}')}" for name, version in (versions or {}).items()
-    ]
+    if any(os.path.dirname(path) != folder for path in options.beside):
+        return with_twins
+    series = descriptions[twin_of(runs.config)]["interpreter"]["version"].rpartition(".")[0]
+    suffix, build = ("t", " that is free-threaded") if config.twin == "ft" else ("", "")
     if folder and script.how != MODULE:
-        script_arguments = _what(script, shell_path(script.name)) or script_arguments
-    there = f"{variables} {' '.join([f'uv run --no-project --python {python}{suffix}', *pins, script_arguments])}"
+        plain = _plain_command(script, shell_path(script.name)) or plain
+    words = [variables, "uv run --no-project --python", series + suffix, *_pins(versions), plain]
+    with_uv = _in_folder(" ".join(words), folder, redirection)
+    return f"{with_twins}\n\n# the same with any CPython {series}{build}:\n{with_uv}"
+
+
+def _variables(options: Options, config: Configuration, runs: Runs) -> str:
+    """Return the assignments of environment variables for a run in *config*."""
+    variables = f"REPRO_THREADS={options.threads}"
+    if config.python_gil is not None and (config.name != "ft" or runs.forced_off):
+        variables += f" PYTHON_GIL={config.python_gil}"
+    return variables
+
+
+def _in_folder(command: str, folder: str, redirection: str) -> str:
+    """Return the shell command, run in *folder*, with its *redirection*, which names a file for this directory."""
     if folder:
-        there = f"cd {shell_path(folder)} && {there}"
-        if after:  # the file for standard input is named for this directory
-            there = f"({there})"
-    return f"{here}\n\n# the same with any CPython {python}{free}:\n{there}{after}"
+        command = f"cd {shell_path(folder)} && {command}"
+    if folder and redirection:
+        command = f"({command})"
+    return f"{command}{redirection}"
 
 
-def _what(script: Script, file: str) -> str | None:
+def _pins(versions: Mapping[str, str]) -> list[str]:
+    """Return options of uv that install these versions of packages."""
+    words = []
+    for name, version in versions.items():
+        # A local version (2.10.0+cu128) is on no index.
+        pin = f"{name}=={version.partition('+')[0]}"
+        words.append(f"--with {shlex.quote(pin)}")
+    return words
+
+
+def _plain_command(script: Script, file: str) -> str | None:
     """Return the command that starts the script *file* without `repro`; None if the script is no plain Python file."""
-    arguments = [shlex.quote(each) for each in script.arguments]
-    if not script.path or script.left_out or _packed(script):
+    arguments = [shlex.quote(argument) for argument in script.arguments]
+    if not script.path or script.left_out or _is_packed(script):
         return None
     if script.how == MODULE:
         return " ".join(["python -m", script.module, *arguments])
     return " ".join(["python" if script.how == FILE else "python -m pytest", file, *arguments])
 
 
-def _packed(script: Script) -> bool:
+def _is_packed(script: Script) -> bool:
     """True for a notebook or an archive, which `repro` cannot read from standard input."""
     return script.path.endswith((".ipynb", ".zip"))
 
 
-def _folder(given: argparse.Namespace, script: Script) -> str:
+def _folder(options: Options) -> str:
     """Return the folder in which to start the script without `repro`; "" for the current folder."""
-    if given.module:
-        return given.script or ""
-    return os.path.dirname(script.path) if given.beside else ""
+    if options.module:
+        return options.path or ""
+    return os.path.dirname(options.script.path) if options.beside else ""

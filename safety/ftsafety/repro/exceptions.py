@@ -36,14 +36,14 @@ def own(filename, folder: str) -> bool:
 
 def frames_of(error) -> list:
     """Return (file, line, function) of each frame of a traceback, the innermost last, without the runner's frames."""
-    found: list = []
+    frames: list = []
     trace = error.__traceback__
-    while trace is not None and len(found) < 10_000:
+    while trace is not None and len(frames) < 10_000:
         code = trace.tb_frame.f_code
         if not ours(code.co_filename):
-            found.append((code.co_filename, trace.tb_lineno, code.co_name))
+            frames.append((code.co_filename, trace.tb_lineno, code.co_name))
         trace = trace.tb_next
-    return found
+    return frames
 
 
 def describe(error) -> str:
@@ -86,12 +86,17 @@ def _missing(error, folder: str) -> tuple | None:
         if missing not in sys.modules and importlib.machinery.PathFinder.find_spec(missing) is None:
             return "module", missing
     if isinstance(error, FileNotFoundError) and error.filename is not None:
-        name, frames = os.fsdecode(error.filename), frames_of(error)
-        if frames and os.path.basename(frames[-1][0]) == "subprocess.py" and os.sep not in name:
-            return "program", name
+        return _missing_program(error)
     if isinstance(error, SyntaxError) and error.filename and own(error.filename, folder):
         where = f"{os.path.relpath(error.filename, folder)}, line {error.lineno}"
         return "syntax", f"{where}: {(error.text or '').strip()[:100]}"
+    return None
+
+
+def _missing_program(error) -> tuple | None:
+    name, frames = os.fsdecode(error.filename), frames_of(error)
+    if frames and os.path.basename(frames[-1][0]) == "subprocess.py" and os.sep not in name:
+        return "program", name
     return None
 
 
@@ -131,19 +136,19 @@ def _before_threads(error, folder: str) -> tuple:
     if isinstance(error, PermissionError) and own(path := os.path.abspath(os.fsdecode(error.filename)), folder):
         return "readonly", os.path.relpath(path, folder)
     frames = frames_of(error)
-    if (
-        isinstance(error, KeyError)
-        and frames[-1][0] in ("<frozen os>", os.__file__)
-        and error.args[0] not in os.environ
-    ):
+    place = frames[-1][0]
+    if isinstance(error, KeyError) and place in ("<frozen os>", os.__file__) and error.args[0] not in os.environ:
         return "variable", error.args[0]
-    # With another number, it is a command's failure that click has caught.
-    usage = isinstance(error, SystemExit) and (error.code == 2 or isinstance(error.code, str))
-    if usage and any(parser in frames[-1][0] for parser in PARSERS):
+    if is_usage(error) and any(parser in place for parser in PARSERS):
         return "arguments", ""
     # The script ended itself, or a function did that it calls to check if it can run.
     inside = [(name, line) for name, line, _ in frames if own(name, folder)]
     return guard_of(*inside[-1], error) if inside else NO_CAUSE
+
+
+def is_usage(error) -> bool:
+    """True if a parser of arguments may have raised *error*. click exits with other numbers if a command fails."""
+    return isinstance(error, SystemExit) and (error.code == 2 or isinstance(error.code, str))
 
 
 def guard_of(path: str, line: int, error) -> tuple:
@@ -154,13 +159,13 @@ def guard_of(path: str, line: int, error) -> tuple:
     """
     with open(path, "rb") as file:
         nodes = list(ast.walk(ast.parse(file.read())))
-    known = probes(nodes)
+    facts = probes(nodes)
     for node in nodes:
         if not (getattr(node, "lineno", line + 1) <= line <= getattr(node, "end_lineno", line - 1)):
             continue
-        if isinstance(node, ast.Assert) or (isinstance(node, ast.If) and ends(node, line, error, known)):
-            text = source_of(node.test, known)
-        elif isinstance(node, ast.stmt) and not hasattr(node, "body") and wants(node, error, known):
+        if isinstance(node, ast.Assert) or (isinstance(node, ast.If) and ends(node, line, error, facts)):
+            text = source_of(node.test, facts)
+        elif isinstance(node, ast.stmt) and not hasattr(node, "body") and wants(node, error, facts):
             return "arguments", ast.unparse(node)[:100]
         else:
             continue
@@ -176,55 +181,63 @@ def probes(nodes: list) -> dict:
     For example, ``free_threaded = not sys._is_gil_enabled()`` or a function that returns this expression.
     """
     bound = [getattr(node, "arg", None) or getattr(node, "id", "") for node in nodes if not loads(node)]
-    known: dict = {}
+    facts: dict = {}
     for node in nodes:
         value = getattr(node, "value", node)
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-            name = node.targets[0].id
-        elif isinstance(node, ast.FunctionDef):
-            name = node.name
-        else:
-            continue
-        text = source_of(value, known)
+        name = name_of(node)
+        text = source_of(value, facts) if name else ""
         fact = any(re.search(pattern, text) for pattern in GUARDS.values())
         if text and bound.count(name) < 2 and (fact or isinstance(value, (ast.Constant, ast.Tuple))):
-            known[name] = text
-    return known
+            facts[name] = text
+    return facts
+
+
+def name_of(node) -> str:
+    """Return the name that the assignment or function *node* binds; "" for other nodes."""
+    if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+        return node.targets[0].id
+    return node.name if isinstance(node, ast.FunctionDef) else ""
 
 
 def loads(node) -> bool:
     return not isinstance(node, ast.arg) and not (isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store))
 
 
-def source_of(tree, known) -> str:
-    """Return the source of *tree*, then the sources of the *known* names in it. *known*: {name: source}.
+def source_of(tree, facts) -> str:
+    """Return the source of *tree*, then the sources of the *facts* that it names. *facts*: {name: source}.
 
-    Return "" if *tree* uses a name that is neither in WORDS nor in *known* nor bound in *tree* itself.
+    Return "" if *tree* uses a name that is neither in WORDS nor in *facts* nor bound in *tree* itself.
     """
     nodes = list(ast.walk(tree))
     used = {getattr(node, "attr", None) or getattr(node, "id", "") for node in nodes if loads(node)} - {""}
-    own = {node.id for node in nodes if isinstance(node, ast.Name) and not loads(node)}
-    if used - own - WORDS - set(known):
+    bound = {node.id for node in nodes if isinstance(node, ast.Name) and not loads(node)}
+    if used - bound - WORDS - set(facts):
         return ""
-    return " ".join([ast.unparse(tree), *(known[name] for name in used if name in known)])
+    return " ".join([ast.unparse(tree), *(facts[name] for name in used if name in facts)])
 
 
-def ends(node, line: int, error, known) -> bool:
+def ends(node, line: int, error, facts) -> bool:
     """True if *error* was raised on purpose, by `raise` or a call like `sys.exit()` at *line*.
 
     The statement at *line* must be directly in a branch of the `if` statement *node*.
     """
-    for each in [*node.body, *node.orelse]:
-        if each.lineno <= line <= each.end_lineno:
-            call = isinstance(error, SystemExit) and isinstance(each, ast.Expr) and isinstance(each.value, ast.Call)
-            return isinstance(each, ast.Raise) or (call and all(source_of(part, known) for part in each.value.args))
+    for statement in [*node.body, *node.orelse]:
+        if statement.lineno <= line <= statement.end_lineno:
+            call = (
+                isinstance(error, SystemExit)
+                and isinstance(statement, ast.Expr)
+                and isinstance(statement.value, ast.Call)
+            )
+            return isinstance(statement, ast.Raise) or (
+                call and all(source_of(part, facts) for part in statement.value.args)
+            )
     return False
 
 
-def wants(node, error, known) -> bool:
+def wants(node, error, facts) -> bool:
     """True if *node* raised *error* because ``sys.argv`` lacks an argument, or an argument is not a number."""
     if isinstance(error, ValueError):
-        return "argv" in source_of(node, known)
+        return "argv" in source_of(node, facts)
     missing = any(int(number) >= len(sys.argv) for number in re.findall(r"\bargv\[(\d+)\]", ast.unparse(node)))
-    default = any(isinstance(each, (ast.IfExp, ast.BoolOp)) for each in ast.walk(node))
+    default = any(isinstance(child, (ast.IfExp, ast.BoolOp)) for child in ast.walk(node))
     return isinstance(error, IndexError) and missing and not default

@@ -12,9 +12,11 @@ import re
 import stat
 import sys
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
-from ftsafety.repro.notebook import NotebookError, is_percent_script, python_of_notebook, python_of_percent_script
+from ftsafety.errors import NotebookError, UsageError
+from ftsafety.repro.notebook import is_percent_script, python_of_notebook, python_of_percent_script
 from ftsafety.repro.script import FILE, MODULE, TESTS, Script, relative
 
 KIB = 1024
@@ -28,10 +30,6 @@ ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 TEST_FILE = re.compile(r"test_.*\.py|.*_test\.py")
 CONFTEST = "conftest.py"
 HAS_TESTS = re.compile(rb"^(?:async )?(?:def test|class Test)", re.MULTILINE)
-
-
-class UsageError(Exception):
-    """The command line asks for something impossible; the message says what."""
 
 
 class Files:
@@ -180,8 +178,8 @@ def checked(path: str, source: bytes) -> bytes:
 def load(
     path: str | None,
     module: str | None = None,
-    beside: list[str] | None = None,
-    arguments: list[str] | None = None,
+    beside: Sequence[str] = (),
+    arguments: Sequence[str] = (),
     stdin: str | None = None,
     walled: bool = False,
 ) -> Script:
@@ -195,47 +193,69 @@ def load(
         stdin: the file that becomes the script's standard input.
         walled: True if the script is sent to a container, which has a lower limit for all files together.
     """
-    for each in filter(None, (path, module)):
-        if not each.isprintable():
-            raise UsageError(f"{each!r} has characters that cannot be shown: give it another name")
+    for name in filter(None, (path, module)):
+        if not name.isprintable():
+            raise UsageError(f"{name!r} has characters that cannot be shown: give it another name")
     files = Files(LARGEST_SENT if walled else LARGEST_FOLDER)
-    left_out: tuple[str, ...] = ()
-    how = FILE
-    if path is not None and path.endswith(".zip") and os.path.isfile(path):
-        files.add_archive(path)
-        name = module_file(module, files.found) if module else script_of_archive(path, files.found)
-        source = checked(name, files.take(name))
-    elif module is not None:
-        files.add_path(top_level(path or ".", module))
-        name = module_file(module, files.found)
-        source = checked(name, files.take(name))
-    elif path is None:
-        raise UsageError("SCRIPT is missing: one Python file, or - for standard input")
-    else:
-        source = read_script(path, walled)
-        name = "script.py" if path == "-" else Path(path).name
+    name, source = _source(path, module, walled, files)
     try:
-        if name.endswith(".ipynb"):
-            source, left_out = python_of_notebook(source)
-            name = str(PurePosixPath(name).with_suffix(".py"))
-        elif is_percent_script(source):
-            source, left_out = python_of_percent_script(source)
+        name, source, left_out = _as_python(name, source)
     except NotebookError as error:
         raise UsageError(f"{path}: {error}") from error
     if PurePosixPath(name).name == CONFTEST:
         raise UsageError(f"{path or module} is no script: pytest reads it for tests beside it; name a file of tests")
-    # However the command line names it: as a script or a module, a file of tests would define them and run none.
-    if TEST_FILE.fullmatch(PurePosixPath(name).name) and HAS_TESTS.search(source) and b"__main__" not in source:
-        how = TESTS
-    elif module:
-        how = MODULE
-    for each in beside or ():
-        files.add_path(each)
+    for neighbour in beside:
+        files.add_path(neighbour)
     files.add(name, source)  # refuses another file or folder of its name
-    given = b"" if stdin is None else files.read(stdin)
+    standard_input = b"" if stdin is None else files.read(stdin)
     source = files.take(name)
-    shown = "" if path == "-" else path or module or ""
-    return Script(name, source, shown, how, tuple(files.found.items()), tuple(arguments or ()), given, left_out)
+    return Script(
+        name,
+        source,
+        "" if path == "-" else path or module or "",
+        _start(name, source, module),
+        tuple(files.found.items()),
+        tuple(arguments),
+        standard_input,
+        left_out,
+    )
+
+
+def _source(path: str | None, module: str | None, walled: bool, files: Files) -> tuple[str, bytes]:
+    """Return the script's path in the folder of a run, and its source; add its other files to *files*."""
+    if path is not None and path.endswith(".zip") and os.path.isfile(path):
+        files.add_archive(path)
+        name = module_file(module, files.found) if module else script_of_archive(path, files.found)
+        return name, checked(name, files.take(name))
+    if module is not None:
+        files.add_path(top_level(path or ".", module))
+        name = module_file(module, files.found)
+        return name, checked(name, files.take(name))
+    if path is None:
+        raise UsageError("SCRIPT is missing: one Python file, or - for standard input")
+    source = read_script(path, walled)
+    return "script.py" if path == "-" else Path(path).name, source
+
+
+def _as_python(name: str, source: bytes) -> tuple[str, bytes, tuple[str, ...]]:
+    """Return a script's name and source as plain Python, and the lines that were left out; raises NotebookError."""
+    if name.endswith(".ipynb"):
+        source, left_out = python_of_notebook(source)
+        return str(PurePosixPath(name).with_suffix(".py")), source, left_out
+    if is_percent_script(source):
+        source, left_out = python_of_percent_script(source)
+        return name, source, left_out
+    return name, source, ()
+
+
+def _start(name: str, source: bytes, module: str | None) -> str:
+    """Return the way to start the script: FILE, MODULE or TESTS.
+
+    However the command line names a file of tests: as a script or a module, it would define them and run none.
+    """
+    if TEST_FILE.fullmatch(PurePosixPath(name).name) and HAS_TESTS.search(source) and b"__main__" not in source:
+        return TESTS
+    return MODULE if module else FILE
 
 
 def top_level(folder: str, module: str) -> str:
@@ -243,7 +263,7 @@ def top_level(folder: str, module: str) -> str:
     if not all(part.isidentifier() for part in module.split(".")):
         raise UsageError(f"-m {module}: that is no name of a module, such as package.module")
     top = os.path.join(folder, module.split(".")[0])
-    path = next((each for each in (top, f"{top}.py") if os.path.exists(each)), None)
+    path = next((candidate for candidate in (top, f"{top}.py") if os.path.exists(candidate)), None)
     if path is None:
         raise UsageError(f"-m {module}: {folder} holds neither a folder nor a file {os.path.basename(top)}(.py)")
     return path
@@ -264,14 +284,14 @@ def script_of_archive(path: str, files: dict[str, bytes]) -> str:
     A conftest.py is no script.
     Raises UsageError if there is no such script, or more than one.
     """
-    every = [name for name in files if name.endswith((".py", ".ipynb"))]
-    scripts = [name for name in every if PurePosixPath(name).name != CONFTEST] or every
+    sources = [name for name in files if name.endswith((".py", ".ipynb"))]
+    scripts = [name for name in sources if PurePosixPath(name).name != CONFTEST] or sources
     level = min((name.count("/") for name in scripts), default=0)
-    highest = [name for name in scripts if name.count("/") == level]
-    main = [name for name in highest if PurePosixPath(name).name == "__main__.py"]
-    if len(main or highest) != 1:
-        raise UsageError(f"{path} holds {len(highest)} scripts: name the one to run with -m PACKAGE.MODULE")
-    return (main or highest)[0]
+    topmost = [name for name in scripts if name.count("/") == level]
+    candidates = [name for name in topmost if PurePosixPath(name).name == "__main__.py"] or topmost
+    if len(candidates) != 1:
+        raise UsageError(f"{path} holds {len(topmost)} scripts: name the one to run with -m PACKAGE.MODULE")
+    return candidates[0]
 
 
 def _too_long(path: str) -> UsageError:

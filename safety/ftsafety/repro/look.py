@@ -49,8 +49,8 @@ def _noticed(runs: Mapping[str, Runs]) -> Iterator[str]:
     failures: set[tuple] = set()
     first: dict[tuple, str] = {}
     counts: Counter[tuple] = Counter()
-    for config, each in runs.items():
-        for outcome in each.outcomes:
+    for config, config_runs in runs.items():
+        for outcome in config_runs.outcomes:
             failures.update(signature[1:] for signature in outcome.signatures)
             for text in outcome.noticed:
                 first.setdefault(_kind(text), text)
@@ -58,8 +58,8 @@ def _noticed(runs: Mapping[str, Runs]) -> Iterator[str]:
     for kind, text in first.items():
         if kind[1:] not in failures:
             where = ", ".join(
-                f"{counts[kind, config]} of {len(each.outcomes)} runs of {config}"
-                for config, each in runs.items()
+                f"{counts[kind, config]} of {len(config_runs.outcomes)} runs of {config}"
+                for config, config_runs in runs.items()
                 if counts[kind, config]
             )
             yield f"{text} ({where})"
@@ -76,20 +76,26 @@ def _output(runs: Mapping[str, Runs], name: str, lines_of: Callable[[Outcome], L
 
     *name*: the output's name in the sentences. *lines_of*: returns the output's lines for one run.
     """
-    outputs = {config: Counter(map(lines_of, sound(each))) for config, each in runs.items() if sound(each)}
-    if len({lines for each in outputs.values() for lines in each}) < 2:
+    outputs: dict[str, Counter[Lines]] = {}
+    for config, config_runs in runs.items():
+        if outcomes := sound(config_runs):
+            outputs[config] = Counter(map(lines_of, outcomes))
+    if len(set().union(*outputs.values())) < 2:
         return
-    steady = {config: next(iter(each)) for config, each in outputs.items() if len(each) == 1 and each.total() > 1}
-    usual = Counter(steady.values()).most_common(1)[0][0] if steady else None
-    if usual is None or len(steady) == len(outputs) == 1:
+    steady = {}
+    for config, counts in outputs.items():
+        if len(counts) == 1 and counts.total() > 1:
+            steady[config] = next(iter(counts))
+    if not steady or len(steady) == len(outputs) == 1:
         yield f"{name} differs from run to run in {', '.join(outputs)}."
         return
+    usual = Counter(steady.values()).most_common(1)[0][0]
     same = [config for config, lines in steady.items() if lines == usual]
-    for config, each in outputs.items():
-        others = {lines: number for lines, number in each.items() if lines != usual}
-        if others:
-            other = max(others, key=lambda lines: others[lines])
-            more = f"{sum(others.values())} of {each.total()} runs of {config} printed something else"
+    for config, counts in outputs.items():
+        different = Counter({lines: number for lines, number in counts.items() if lines != usual})
+        if different:
+            other = different.most_common(1)[0][0]
+            more = f"{different.total()} of {counts.total()} runs of {config} printed something else"
             a_run, every_run = f"{_line(other, usual)} in a run of {config}", f"{_line(usual, other)} in every run"
             yield f"{name} differs: {a_run}, {every_run} of {', '.join(same)}; {more}."
 
@@ -109,7 +115,7 @@ def _lines(text: str) -> Lines:
     return tuple(sorted(STATE.sub("...", line) if GIL.search(line) else line for line in lines))
 
 
-def _line(lines: Lines, others: Lines) -> str:
-    """Return the first of *lines* that is not in *others*, as Markdown code; "fewer lines" if there is no such line."""
-    first = next((line for line in lines if line not in others), None)
+def _line(lines: Lines, compared: Lines) -> str:
+    """Return the first of *lines* that is not in *compared*, as Markdown code; "fewer lines" if there is none."""
+    first = next((line for line in lines if line not in compared), None)
     return f"`{first[:100]}`" if first is not None else "fewer lines"

@@ -21,22 +21,26 @@ def runs_needed(failures: int, runs: int) -> int:
     return min(MOST_RUNS, max(FEWEST_RUNS, math.ceil(math.log(0.05) / math.log(1 - share))))
 
 
-def shrink_threads(campaign: Campaign, seen: Runs, threads: int, repeat: int) -> str:
+def shrink_threads(campaign: Campaign, failing: Runs, threads: int, repeat: int) -> str:
     """Find the smallest number of threads with which the script still fails; return the result as Markdown.
 
     Args:
-        seen: the runs of a configuration in which the script failed with `threads` threads.
+        failing: the runs of a configuration in which the script failed with `threads` threads.
         repeat: minimum number of runs, all without a failure, after which a number of threads counts as not failing.
     """
     # With fewer threads a race is rarer, so make at least as many runs as in the campaign.
-    repeat = max(repeat, runs_needed(seen.failures, seen.counted))
+    repeat = max(repeat, runs_needed(failing.failures, failing.counted))
     tried: dict[int, Runs] = {}
 
     def fails(number: int) -> bool:
-        found = campaign.run(
-            [seen.config], repeat, number, f"{number} threads:", enough=lambda runs: runs[seen.config].failures > 0
+        attempts = campaign.run(
+            [failing.config],
+            repeat,
+            number,
+            f"{number} threads:",
+            enough=lambda runs, _: runs[failing.config].failures > 0,
         )
-        tried[number] = found[seen.config]
+        tried[number] = attempts[failing.config]
         return tried[number].failures > 0
 
     # Once the campaign has stopped, nothing is tried any more.
@@ -44,10 +48,10 @@ def shrink_threads(campaign: Campaign, seen: Runs, threads: int, repeat: int) ->
     high = min([number for number, runs in tried.items() if runs.failures], default=threads)
     low = max([number for number in tried if number < high], default=0)
     lines = [
-        f"In `{seen.config}` it still fails with **{high}** thread{'' if high == 1 else 's'}"
+        f"In `{failing.config}` it still fails with **{high}** thread{'' if high == 1 else 's'}"
         + (f", and was not seen to fail with {low}." if low else ".")
     ]
-    for number, runs in sorted({**tried, threads: seen}.items()):
+    for number, runs in sorted({**tried, threads: failing}.items()):
         lines.append(f"- {number} thread{'' if number == 1 else 's'}: {runs.failures} of {runs.counted} runs failed")
     lines.append(f"\nA number of threads counts as not failing after {repeat} runs without a failure.")
     if campaign.stopped:

@@ -9,6 +9,8 @@ import ast
 import json
 import re
 
+from ftsafety.errors import NotebookError
+
 # Cell magics that leave the rest of the cell as Python.
 OF_PYTHON = ("%%time", "%%timeit", "%%capture", "%%prun")
 # No character fits two neighbouring parts of a pattern, so that a match takes time linear in the length of the line.
@@ -22,10 +24,6 @@ MAGIC = re.compile(rb"^[ \t]*[%!]\w", re.MULTILINE)
 # What `jupyter nbconvert` makes of them, unless the script imports this function.
 CONVERTED = re.compile(r"^(?P<indent>[ \t]*)(?P<magic>(?:\w[\w, ]*=[ \t]*)?get_ipython\(\)\..*)$")
 CONVERTS = re.compile(rb"^[ \t]*(?:\w[\w, ]*=[ \t]*)?get_ipython\(\)\.", re.MULTILINE)
-
-
-class NotebookError(Exception):
-    """The notebook cannot be run; the message says why."""
 
 
 def python_of_notebook(source: bytes) -> tuple[bytes, tuple[str, ...]]:

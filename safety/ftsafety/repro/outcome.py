@@ -119,7 +119,7 @@ def from_json(values: dict) -> Outcome:
         seconds=values["seconds"],
         modules=tuple(name[:LONGEST_NAME] for name in values["modules"][:MOST_MODULES]),
         notes=_lines(values["notes"]),
-        signatures=tuple(Signature(*_lines(each)) for each in values["signatures"][:MOST_NOTES]),
+        signatures=tuple(Signature(*_lines(signature)) for signature in values["signatures"][:MOST_NOTES]),
         blocker=Blocker(*blocker) if blocker else None,
         memory=values["memory"],
         noticed=_lines(values["noticed"]),
@@ -128,7 +128,9 @@ def from_json(values: dict) -> Outcome:
 
 
 def _whole(values: dict) -> bool:
-    parts = all(len(each) == len(Signature._fields) and each[0] in SEVERITY for each in values["signatures"])
+    parts = all(
+        len(signature) == len(Signature._fields) and signature[0] in SEVERITY for signature in values["signatures"]
+    )
     return parts and len(values["blocker"]) in (0, len(Blocker._fields)) and values["kind"] in set(Kind)
 
 

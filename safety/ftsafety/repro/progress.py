@@ -27,8 +27,8 @@ class Progress:
         self.close()
         self._write(one_line(text) + "\n")
 
-    def update(self, title: str, done: int, of: int, config: str, outcome: Outcome | None) -> None:
-        """Show the start (*outcome* is None) or end of a run in *config*. *done*: complete rounds; *of*: all rounds."""
+    def update(self, title: str, done: int, rounds: int, config: str, outcome: Outcome | None) -> None:
+        """Show the start (*outcome* is None) or end of a run in *config*, after *done* of all *rounds*."""
         if title != self._title:
             self._title, self._counts = title, {}
         if outcome is not None:
@@ -36,13 +36,15 @@ class Progress:
         elapsed = int(time.monotonic() - self._begin)
         start = f"{terminal(title)}{' ' if title else ''}"
         if self._terminal:
-            text = f"{start}{done} of {of} rounds, {elapsed // 60}:{elapsed % 60:02}  "
+            text = f"{start}{done} of {rounds} rounds, {elapsed // 60}:{elapsed % 60:02}  "
             text += "  ".join(f"{name}: {_tally(counts)}" for name, counts in sorted(self._counts.items()))
             running = "" if outcome else f"  running {config}"
             self._write("\r\x1b[K" + (text + running)[: shutil.get_terminal_size().columns - 1])
         elif outcome is not None:
             detail = f" ({one_line(outcome.detail)[:100]})" if outcome.detail else ""
-            self._write(f"{start}round {done + 1} of {of}, {config}: {outcome.kind}{detail}, {outcome.seconds:.1f} s\n")
+            self._write(
+                f"{start}round {done + 1} of {rounds}, {config}: {outcome.kind}{detail}, {outcome.seconds:.1f} s\n"
+            )
 
     def close(self) -> None:
         """Erase the changing line."""
@@ -56,5 +58,5 @@ class Progress:
 
 
 def _tally(counts: Counter) -> str:
-    ok_first = sorted(counts.items(), key=lambda each: each[0] != Kind.OK)
+    ok_first = sorted(counts.items(), key=lambda item: item[0] != Kind.OK)
     return ", ".join(f"{number} {kind}" for kind, number in ok_first)

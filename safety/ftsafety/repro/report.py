@@ -12,9 +12,9 @@ from types import MappingProxyType
 from ftrun.configurations import CONFIGURATIONS
 from ftrun.escape import fenced, markdown, terminal
 from ftrun.project import normalise
-from ftsafety.repro.campaign import Runs
+from ftsafety.repro.campaign import Runs, every_outcome
 from ftsafety.repro.look import observations, sound
-from ftsafety.repro.outcome import Kind, Outcome
+from ftsafety.repro.outcome import Kind, Outcome, Signature
 from ftsafety.repro.request import MIB
 from ftsafety.repro.script import Script
 from ftsafety.repro.verdict import FailureCounts, Verdict, groups_of, signatures_of
@@ -42,13 +42,13 @@ def one_line(text: str) -> str:
 
 def table(runs: Mapping[str, Runs]) -> str:
     """Return a Markdown table with a row for each configuration: number of runs for each outcome, and failure rate."""
-    seen = {outcome.kind for each in runs.values() for outcome in each.outcomes}
-    present = [kind for kind in Kind if kind == Kind.OK or kind in seen]
+    kinds = {outcome.kind for outcome in every_outcome(runs)}
+    present = [kind for kind in Kind if kind == Kind.OK or kind in kinds]
     rows = [["configuration", "runs", *present, "failure rate (95% interval)"]]
-    for config, each in runs.items():
-        counts = Counter(outcome.kind for outcome in each.outcomes)
-        numbers = [str(number) for number in (len(each.outcomes), *(counts[kind] for kind in present))]
-        rows.append([f"`{config}`", *numbers, rate(each.failures, each.counted)])
+    for config, config_runs in runs.items():
+        counts = Counter(outcome.kind for outcome in config_runs.outcomes)
+        numbers = [str(number) for number in (len(config_runs.outcomes), *(counts[kind] for kind in present))]
+        rows.append([f"`{config}`", *numbers, rate(config_runs.failures, config_runs.counted)])
     rows.insert(1, ["---", *["---:"] * (len(rows[0]) - 1)])
     return "\n".join("| " + " | ".join(row) + " |" for row in rows)
 
@@ -56,14 +56,18 @@ def table(runs: Mapping[str, Runs]) -> str:
 def details(runs: Mapping[str, Runs]) -> str:
     """Return a Markdown list of the most frequent failures and notes of each configuration, with their counts."""
     lines = []
-    for config, each in runs.items():
-        places = Counter(one for o in each.outcomes for one in signatures_of(o) if one.place)
-        counts = Counter((o.kind, o.detail) for o in each.outcomes if o.kind.failed)
-        lines += [
-            f"- `{config}`: {number} x {kind}: {one_line(detail)}" for (kind, detail), number in counts.most_common(5)
-        ]
-        lines += [f"  - {number} x {one_line(named(one))}" for one, number in places.most_common(5)]
-        notes = Counter(note for o in each.outcomes for note in o.notes)
+    for config, config_runs in runs.items():
+        failures: Counter[str] = Counter()
+        signatures: Counter[Signature] = Counter()
+        notes: Counter[str] = Counter()
+        for outcome in config_runs.outcomes:
+            if outcome.kind.failed:
+                failures[f"{outcome.kind}: {one_line(outcome.detail)}"] += 1
+            signatures.update(signatures_of(outcome))
+            notes.update(outcome.notes)
+        places = [(signature, number) for signature, number in signatures.most_common() if signature.place]
+        lines += [f"- `{config}`: {number} x {words}" for words, number in failures.most_common(5)]
+        lines += [f"  - {number} x {one_line(named(signature))}" for signature, number in places[:5]]
         lines += [f"- `{config}`: {number} x {one_line(note)}" for note, number in notes.most_common(3)]
     return "\n".join(lines)
 
@@ -75,8 +79,8 @@ def measured(runs: Mapping[str, Runs]) -> str:
     """
     rows = ["| configuration | median time | peak memory |", "|---|---:|---:|"]
     configs_of_outputs: dict[str, list[str]] = {}
-    for config, each in runs.items():
-        outcomes = sound(each)
+    for config, config_runs in runs.items():
+        outcomes = sound(config_runs)
         time = memory = "-"
         if outcomes:
             time = f"{statistics.median(outcome.seconds for outcome in outcomes):.2f} s"
@@ -111,17 +115,17 @@ def first_failure(config: str, number: int, outcome: Outcome) -> str:
 
 def nodes(runs: Mapping[str, Runs], processors: Mapping[str, str]) -> str:
     """Return Markdown about the nodes of a cluster: how many runs each has made, and how many failed in each way."""
-    made: Counter[str] = Counter(outcome.node for each in runs.values() for outcome in each.outcomes)
+    totals = Counter(outcome.node for outcome in every_outcome(runs))
     failed: dict[str, Counter[str]] = {}
-    for config, each in runs.items():
-        for outcome in each.outcomes:
+    for config, config_runs in runs.items():
+        for outcome in config_runs.outcomes:
             if outcome.kind.failed:
                 failed.setdefault(outcome.node, Counter())[f"{config}: {outcome.kind}"] += 1
     rows = ["| node | processor | runs | failures |", "|---|---|---:|---|"]
-    order = sorted(made, key=lambda name: (-failed.get(name, Counter()).total(), name))
+    order = sorted(totals, key=lambda name: (-failed.get(name, Counter()).total(), name))
     for name in order[:MOST_NODES]:
         ways = "; ".join(f"{number} x `{way}`" for way, number in failed.get(name, Counter()).most_common()) or "none"
-        rows.append(f"| {one_line(name)} | {one_line(processors[name])} | {made[name]} | {ways} |")
+        rows.append(f"| {one_line(name)} | {one_line(processors[name])} | {totals[name]} | {ways} |")
     parts = ["\n".join(rows)]
     if len(order) > MOST_NODES:
         parts.append(f"And {len(order) - MOST_NODES} more nodes.")
@@ -136,10 +140,10 @@ def chosen_failure(
 
     Failures without the GIL are preferred. If *finding* has a signature, only failures with this signature count.
     """
-    wanted = finding.signature if finding else None
+    signature = finding.signature if finding else None
     for config in reversed([config for config in (*CONFIGURATIONS, *runs) if config in runs]):
         for number, outcome in enumerate(runs[config].outcomes, 1):
-            if outcome.kind.failed and (wanted is None or wanted in groups_of(outcome)):
+            if outcome.kind.failed and (signature is None or signature in groups_of(outcome)):
                 return config, number, outcome
     return None
 
@@ -153,15 +157,19 @@ def packages_that_ran(
     """Return, by twin, the versions of the packages that the script imported or that were *added* for it."""
     owners = _distributions()  # both twins have the packages of this process
     # Modules of all configurations, since a run that crashed reports none.
-    modules = {module for each in runs.values() for outcome in each.outcomes for module in outcome.modules}
-    found = {}
+    modules: set[str] = set()
+    for outcome in every_outcome(runs):
+        modules.update(outcome.modules)
+    versions = {}
     for twin, described in descriptions.items():
         # The modules of an added distribution are not known here, so all of these count as imported.
-        own = added.get(twin, {})
-        names = {normalise(name) for module in modules for name in (*owners.get(module, ()), module)}
-        installed = {**described["packages"], **own}
-        found[twin] = {name: installed[name] for name in sorted({*names, *own}) if name in installed}
-    return found
+        extra = added.get(twin, {})
+        names = set(map(normalise, modules))
+        for module in modules:
+            names.update(map(normalise, owners.get(module, ())))
+        installed = {**described["packages"], **extra}
+        versions[twin] = {name: installed[name] for name in sorted({*names, *extra}) if name in installed}
+    return versions
 
 
 def interpreter(described: dict) -> str:
@@ -179,25 +187,25 @@ def environment(
     added: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
 ) -> str:
     """Return a Markdown list: interpreters, imported packages, machine. *walls*: True if containers ran the script."""
-    lines = [f"- {twin}: {one_line(interpreter(found))}" for twin, found in descriptions.items()]
-    found = next(iter(descriptions.values()))
+    lines = [f"- {twin}: {one_line(interpreter(description))}" for twin, description in descriptions.items()]
+    description = next(iter(descriptions.values()))
     ran = packages_that_ran(descriptions, runs, added)
-    said: dict[str, list[str]] = {}
+    twins_of_packages: dict[str, list[str]] = {}
     for twin, versions in ran.items():
-        said.setdefault(", ".join(f"{name} {version}" for name, version in versions.items()), []).append(twin)
-    lines += [
-        f"- packages that it imports{f' ({", ".join(twins)})' if len(said) > 1 else ''}: {markdown(versions)}"
-        for versions, twins in said.items()
-        if versions
-    ]
-    cpu, os_ = found["cpu"], found["os"]
+        packages = ", ".join(f"{name} {version}" for name, version in versions.items())
+        twins_of_packages.setdefault(packages, []).append(twin)
+    for packages, twins in twins_of_packages.items():
+        which = f" ({', '.join(twins)})" if len(twins_of_packages) > 1 else ""
+        if packages:
+            lines.append(f"- packages that it imports{which}: {markdown(packages)}")
+    cpu, os_ = description["cpu"], description["os"]
     system = f"{os_['name']}, Linux {os_['kernel']}, {os_['container'] or 'no container'}"
     around = "none (native run: the script could do what the user could)"
     if walls:
         around = "containers without network, read-only, without privileges"
     lines += [
         f"- processor: {one_line(cpu['model'])}, {cpu['usable']} usable of {cpu['count']}",
-        f"- memory: {found['memory']['total'] / 2**30:.1f} GiB",
+        f"- memory: {description['memory']['total'] / 2**30:.1f} GiB",
         f"- system: {one_line(system)}",
         f"- walls: {around}",
     ]
@@ -208,36 +216,31 @@ def render(
     script: Script,
     verdict: Verdict,
     runs: Mapping[str, Runs],
-    descriptions: Mapping[str, dict],
-    command: str,
-    single: str,
-    walls: bool,
+    commands: str,
+    about: str,
     sections: Sequence[tuple[str, str]] = (),
     more: Sequence[str] = (),
-    added: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
 ) -> str:
     """Return the whole report, as Markdown.
 
     Args:
-        command: shell command that repeats all runs.
-        single: shell commands for a single run.
-        walls: True if the script ran in containers.
+        commands: shell commands that repeat all runs, and a single run.
+        about: the description of the environment.
         sections: further sections, as (title, Markdown).
         more: further remarks on the verdict.
-        added: by twin, versions of the packages that were installed for the script.
     """
     parts = [f"# Reproducer: `{terminal(script.title.replace('`', ''))}`", f"**{markdown(sentence(verdict, runs))}**"]
-    said = [*remarks(verdict, runs), *others(runs), *more]
+    sentences = [*remarks(verdict, runs), *others(runs), *more]
     if script.left_out:
-        said.append(f"Left out, since only IPython understands it: {'; '.join(script.left_out)}.")
-    if said:
-        parts.append("\n".join(f"- {one_line(remark)}" for remark in said))
+        sentences.append(f"Left out, since only IPython understands it: {'; '.join(script.left_out)}.")
+    if sentences:
+        parts.append("\n".join(f"- {one_line(words)}" for words in sentences))
     parts.append(table(runs))
-    if found := details(runs):
-        parts.append(found)
-    if seen := observations(runs):
+    if failures := details(runs):
+        parts.append(failures)
+    if observed := observations(runs):
         title = "Also seen" if verdict.failing else "Nothing failed, but look"
-        parts += [f"## {title}", "\n".join(f"- {one_line(each)}" for each in seen)]
+        parts += [f"## {title}", "\n".join(f"- {one_line(words)}" for words in observed)]
     if failure := chosen_failure(runs, verdict.main):
         parts.append(first_failure(*failure))
     for title, text in sections:
@@ -248,8 +251,8 @@ def render(
         "## Script",
         fenced(excerpt(script.text, LONGEST_SCRIPT), "python"),
         "## Repeat it",
-        fenced(f"{command}\n\n# one run:\n{single}", "sh"),
+        fenced(commands, "sh"),
         "## Environment",
-        environment(descriptions, runs, walls, added),
+        about,
     ]
     return "\n\n".join(parts) + "\n"

@@ -120,15 +120,15 @@ def run(python: str, request: Request, others: Watch, user: int | None = None, o
 
 def _write(folder: Path, files: Iterable[tuple[str, bytes]]) -> None:
     """Write files into *folder*. The files, and the folders made for them, are read-only for the script."""
-    made: set[Path] = set()
+    parents: set[Path] = set()
     for name, content in files:
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
         path.chmod(0o444)
-        made |= {parent for parent in path.parents if folder in parent.parents}
-    for each in made:
-        each.chmod(0o555)
+        parents |= {parent for parent in path.parents if folder in parent.parents}
+    for parent in parents:
+        parent.chmod(0o555)
 
 
 def _remove(directory: Path) -> None:
@@ -166,7 +166,9 @@ def clear(user: int, scratch: Path) -> None:
     except subprocess.TimeoutExpired as error:
         raise OSError(f"what the script has left was not deleted within {SECONDS:.0f} s") from error
     _remove(scratch)
-    left = [f"{folder}/{name}" for folder in SHARED for name in os.listdir(folder)]
+    left: list[str] = []
+    for folder in SHARED:
+        left += [f"{folder}/{name}" for name in os.listdir(folder)]
     left += [path for path in ("/proc/sysvipc/shm", "/proc/sysvipc/sem", "/proc/sysvipc/msg") if _entries(path)]
     left += [f"process {pid}" for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if _lives(pid, user)]
     if left:

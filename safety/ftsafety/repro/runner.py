@@ -127,10 +127,10 @@ def run_tests(path: str, _module: str, arguments: list, sender) -> None:
     sys.path.insert(0, os.path.dirname(path))
     settings = os.path.join(sender.folder, "pytest.ini")
     # Without these, pytest would look for settings and a conftest.py above the folder, such as in /tmp.
-    own = ["--rootdir", sender.folder, "--confcutdir", sender.folder]
-    own += ["-c", settings if os.path.exists(settings) else os.devnull]
+    options = ["--rootdir", sender.folder, "--confcutdir", sender.folder]
+    options += ["-c", settings if os.path.exists(settings) else os.devnull]
     tests = Tests(sender)
-    status = int(pytest.main([*PYTEST, *own, path, *arguments], plugins=[tests]))
+    status = int(pytest.main([*PYTEST, *options, path, *arguments], plugins=[tests]))
     if not tests.ran and status in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
         sender.cause = why_skipped(tests.skipped)
         status = int(pytest.ExitCode.NO_TESTS_COLLECTED)
@@ -191,12 +191,12 @@ class Sender:
         self._before: set = set()
         self._futures: list = []
 
-    def say(self, **what) -> None:
+    def say(self, **message) -> None:
         # One write, so that lines of several threads do not mix. A forked child reports nothing.
         if os.getpid() == self._owner and self._left > 0:
             self._left -= 1
             with contextlib.suppress(OSError):  # the script closed the pipe, or its reader has gone
-                os.write(self._pipe, json.dumps(what).encode() + b"\n")
+                os.write(self._pipe, json.dumps(message).encode() + b"\n")
 
     def begin(self) -> None:
         # Registered first, so called last: after the threads were joined and the script's own handlers ran.
@@ -207,8 +207,8 @@ class Sender:
 
     def end(self) -> None:
         self._left += MOST_MESSAGES
-        for asked, text in self._futures:
-            if not asked:
+        for was_read, text in self._futures:
+            if not was_read:
                 self.say(future=text)
         self._left += 1
         modules = sorted(top_level() - self._before)[:2000]

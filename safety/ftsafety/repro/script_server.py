@@ -51,10 +51,10 @@ class ScriptServer(server.Server):
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the server until its client has gone; return the exit status."""
-    own = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    own.add_argument("--user", type=int)
-    given, rest = own.parse_known_args(arguments)
-    make = functools.partial(ScriptServer, user=given.user)
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--user", type=int)
+    options, rest = parser.parse_known_args(arguments)
+    make = functools.partial(ScriptServer, user=options.user)
     # Docker compose may run the client under another user id (`--user`). Access is by the folder of the socket.
     return server.run("ftsafety.repro.script_server", DESCRIPTION, make, rest, anyone=True)
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ftsafety.repro.blocked import settled
-from ftsafety.repro.campaign import Runs
-from ftsafety.repro.outcome import Kind
+from ftsafety.repro.campaign import Runs, every_outcome
+from ftsafety.repro.outcome import Kind, Outcome
 from ftsafety.repro.verdict import SIGNIFICANT, Pattern, judge, signatures_of
 
 FIRST_LOOK = 5  # rounds
@@ -22,15 +22,15 @@ ENOUGH_HANGS = 3  # rounds
 
 def looks(repeat: int) -> list[int]:
     """Return the numbers of rounds after which an interim test is made: 5, 10, 20, 40, ..., below *repeat*."""
-    found, at = [], FIRST_LOOK
+    rounds, at = [], FIRST_LOOK
     while at < repeat:
-        found.append(at)
+        rounds.append(at)
         at *= 2
-    return found
+    return rounds
 
 
 class EarlyStop:
-    """Stopping rule, called after each round. `reason` says why the runs ended early. Owned by one thread."""
+    """Stopping rule, called after each round, or after several. Owned by one thread."""
 
     def __init__(self, repeat: int, every_run: bool = False):
         self.reason: str | None = None
@@ -44,29 +44,41 @@ class EarlyStop:
         """The significance level for the final verdict. It depends on whether the runs ended early."""
         return INTERIM if self.reason else SIGNIFICANT - INTERIM * len(self._looks)
 
-    def __call__(self, runs: Mapping[str, Runs]) -> bool:
-        """Return True if no further rounds are needed. Must be called after each round."""
-        self._round += 1
-        if not self._every_run and self._round < self._repeat:
-            self.reason = self._reason({config: each for config, each in runs.items() if each.outcomes})
+    def __call__(self, runs: Mapping[str, Runs], rounds: int) -> bool:
+        """Return True if no further rounds are needed. *rounds*: the number of rounds that were made."""
+        if not self._every_run and rounds < self._repeat:
+            nonempty = {config: config_runs for config, config_runs in runs.items() if config_runs.outcomes}
+            self.reason = self._reason(nonempty, rounds) if nonempty else None
+        self._round = rounds
         return self.reason is not None
 
-    def _reason(self, runs: Mapping[str, Runs]) -> str | None:
-        if not runs:
-            return None
+    def _reason(self, runs: Mapping[str, Runs], rounds: int) -> str | None:
         # Looks at few outcomes in each of thousands of rounds.
-        if self._round >= ENOUGH_HANGS and all(o.kind is Kind.HANG for each in runs.values() for o in each.outcomes):
-            return f"none of {sum(len(each.outcomes) for each in runs.values())} runs ended in time"
-        if self._round not in self._looks:
+        if rounds >= ENOUGH_HANGS and all(_only_hangs(config_runs) for config_runs in runs.values()):
+            number = sum(len(config_runs.outcomes) for config_runs in runs.values())
+            return f"none of {number} runs ended in time"
+        if not any(self._round < look <= rounds for look in self._looks):
             return None
-        found = settled(runs)
-        kinds = [outcome for each in found.values() for outcome in each.outcomes]
+        runs = settled(runs)
+        outcomes = list(every_outcome(runs))
         # If a part of the script runs, there may be a race in it that more runs find.
-        if all(o.kind is Kind.BLOCKED and o.blocker and o.blocker.ended == "script" for o in kinds):
+        if all(_is_blocked_whole(outcome) for outcome in outcomes):
             return "no run got to the script's bug"
-        ends = {(outcome.kind, frozenset(each[:2] for each in signatures_of(outcome))) for outcome in kinds}
-        if len(ends) == 1 and kinds[0].kind.failed:
+        ends = set()
+        for outcome in outcomes:
+            ends.add((outcome.kind, frozenset(each[:2] for each in signatures_of(outcome))))
+        if len(ends) == 1 and outcomes[0].kind.failed:
             return "all runs of all configurations ended alike"
-        if judge(found, INTERIM).pattern in (Pattern.WITHOUT_GIL, Pattern.FREE_THREADED):
+        if judge(runs, INTERIM).pattern in (Pattern.WITHOUT_GIL, Pattern.FREE_THREADED):
             return f"the difference was significant (p < {INTERIM:g})"
         return None
+
+
+def _only_hangs(runs: Runs) -> bool:
+    return all(outcome.kind is Kind.HANG for outcome in runs.outcomes)
+
+
+def _is_blocked_whole(outcome: Outcome) -> bool:
+    if outcome.kind is not Kind.BLOCKED or outcome.blocker is None:
+        return False
+    return outcome.blocker.ended == "script"

@@ -47,17 +47,17 @@ class Interpreter(LocalScripts):
         """Return the interpreter's version, build and packages; raises TwinError."""
         form = {name: DESCRIPTION[name] for name in ("interpreter", "packages")}
         line = [self.name, "-P", "-c", DESCRIBE]
-        found = self._described(line, form, DESCRIBE_SECONDS, "is no Python of version 3.11 or newer:")
-        self.config = found["interpreter"]["twin"]
-        return found
+        description = self._described(line, form, DESCRIBE_SECONDS, "is no Python of version 3.11 or newer:")
+        self.config = description["interpreter"]["twin"]
+        return description
 
 
-def label(description: dict, taken: Collection[str]) -> str:
-    """Return a name, not in *taken*, for an interpreter: its version, "t" if free-threaded, "d" for a debug build."""
+def label(description: dict, names: Collection[str]) -> str:
+    """Return a name, not in *names*, for an interpreter: its version, "t" if free-threaded, "d" for a debug build."""
     python = description["interpreter"]
     free = "t" if python["twin"] == "ft" else ""
     name = python["version"] + free + ("d" if "--with-pydebug" in python["config_args"] else "")
-    return next(each for each in (name, *(f"{name}-{n}" for n in range(2, 100))) if each not in taken)
+    return next(candidate for candidate in (name, *(f"{name}-{n}" for n in range(2, 100))) if candidate not in names)
 
 
 class RemoteScripts(RemoteTwin):
@@ -67,12 +67,12 @@ class RemoteScripts(RemoteTwin):
 
     def describe(self) -> dict:
         """Return the twin's environment; raises TwinError, also if the server runs another version of this project."""
-        found = super().describe()
-        if found["source"] != source_hash():
+        description = super().describe()
+        if description["source"] != source_hash():
             raise TwinError(
                 f"{self.name} has other sources than this program: build both images again (docker compose build)"
             )
-        return found
+        return description
 
     def reproduce(self, request: Request) -> Outcome:
         """Run a script once; raises TwinError or Interrupted."""

@@ -23,27 +23,44 @@ def build_command(name: str, folder: str) -> str:
 
     Return "" if no source in *folder* mentions the module.
     """
-    setup, project = (_text(os.path.join(folder, each)) for each in ("setup.py", "pyproject.toml"))
-    source = next((path for end in SOURCES if os.path.exists(os.path.join(folder, path := f"{name}.{end}"))), "")
-    word = re.compile(rf"\b{re.escape(name)}\b")
-    if word.search(setup):
-        build = f"python setup.py {BUILD}"
-    elif word.search(project) and "ext-modules" in project:
-        # With no modules given, setuptools looks for them, and refuses a folder that has several.
-        build = f"python -c 'from setuptools import setup; setup(py_modules=[])' {BUILD}"
-    elif source:
-        code = f"from setuptools import Extension, setup; setup(ext_modules=[Extension({name!r}, [{source!r}])])"
-        build = f"python -c {shlex.quote(code)} {BUILD}"
-    else:
+    setup, project = (_text(os.path.join(folder, name)) for name in ("setup.py", "pyproject.toml"))
+    source = _source(name, folder)
+    build = _build(name, setup, project, source)
+    if not build:
         return ""
     mentions = f"{setup} {project} {'cython' if source.endswith('.pyx') else ''}".lower()
-    needed = [each for each in NEEDED if each in mentions]
-    if needed:
-        install = f"python -m pip install --quiet --upgrade --target {NEEDED_FOLDER} {' '.join(needed)}"
+    requirements = [requirement for requirement in NEEDED if requirement in mentions]
+    if requirements:
+        install = f"python -m pip install --quiet --upgrade --target {NEEDED_FOLDER} {' '.join(requirements)}"
         build = f"{install} && PYTHONPATH={NEEDED_FOLDER} {build}"
     if folder:
         build = f"cd {shell_path(folder)} && {build}"
     return " && ".join(f"{program()} exec {twin} sh -c {shlex.quote(build)}" for twin in sorted({*TWIN.values()}))
+
+
+def _source(name: str, folder: str) -> str:
+    """Return the name of the extension module's source file in *folder*; "" if there is none."""
+    for suffix in SOURCES:
+        if os.path.exists(os.path.join(folder, f"{name}.{suffix}")):
+            return f"{name}.{suffix}"
+    return ""
+
+
+def _build(name: str, setup: str, project: str, source: str) -> str:
+    """Return the command that builds the module *name* in its folder; "" if none of its files is for that.
+
+    *setup*, *project*: the contents of setup.py and pyproject.toml. *source*: the name of the source file.
+    """
+    word = re.compile(rf"\b{re.escape(name)}\b")
+    if word.search(setup):
+        return f"python setup.py {BUILD}"
+    if word.search(project) and "ext-modules" in project:
+        # With no modules given, setuptools looks for them, and refuses a folder that has several.
+        return f"python -c 'from setuptools import setup; setup(py_modules=[])' {BUILD}"
+    if source:
+        code = f"from setuptools import Extension, setup; setup(ext_modules=[Extension({name!r}, [{source!r}])])"
+        return f"python -c {shlex.quote(code)} {BUILD}"
+    return ""
 
 
 def built(name: str, folder: str) -> str:

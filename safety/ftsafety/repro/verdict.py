@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from ftrun.configurations import CONFIGURATIONS
-from ftsafety.repro.campaign import Runs
+from ftsafety.repro.campaign import Runs, every_outcome
 from ftsafety.repro.outcome import SEVERITY, Kind, Outcome, Signature
 
 SIGNIFICANT = 0.05
@@ -90,8 +90,8 @@ def interval(failures: int, runs: int) -> tuple[float, float]:
     """Return the Clopper-Pearson 95% interval of a failure rate. It is conservative, and valid for 0 failures too."""
     from scipy.stats import binomtest
 
-    found = binomtest(failures, runs).proportion_ci(CONFIDENCE, method="exact")
-    return float(found.low), float(found.high)
+    estimate = binomtest(failures, runs).proportion_ci(CONFIDENCE, method="exact")
+    return float(estimate.low), float(estimate.high)
 
 
 def p_value(a: tuple[int, int], b: tuple[int, int]) -> float:
@@ -101,10 +101,10 @@ def p_value(a: tuple[int, int], b: tuple[int, int]) -> float:
     return float(fisher_exact([[a[0], a[1] - a[0]], [b[0], b[1] - b[0]]]).pvalue)
 
 
-def total(seen: Mapping[str, tuple[int, int]], configs: Iterable[str]) -> tuple[int, int]:
-    """Return the sums of failures and of runs over *configs*. *seen*: (failures, runs) by configuration."""
-    chosen = [seen[config] for config in configs]
-    return sum(number for number, _ in chosen), sum(of for _, of in chosen)
+def total(counts: Mapping[str, tuple[int, int]], configs: Iterable[str]) -> tuple[int, int]:
+    """Return the sums of failures and of runs over *configs*. *counts*: (failures, runs) by configuration."""
+    chosen = [counts[config] for config in configs]
+    return sum(failures for failures, _ in chosen), sum(runs for _, runs in chosen)
 
 
 def judge(every: Mapping[str, Runs], level: float = SIGNIFICANT) -> Verdict:
@@ -115,30 +115,49 @@ def judge(every: Mapping[str, Runs], level: float = SIGNIFICANT) -> Verdict:
         level: the significance level.
     """
     runs = {config: every[config] for config in CONFIGURATIONS if config in every}
-    judged = tuple(config for config, each in runs.items() if each.counted)
-    # The few runs of a configuration that count say nothing if most do not.
-    unknown = tuple(
-        config
-        for config, each in runs.items()
-        if each.missing or 2 * each.counted < len(each.outcomes) or not each.counted
-    )
-    if not any(each.failures for each in runs.values()):
-        kinds = {outcome.kind for each in runs.values() for outcome in each.outcomes}
-        if not judged and Kind.BLOCKED in kinds:
-            return Verdict(Pattern.NOT_BEGUN, (), unknown)
-        return Verdict(Pattern.UNJUDGED if unknown else Pattern.NOT_REPRODUCED, judged, unknown)
+    judged = tuple(config for config, config_runs in runs.items() if config_runs.counted)
+    unknown = tuple(config for config, config_runs in runs.items() if _is_unknown(config_runs))
+    if not any(config_runs.failures for config_runs in runs.values()):
+        return Verdict(_pattern_without_failures(runs, judged, unknown), judged, unknown)
     groups = list(_groups(runs, judged))
-    found = [_finding(runs, judged, *group) for group in groups]
-    # Each group is a test. Groups that consist of the same runs are one test.
-    tests = len({frozenset((config, frozenset(numbers)) for config, numbers in group.items()) for _, group in groups})
-    found = [_named(replace(each, p=each.p and min(1.0, each.p * tests)), level) for each in found]
-    sought = [each for pattern in _SOUGHT for each in found if each.pattern is pattern]
-    main = sought[0] if sought else found[0]
-    signatures = [each for each in found if each.signature and not each.signature.place]
-    besides = [each for each in signatures if each.seen != main.seen and set(each.failing) - set(main.failing)]
-    if main.signature is None and main.pattern not in _SOUGHT and len(signatures) > 1:
-        besides = signatures  # the report names each kind of failure
-    return Verdict(main.pattern, judged, unknown, main, tuple(besides), level)
+    tests = _number_of_tests(groups)
+    findings = []
+    for signature, group in groups:
+        finding = _finding(runs, judged, signature, group)
+        if finding.p is not None:
+            finding = replace(finding, p=min(1.0, finding.p * tests))
+        findings.append(_named(finding, level))
+    main = _main(findings)
+    return Verdict(main.pattern, judged, unknown, main, _besides(findings, main), level)
+
+
+def _is_unknown(runs: Runs) -> bool:
+    """Return True if runs are missing, or if the few runs that count say nothing, since most do not."""
+    return bool(runs.missing) or 2 * runs.counted < len(runs.outcomes) or not runs.counted
+
+
+def _pattern_without_failures(runs: Mapping[str, Runs], judged: tuple, unknown: tuple) -> Pattern:
+    if not judged and any(outcome.kind is Kind.BLOCKED for outcome in every_outcome(runs)):
+        return Pattern.NOT_BEGUN
+    return Pattern.UNJUDGED if unknown else Pattern.NOT_REPRODUCED
+
+
+def _main(findings: list[FailureCounts]) -> FailureCounts:
+    """Return the finding for the headline."""
+    for pattern in _SOUGHT:
+        for finding in findings:
+            if finding.pattern is pattern:
+                return finding
+    return findings[0]
+
+
+def _besides(findings: list[FailureCounts], main: FailureCounts) -> tuple[FailureCounts, ...]:
+    """Return the findings on kinds of failure that the report names in addition to *main*."""
+    kinds = [finding for finding in findings if finding.signature and not finding.signature.place]
+    if main.signature is None and main.pattern not in _SOUGHT and len(kinds) > 1:
+        return tuple(kinds)
+    elsewhere = [finding for finding in kinds if set(finding.failing) - set(main.failing)]
+    return tuple(finding for finding in elsewhere if finding.seen != main.seen)
 
 
 _Group = dict[str, set[int]]  # numbers of runs by configuration
@@ -146,7 +165,9 @@ _Group = dict[str, set[int]]  # numbers of runs by configuration
 
 def signatures_of(outcome: Outcome) -> tuple[Signature, ...]:
     """Return the signatures of a failed run, () for other runs."""
-    return (outcome.signatures or (Signature(outcome.kind, outcome.detail),)) if outcome.kind.failed else ()
+    if not outcome.kind.failed:
+        return ()
+    return outcome.signatures or (Signature(outcome.kind, outcome.detail),)
 
 
 def groups_of(outcome: Outcome) -> set[Signature]:
@@ -154,7 +175,16 @@ def groups_of(outcome: Outcome) -> set[Signature]:
 
     For runs that did not fail, the set is empty.
     """
-    return {part for each in signatures_of(outcome) for part in (each, each._replace(place=""))}
+    signatures = signatures_of(outcome)
+    return {*signatures, *(signature._replace(place="") for signature in signatures)}
+
+
+def _number_of_tests(groups: list[tuple[Signature | None, _Group]]) -> int:
+    """Return the number of groups. Groups that consist of the same runs are one test."""
+    tests = set()
+    for _, group in groups:
+        tests.add(frozenset((config, frozenset(numbers)) for config, numbers in group.items()))
+    return len(tests)
 
 
 def _groups(runs: Mapping[str, Runs], judged: Iterable[str]) -> Iterator[tuple[Signature | None, _Group]]:
@@ -167,16 +197,21 @@ def _groups(runs: Mapping[str, Runs], judged: Iterable[str]) -> Iterator[tuple[S
     counts: Counter[Signature] = Counter()
     for config in judged:
         for number, outcome in enumerate(runs[config].outcomes):
-            shown = groups_of(outcome)
-            for signature in shown:
+            signatures = groups_of(outcome)
+            for signature in signatures:
                 counts[signature] += 1
                 groups.setdefault(signature, {}).setdefault(config, set()).add(number)
-            if shown:
+            if signatures:
                 groups[None].setdefault(config, set()).add(number)
-    severe = sorted(counts, key=lambda each: (-SEVERITY.index(Kind(each.kind)), -counts[each], each))
-    without = [each for each in severe if not each.place][:MOST_GROUPS]
-    places = [each for each, _ in counts.most_common() if each.place][:MOST_GROUPS]
-    yield from ((each, groups[each]) for each in (None, *without, *places))
+
+    def order(signature: Signature) -> tuple:
+        return -SEVERITY.index(Kind(signature.kind)), -counts[signature], signature
+
+    severe = sorted(counts, key=order)
+    without = [signature for signature in severe if not signature.place][:MOST_GROUPS]
+    places = [signature for signature, _ in counts.most_common() if signature.place][:MOST_GROUPS]
+    for chosen in (None, *without, *places):
+        yield chosen, groups[chosen]
 
 
 def _finding(
@@ -188,24 +223,28 @@ def _finding(
     """Return the finding for a group of failures. The caller then sets its `pattern` and corrects its p-value."""
     # A run that ended with a more severe failure could not show this one any more.
     milder = None if signature is None else SEVERITY[: SEVERITY.index(Kind(signature.kind)) + 1]
-    seen = {}
+    counts = {}
     for config in judged:
-        outcomes = runs[config].outcomes
-        shown = group.get(config, set())
-        could = [
-            number
-            for number, each in enumerate(outcomes)
-            if each.kind.judged and (number in shown or milder is None or not each.kind.failed or each.kind in milder)
-        ]
-        seen[config] = (len(shown), len(could))
-    failing = [config for config, (number, _) in seen.items() if number]
-    sound = [config for config, (number, of) in seen.items() if not number and of]
-    return FailureCounts(signature, seen, p=p_value(total(seen, failing), total(seen, sound)) if sound else None)
+        numbers = group.get(config, set())
+        capable = 0
+        for number, outcome in enumerate(runs[config].outcomes):
+            if number in numbers or (outcome.kind.judged and _could_show(outcome, milder)):
+                capable += 1
+        counts[config] = (len(numbers), capable)
+    failing = [config for config, (number, _) in counts.items() if number]
+    sound = [config for config, (number, capable) in counts.items() if not number and capable]
+    p = p_value(total(counts, failing), total(counts, sound)) if sound else None
+    return FailureCounts(signature, counts, p=p)
+
+
+def _could_show(outcome: Outcome, milder: tuple[Kind, ...] | None) -> bool:
+    return milder is None or not outcome.kind.failed or outcome.kind in milder
 
 
 def _named(finding: FailureCounts, level: float) -> FailureCounts:
-    everything = {config for config, (_, of) in finding.seen.items() if of} == set(CONFIGURATIONS)
+    """Return the finding with its pattern."""
+    capable = {config for config, (_, runs) in finding.seen.items() if runs}
     certain = finding.p is None or finding.p < level
-    return replace(
-        finding, pattern=_NAMED.get(finding.failing, Pattern.OTHER) if everything and certain else Pattern.OTHER
-    )
+    if not certain or capable != set(CONFIGURATIONS):
+        return finding
+    return replace(finding, pattern=_NAMED.get(finding.failing, Pattern.OTHER))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
 from ftrun.configurations import CONFIGURATIONS
 from ftsafety.repro.blocked import lacking, reason, stopped
-from ftsafety.repro.campaign import Runs
+from ftsafety.repro.campaign import Runs, every_outcome
 from ftsafety.repro.outcome import Kind, Signature
 from ftsafety.repro.verdict import FailureCounts, Pattern, Verdict, interval, p_value, total
 
@@ -42,21 +43,26 @@ def sentence(verdict: Verdict, runs: Mapping[str, Runs]) -> str:
         were, why = _were(verdict.unknown), _why_not(runs, verdict.unknown)
         return f"Cannot be judged: no run failed, but {were} not run to the end ({why})."
     if verdict.main is None:
-        counts = " and ".join(sorted({str(runs[config].counted) for config in verdict.judged}))
-        high = max(interval(0, runs[config].counted)[1] for config in verdict.judged)
-        surely = f"with 95% confidence it fails in less than {high:.0%} of runs."
-        return f"Not reproduced in {counts} runs of each configuration; {surely}"
-    seen = _seen(verdict.main)
+        return _not_reproduced(verdict, runs)
+    p = verdict.main.p
+    effects = _seen(verdict.main)
     if not verdict.certain:
-        always = all(number == of for number, of in verdict.main.seen.values() if number)
+        always = all(failures == number for failures, number in verdict.main.seen.values() if failures)
         rarely = "too few runs" if always else "too rarely"
         return (
-            f"Fails, but {rarely} to tell where: {seen}; this difference may be chance "
-            f"(Fisher's exact test: p = {verdict.main.p:.2g}). Run more with --repeat."
+            f"Fails, but {rarely} to tell where: {effects}; this difference may be chance "
+            f"(Fisher's exact test: p = {p:.2g}). Run more with --repeat."
         )
-    p = verdict.main.p
     test = "" if p is None else f" (Fisher's exact test: p = {p:.2g})"
-    return f"{_claim(verdict)}: {seen}{test}."
+    return f"{_claim(verdict)}: {effects}{test}."
+
+
+def _not_reproduced(verdict: Verdict, runs: Mapping[str, Runs]) -> str:
+    numbers = {runs[config].counted for config in verdict.judged}
+    counts = " and ".join(sorted(map(str, numbers)))
+    high = interval(0, min(numbers))[1]
+    surely = f"with 95% confidence it fails in less than {high:.0%} of runs."
+    return f"Not reproduced in {counts} runs of each configuration; {surely}"
 
 
 def remarks(verdict: Verdict, runs: Mapping[str, Runs]) -> Iterator[str]:
@@ -65,19 +71,11 @@ def remarks(verdict: Verdict, runs: Mapping[str, Runs]) -> Iterator[str]:
         assert finding.signature is not None
         p = "" if finding.p is None else f" (p = {finding.p:.2g})"
         yield f"Besides, {named(finding.signature)}{_where(finding, verdict)}: {_seen(finding)}{p}."
-    for why in dict.fromkeys(each.missing for each in runs.values() if each.missing):
-        configs = [config for config, each in runs.items() if each.missing == why]
-        begun = any(runs[config].outcomes for config in configs)
-        yield f"{_were(configs)} not run{' to the end' if begun else ''}: {why}."
-    for config, each in runs.items():
-        left_out = [outcome.detail for outcome in each.outcomes if not outcome.kind.judged]
-        blocked = {outcome.detail for outcome in each.outcomes if outcome.kind is Kind.BLOCKED}
-        for detail in dict.fromkeys(left_out):
-            why = f": {detail}" if detail else ""
-            count = "did not get to the bug" if detail in blocked else "do not count"
-            yield f"{left_out.count(detail)} of {len(each.outcomes)} runs of {config} {count}{why}."
-        yield from _outlasted(config, each, runs)
-        if each.forced_off:
+    yield from _missing(runs)
+    for config, config_runs in runs.items():
+        yield from _uncounted(config, config_runs)
+        yield from _outlasted(config, config_runs, runs)
+        if config_runs.forced_off:
             yield (
                 f"The other runs of {config} were made with PYTHON_GIL=0, which keeps the GIL off. Without it this "
                 "script runs with the GIL even on the free-threaded build."
@@ -91,32 +89,53 @@ def remarks(verdict: Verdict, runs: Mapping[str, Runs]) -> Iterator[str]:
         yield from _more_often(verdict)
 
 
-def _outlasted(config: str, one: Runs, runs: Mapping[str, Runs]) -> Iterator[str]:
+def _missing(runs: Mapping[str, Runs]) -> Iterator[str]:
+    """Yield a sentence for each reason why runs are missing."""
+    configs_of_reasons: dict[str, list[str]] = {}
+    for config, config_runs in runs.items():
+        if config_runs.missing:
+            configs_of_reasons.setdefault(config_runs.missing, []).append(config)
+    for why, configs in configs_of_reasons.items():
+        begun = any(runs[config].outcomes for config in configs)
+        yield f"{_were(configs)} not run{' to the end' if begun else ''}: {why}."
+
+
+def _uncounted(config: str, runs: Runs) -> Iterator[str]:
+    """Yield a sentence for each reason why runs of *config* do not count."""
+    left_out = [outcome for outcome in runs.outcomes if not outcome.kind.judged]
+    blocked = {outcome.detail for outcome in left_out if outcome.kind is Kind.BLOCKED}
+    for detail, number in Counter(outcome.detail for outcome in left_out).items():
+        why = f": {detail}" if detail else ""
+        count = "did not get to the bug" if detail in blocked else "do not count"
+        yield f"{number} of {len(runs.outcomes)} runs of {config} {count}{why}."
+
+
+def _outlasted(config: str, limited: Runs, runs: Mapping[str, Runs]) -> Iterator[str]:
     """Yield a sentence if runs of *config* had not failed at the time limit. *runs*: those of all configurations."""
-    spent = [outcome.seconds for outcome in one.outcomes if outcome.kind is Kind.OUTLASTED]
+    spent = [outcome.seconds for outcome in limited.outcomes if outcome.kind is Kind.OUTLASTED]
     if spent:
-        failed = max(o.seconds for each in runs.values() for o in each.outcomes if o.kind.failed)
+        failures = [outcome.seconds for outcome in every_outcome(runs) if outcome.kind.failed]
         yield (
-            f"{len(spent)} of {len(one.outcomes)} runs of {config} had not failed within {min(spent):.0f} s, when the "
-            f"time limit ended them; the runs that failed did so within {failed:.2g} s."
+            f"{len(spent)} of {len(limited.outcomes)} runs of {config} had not failed within {min(spent):.0f} s, "
+            f"when the time limit ended them; the runs that failed did so within {max(failures):.2g} s."
         )
 
 
 def others(runs: Mapping[str, Runs]) -> Iterator[str]:
     """Yield a sentence on each interpreter that --interpreter names. The verdict leaves these interpreters out."""
-    for config, each in runs.items():
-        if config not in CONFIGURATIONS and each.outcomes:
-            yield f"{config}: {each.failures} of {each.counted} runs failed."
+    for config, config_runs in runs.items():
+        if config not in CONFIGURATIONS and config_runs.outcomes:
+            yield f"{config}: {config_runs.failures} of {config_runs.counted} runs failed."
 
 
 def unpatched(descriptions: Mapping[str, dict], source: str) -> Iterator[str]:
     """Yield a sentence if the interpreters have fixes that official releases lack. *source*: the script's source."""
-    fixes = max(each["interpreter"]["upstream_fixes"] for each in descriptions.values())
+    fixes = max(description["interpreter"]["upstream_fixes"] for description in descriptions.values())
     version = next(iter(descriptions.values()))["interpreter"]["version"]
     if fixes:
         # The header of a script of the gallery (repro/README.md).
-        known = re.search(rf"^# Package: CPython\n# Fails: {re.escape(version)}$", source, re.MULTILINE)
-        fails = "fails, as the script's header says" if known else "may fail"
+        header = re.search(rf"^# Package: CPython\n# Fails: {re.escape(version)}$", source, re.MULTILINE)
+        fails = "fails, as the script's header says" if header else "may fail"
         yield (
             f"This CPython {version} has {fixes} upstream fixes (docs/interpreters.md). An unpatched {version} "
             f"{fails}: --interpreter PATH adds it."

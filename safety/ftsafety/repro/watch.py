@@ -17,6 +17,7 @@ from typing import IO
 from ftrun import cgroup, process_tree
 from ftrun.loop import LOOK_SECONDS, Watch
 from ftrun.supervise import DRAIN_SECONDS, Child, Stream
+from ftsafety.errors import LimitBroken
 from ftsafety.repro.request import MIB, Limits
 from ftsafety.repro.runner import DUMP_SIGNAL
 
@@ -50,10 +51,6 @@ class Ended:
     left_behind: int = 0
     """Number of processes that still ran when the first process had ended."""
     unkillable: int = 0
-
-
-class LimitBroken(Exception):
-    """The process tree exceeded a limit; the message names it."""
 
 
 def watch(
@@ -90,7 +87,9 @@ def watch(
             if not child.listen(others, limits.timeout - last, look=look):
                 before = _busy(child.descendants(limits.processes))
                 result.timed_out = not child.listen(others, last, look=look)
-                used, waited = (now - then for now, then in zip(_busy(child.descendants(limits.processes)), before))
+                used, waited = (
+                    now - earlier for now, earlier in zip(_busy(child.descendants(limits.processes)), before)
+                )
                 # Threads that have ended take their time of waiting along.
                 result.computing = result.timed_out and used + max(waited, 0.0) >= LEAST_SHARE * last
             if result.timed_out:
@@ -115,15 +114,15 @@ def _busy(pids: list[int]) -> tuple[float, float]:
 
 def _limiter(child: Child, scratch: Path, limits: Limits, result: Ended) -> Callable[[], None]:
     """Return a function that checks the limits of the process tree, and raises LimitBroken if one is exceeded."""
-    then = 0.0
+    next_look = 0.0
 
     def look() -> None:
-        nonlocal then
+        nonlocal next_look
         if child.stdout.total + child.stderr.total > limits.output:
             raise LimitBroken(f"printed more than {limits.output // MIB} MiB (--output raises the limit)")
-        if time.monotonic() < then:
+        if time.monotonic() < next_look:
             return
-        then = time.monotonic() + LOOK_SECONDS
+        next_look = time.monotonic() + LOOK_SECONDS
         processes = child.descendants(limits.processes + 1)
         if len(processes) > limits.processes:
             raise LimitBroken(f"had more than {limits.processes} processes at once (--processes raises the limit)")

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from ftsafety.repro.inputs import LARGEST_FOLDER, LARGEST_SCRIPT, LARGEST_SENT, MOST_FILES, UsageError, load
+from ftsafety.errors import UsageError
+from ftsafety.repro.inputs import LARGEST_FOLDER, LARGEST_SCRIPT, LARGEST_SENT, MOST_FILES, load
 from ftsafety.repro.notebook import is_percent_script, python_of_percent_script
 from ftsafety.repro.outcome import Blocker, Kind
 from ftsafety.repro.request import Limits, Request

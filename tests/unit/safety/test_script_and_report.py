@@ -1,21 +1,23 @@
 """Inline metadata, and a report that stays whole whatever a script holds or prints."""
 
-import argparse
 import json
 import os
 import re
+from dataclasses import replace
 
 import pytest
 
 from ftrun.inline_metadata import MetadataError, dependencies
+from ftsafety.errors import UsageError
 from ftsafety.repro import commands
-from ftsafety.repro.arguments import options_of, parse
+from ftsafety.repro.arguments import parse
 from ftsafety.repro.campaign import Runs
 from ftsafety.repro.classify import printable
-from ftsafety.repro.commands import all_runs, one_run, repro
-from ftsafety.repro.inputs import UsageError, read_script
+from ftsafety.repro.commands import one_run, repro
+from ftsafety.repro.inputs import read_script
+from ftsafety.repro.options import Options
 from ftsafety.repro.outcome import Blocker, Kind, Outcome, Signature, from_json
-from ftsafety.repro.report import excerpt, one_line, render
+from ftsafety.repro.report import environment, excerpt, one_line, render
 from ftsafety.repro.script import MODULE, Script
 from ftsafety.repro.verdict import judge
 from tests.hostile_text import HOSTILE_TEXTS
@@ -98,13 +100,13 @@ def test_the_options_of_a_report_make_the_same_runs_again(tmp_path):
     line = ["--arg", "8", "--arg=--fast", "--with", beside, "--stdin", beside, "--package", "h5py", "--threads", "4"]
     line += ["--timeout", "2.5", "--configs", "ft,gil", "--shrink-threads", "--memory", "512"]
     given = parse([str(tmp_path / "bug.py"), *line, "--twin", "ft=/python", "--out", str(tmp_path / "out.md")])
-    assert options_of(given) == [
+    assert given.command_line() == [
         *("--arg=8", "--arg=--fast", f"--with={beside}", "--stdin", beside, "--package=h5py"),
         *("--threads", "4", "--repeat", "20", "--timeout", "2.5", "--configs", "gil,ft", "--shrink-threads"),
         *("--memory", "512"),
     ]
-    again = parse([str(tmp_path / "bug.py"), *options_of(given)])
-    assert {**vars(again), "twin": given.twin, "out": given.out} == vars(given)
+    again = parse([str(tmp_path / "bug.py"), *given.command_line()])
+    assert replace(again, twins=given.twins, out=given.out) == given
 
 
 def test_a_name_like_an_option_is_typed_as_a_path():
@@ -118,39 +120,38 @@ def test_commands_name_the_script_by_the_path_that_was_given(monkeypatch, defaul
     assert Script("x.py", b"", "/home/me/my bugs/x.py").argument == "~/'my bugs/x.py'"
     assert Script("x.py", b"", "/data/x.py").argument == "/data/x.py"
     given = parse(["repro/counter_increment.py", "--threads", "2"])
-    script = given.loaded
-    assert all_runs(given, script).startswith("./twins repro repro/counter_increment.py --threads 2 ")
-    single = one_run(given, script, Runs("gil"), {"gil": DESCRIBED})
+    assert repro(given).startswith("./twins repro repro/counter_increment.py --threads 2 ")
+    single = one_run(given, Runs("gil"), {"gil": DESCRIBED}, {})
     assert single.count(" repro/counter_increment.py") == 2
     # Twins of another series than the default are named: the reader's shell does not have the variable.
     default = commands.HERE
     other = next(each for each in commands.SERIES if each != default)
     monkeypatch.setattr(commands, "HERE", other)
-    command = all_runs(given, script)
+    command = repro(given)
     assert command.startswith(f"PYTHON_SERIES={other} ./twins repro repro/counter_increment.py ")
-    assert f" PYTHON_SERIES={other} ./twins exec gil " in one_run(given, script, Runs("gil"), {"gil": DESCRIBED})
+    assert f" PYTHON_SERIES={other} ./twins exec gil " in one_run(given, Runs("gil"), {"gil": DESCRIBED}, {})
     assert commands.of_series(default, command).startswith(f"PYTHON_SERIES={default} ./twins repro ")
-    given.walled = True
-    assert all_runs(given, script).startswith(f"PYTHON_SERIES={other} docker compose run ")
+    given = replace(given, twins=(("ft", "unix:/run/ft/socket"),))
+    assert repro(given).startswith(f"PYTHON_SERIES={other} docker compose run ")
 
 
 @pytest.mark.parametrize(
     ("path", "command"),
     [
-        ("x/bug.py", "docker compose run --rm -T ft-repro - --threads 2 <x/bug.py"),
-        ("x/bug.ipynb", "docker compose run --rm -T ft-repro x/bug.ipynb --threads 2"),
-        ("x/bug.zip", "docker compose run --rm -T ft-repro x/bug.zip --threads 2"),
+        ("x/bug.py", "docker compose run --rm -T ft-repro - --threads 2 --repeat 20 --timeout 60 <x/bug.py"),
+        ("x/bug.ipynb", "docker compose run --rm -T ft-repro x/bug.ipynb --threads 2 --repeat 20 --timeout 60"),
+        ("x/bug.zip", "docker compose run --rm -T ft-repro x/bug.zip --threads 2 --repeat 20 --timeout 60"),
     ],
 )
 def test_a_command_behind_walls_reads_a_script_alone_from_standard_input(default_series, path, command):
-    given = argparse.Namespace(walled=True, script=path)
-    assert repro(given, Script("bug.py", b"", path), ["--threads", "2"]) == command
+    twins = (("ft", "unix:/run/ft/socket"),)
+    assert repro(Options(Script("bug.py", b"", path), path, threads=2, twins=twins)) == command
 
 
 def test_standard_input_of_a_module_is_read_from_this_directory(default_series):
-    given = parse(["repro/counter_increment.py"])
-    given.script, given.module, given.stdin = "a b", "pkg.x", "in put.txt"
-    command = one_run(given, Script("pkg/x.py", b"", "a b", how=MODULE), Runs("gil"), {"gil": DESCRIBED})
+    script = Script("pkg/x.py", b"", "a b", how=MODULE)
+    options = Options(script, "a b", module="pkg.x", stdin="in put.txt")
+    command = one_run(options, Runs("gil"), {"gil": DESCRIBED}, {})
     assert re.search(r"^\(cd 'a b' && .* python -m pkg\.x\) <'in put\.txt'$", command, re.MULTILINE)
 
 
@@ -213,7 +214,7 @@ def test_a_report_of_hostile_text_is_text():
     ):
         described[part].update(dict.fromkeys(names, hostile))
     script = Script("a`b.py", hostile.encode(errors="surrogateescape"))
-    text = render(script, judge(found), found, {"ft": described}, hostile, hostile, True)
+    text = render(script, judge(found), found, hostile, environment({"ft": described}, found, True))
     assert all(c.isprintable() or c == "\n" for c in text)
     outside = re.sub(r"^(`{3,})\w*\n.*?\n\1$", "", text, flags=re.M | re.S)
     assert "```" not in outside
@@ -250,10 +251,8 @@ def test_the_report_holds_what_an_issue_needs():
         script,
         judge(runs),
         runs,
-        {"ft": DESCRIBED, "gil": DESCRIBED},
         "./twins repro bug.py",
-        "./twins exec ft python bug.py 8",
-        False,
+        environment({"ft": DESCRIBED, "gil": DESCRIBED}, runs, False),
         [("Threads", "fails with 2")],
     )
     wanted = ["Fails only without the GIL", "100% (66% to 100%)", "Traceback ...", "3 | 4", "x = '```'"]

@@ -29,7 +29,7 @@ def rounds(repeat, every_run=False, **outcomes):
         for config, each in runs.items():
             given = outcomes[config.replace("-", "_")]
             each.outcomes.append(given[number % len(given)])
-        if stop(runs):
+        if stop(runs, number + 1):
             return number + 1, stop.reason
     return repeat, stop.reason
 
@@ -65,12 +65,22 @@ def test_looks():
 def test_runs_that_ended_early_are_judged_as_strictly_as_the_look_that_ended_them():
     stop = EarlyStop(20)
     runs = {config: Runs(config, [CRASH] * 5) for config in CONFIGURATIONS}
-    assert [stop(runs) for _ in range(5)][-1] and stop.level == 0.001
+    assert stop(runs, 5) and stop.level == 0.001
+
+
+def test_a_look_comes_after_the_rounds_of_a_task_that_pass_its_number():
+    stop = EarlyStop(50)
+    runs = {config: Runs(config, [OK if config == "gil" else CRASH] * 4) for config in CONFIGURATIONS}
+    assert not stop(runs, 4)
+    for each in runs.values():
+        each.outcomes += each.outcomes[:3]
+    assert stop(runs, 7) and "significant" in stop.reason
 
 
 def test_no_runs_are_no_reason_to_end():
     stop = EarlyStop(20)
-    assert not any(stop({config: Runs(config) for config in CONFIGURATIONS}) for _ in range(10)) and not stop.reason
+    runs = {config: Runs(config) for config in CONFIGURATIONS}
+    assert not any(stop(runs, number) for number in range(1, 11)) and not stop.reason
 
 
 @pytest.mark.slow
@@ -82,10 +92,10 @@ def test_looking_again_and_again_makes_no_more_wrong_claims():
         rate = draw.choice((0.05, 0.1, 0.3))
         stop = EarlyStop(40)
         runs = {config: Runs(config) for config in CONFIGURATIONS}
-        for _ in range(40):
+        for number in range(40):
             for each in runs.values():
                 each.outcomes.append(CRASH if draw.random() < rate else OK)
-            if stop(runs):
+            if stop(runs, number + 1):
                 break
         wrong += judge(settled(runs), stop.level).pattern in (Pattern.WITHOUT_GIL, Pattern.FREE_THREADED)
     assert wrong <= 20
