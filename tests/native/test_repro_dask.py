@@ -148,6 +148,7 @@ def fails(tmp_path):
     return tmp_path / "fails.py"
 
 
+@pytest.mark.slow
 def test_verdict_signatures_and_early_stop_are_those_of_local_runs(repro, cluster, twins, fails):
     cluster.start_workers(3)
     options = ("--repeat", "40", "--timeout", "600")
@@ -204,6 +205,7 @@ def start(environment, cluster):
         )
 
 
+@pytest.mark.slow
 def test_a_worker_killed_in_the_middle_costs_no_run_and_leaves_no_process(start, blocks_once, cluster):
     cluster.start_workers(3)
     script, processes = blocks_once
@@ -234,6 +236,7 @@ def test_two_thousand_runs_with_a_worker_killed_meanwhile(start, cluster, tmp_pa
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.slow
 def test_an_interrupted_campaign_leaves_no_process_and_the_workers_go_on(
     start, blocks_once, cluster, repro, fails, tmp_path, how
 ):
@@ -251,6 +254,7 @@ def test_an_interrupted_campaign_leaves_no_process_and_the_workers_go_on(
     assert not list(tmp_path.glob("ft-repro*"))
 
 
+@pytest.mark.slow
 def test_a_scheduler_that_dies_ends_the_campaign_with_a_report(start, blocks_once, cluster):
     cluster.start_workers(1)
     script, processes = blocks_once
@@ -262,6 +266,7 @@ def test_a_scheduler_that_dies_ends_the_campaign_with_a_report(start, blocks_onc
     assert_gone(left)
 
 
+@pytest.mark.slow
 def test_nodes_that_cannot_run_batches_are_named(repro, cluster, fails, tmp_path):
     cluster.start_workers(1, XDG_CACHE_HOME=str(tmp_path))
     done = repro(fails, status=1)
@@ -271,6 +276,7 @@ def test_nodes_that_cannot_run_batches_are_named(repro, cluster, fails, tmp_path
     assert f"{HOST}: {tmp_path}/twins cannot be run" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_node_with_other_sources_is_refused(repro, cluster, fails, tmp_path):
     cluster.start_workers(1)
     other = copy_checkout(tmp_path / "other")
@@ -288,6 +294,7 @@ os.kill(pid, signal.SIGKILL)
 """
 
 
+@pytest.mark.slow
 def test_a_script_that_kills_its_workers_is_not_retried_forever(repro, cluster, tmp_path):
     cluster.start_workers(5)
     (tmp_path / "kills.py").write_text(KILLS_ITS_WORKER)
@@ -303,6 +310,7 @@ while not os.path.exists({go!r}):
 """
 
 
+@pytest.mark.slow
 def test_two_campaigns_and_a_script_that_kills_the_workers_of_both(start, cluster, tmp_path):
     cluster.start_workers(1)
     running, go = tmp_path / "running", tmp_path / "go"
@@ -327,6 +335,7 @@ def test_two_campaigns_and_a_script_that_kills_the_workers_of_both(start, cluste
     assert {config: row["ok"] for config, row in table(report).items()} == {"gil": 20, "ft": 20}
 
 
+@pytest.mark.slow
 def test_a_cluster_without_workers_ends_all_campaigns(start, blocks_once, cluster, fails):
     cluster.start_workers(1)
     script, processes = blocks_once
@@ -342,6 +351,7 @@ def test_a_cluster_without_workers_ends_all_campaigns(start, blocks_once, cluste
     assert_gone(left)
 
 
+@pytest.mark.slow
 def test_the_gallery(environment, cluster, tmp_path):
     cluster.start_workers(2)
     scripts = [CHECKOUT / "repro" / name for name in ("class_never_freed.py", "counter_increment.py")]
@@ -356,6 +366,7 @@ def test_the_gallery(environment, cluster, tmp_path):
     assert "run_gallery.py: --dask tcp://127.0.0.1:1: " in done.stderr and "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_a_scheduler_file_that_does_not_exist_is_refused_at_once(twins, fails, tmp_path):
     done = twins("repro", fails, "--dask", tmp_path / "scheduler.json", status=2)
     assert f"argument --dask: '{tmp_path}/scheduler.json' is no address, such as tcp://HOST:8786" in done.stderr

@@ -142,6 +142,7 @@ def test_commands_name_the_script_by_the_path_that_was_given(monkeypatch, defaul
         ("x/bug.zip", "docker compose run --rm -T ft-repro x/bug.zip --threads 2"),
     ],
 )
+@pytest.mark.slow
 def test_a_command_behind_walls_reads_a_script_alone_from_standard_input(default_series, path, command):
     given = argparse.Namespace(walled=True, script=path)
     assert repro(given, Script("bug.py", b"", path), ["--threads", "2"]) == command

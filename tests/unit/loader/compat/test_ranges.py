@@ -168,6 +168,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_a_tool_that_captures_nvtx_gets_the_ranges(tmp_path):
     """NVTX needs no GPU, but a torch that was built with CUDA."""
     if not torch.backends.cuda.is_built():
