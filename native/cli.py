@@ -58,9 +58,9 @@ TEST = """\
 Checks format, lint and types, then runs the tests: those of the packages in each twin (in ft also
 with the GIL forced on), those of ./twins itself and of the report's page, and, where a Docker engine
 answers, those that build and run the images. --long adds the tests marked long. Other arguments go
-to pytest; with any argument there are no checks. --quick runs, in one twin, the tests that start no
-program, in two minutes where nothing else runs. Files and folders of tests/ run alone. CONTRIBUTING.md
-says what runs where.
+to pytest; with any argument there are no checks. --quick runs, in one twin, the tests that are not
+marked slow, in two minutes where nothing else runs. Files and folders of tests/ run alone.
+CONTRIBUTING.md says what runs where.
 
   ./twins test --quick
   ./twins test ft -k order

@@ -2,17 +2,14 @@
 
 import collections
 import faulthandler
-import functools
 import math
 import multiprocessing.util
 import os
 import random
-import re
 import shutil
 import signal
 import sys
 import tempfile
-import types
 from pathlib import Path
 
 import hypothesis
@@ -39,59 +36,10 @@ hypothesis.settings.load_profile("default")
 def pytest_addoption(parser):
     group = parser.getgroup("ft-env")
     group.addoption("--long", action="store_true", help="run the tests that are marked long, too")
-    group.addoption("--quick", action="store_true", help="leave out tests that are marked slow or that start programs")
+    group.addoption("--quick", action="store_true", help="leave out tests that are marked slow or long")
     group.addoption("--minutes", type=float, help="tests/stress: minutes for all scenarios together (a soak)")
     group.addoption("--seed", type=int, default=0, help="tests/stress: seed of the random choices")
     group.addoption("--stress-report", metavar="FILE", help="tests/stress: write what each scenario did, as JSON")
-
-
-# Fixtures that start a program, which imports torch for seconds.
-STARTS_PROGRAMS = {
-    "command",
-    "environment",
-    "run_bench",
-    "run_script",
-    "run_with_torch",
-    "shell_environment",
-    "start_twins",
-    "twins",
-}
-
-
-def names_in(code):
-    """Return the names of globals and attributes in a function's code."""
-    inner = [constant for constant in code.co_consts if isinstance(constant, types.CodeType)]
-    return set(code.co_names).union(*map(names_in, inner))
-
-
-@functools.cache
-def uses_subprocess(function):
-    """True if a function, or one of the tests' functions that it calls, uses subprocess."""
-    functions = [function]
-    for each in functions:  # grows by those that are called
-        names = names_in(each.__code__)
-        if "subprocess" in names:
-            return True
-        called = [each.__globals__.get(name) for name in names]
-        functions += [
-            one
-            for one in called
-            if isinstance(one, types.FunctionType) and one.__module__.startswith("tests.") and one not in functions
-        ]
-    return False
-
-
-def starts_programs(item):
-    """True if a test, or a fixture of its file, starts a program."""
-    fixtures = [definitions[-1].func for definitions in item._fixtureinfo.name2fixturedefs.values()]
-    own = [item.function, *(each for each in fixtures if each.__module__ == item.module.__name__)]
-    return bool(STARTS_PROGRAMS.intersection(item.fixturenames)) or any(map(uses_subprocess, own))
-
-
-def quick(item):
-    """True if --quick may run a test: it starts no programs, nor processes except to test their failures."""
-    processes = re.search("(?<!multi)process|spawn|fork", item.name) and "failures" not in item.path.name
-    return not (item.get_closest_marker("long") or processes or starts_programs(item))
 
 
 CASES = 4
@@ -138,10 +86,14 @@ def pytest_unconfigure():
 
 
 def quick_items(items):
-    """Return the tests that --quick runs. Of a test with many cases it runs some, always the same."""
+    """Return the tests that --quick runs: none that is marked slow or long, and of each some cases, always the same.
+
+    The mark ``slow(cases=N)`` says how many cases of a test are quick enough all together.
+    """
     cases = collections.defaultdict(list)
-    for item in filter(quick, items):
-        cases[item.path, item.originalname].append(item)
+    for item in items:
+        if not item.get_closest_marker("long"):
+            cases[item.path, item.originalname].append(item)
     chosen = set()
     for group in cases.values():
         slow = group[0].get_closest_marker("slow")

@@ -13,6 +13,8 @@ from tests.checkout import CHECKOUT, importable
 from tests.libraries.run import CACHE, install_for
 from tests.programs import completed
 
+pytestmark = pytest.mark.slow
+
 EXAMPLES = CHECKOUT / "examples"
 PROGRAMS = sorted(path.name for path in EXAMPLES.glob("*.py"))
 

@@ -9,6 +9,8 @@ import pytest
 
 from tests.libraries.resuming import SIZE, run_job
 
+pytestmark = pytest.mark.slow
+
 # Ranks and batch size of both jobs, and the number of steps of the first: the ranks together load another number of
 # samples in a step, or the same number.
 OTHER_STEPS = [(1, 2, 4, 2, 9), (2, 3, 3, 2, 4), (4, 2, 1, 2, 2)]

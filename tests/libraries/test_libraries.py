@@ -17,6 +17,8 @@ import pytest
 from tests.checkout import importable
 from tests.programs import completed
 
+pytestmark = pytest.mark.slow
+
 HERE = Path(__file__).parent
 PROGRAMS = [
     pytest.param(file, name, id=f"{file.stem}-{name.removeprefix('program_')}")

@@ -9,6 +9,8 @@ from ftsafety.audit import audit
 from tests.libraries import with_formats
 from tests.unit.safety.holder import Holds, objects_of
 
+pytestmark = pytest.mark.slow
+
 NAMES = [name for name in vars(with_formats) if name.startswith("of_")]
 
 

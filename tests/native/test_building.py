@@ -16,6 +16,8 @@ from tests.checkout import CHECKOUT
 from tests.processes import assert_gone
 from tests.programs import completed
 
+pytestmark = pytest.mark.slow
+
 TWINS = CHECKOUT / "twins"
 BUILDING = "interpreter ft (log:"
 

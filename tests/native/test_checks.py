@@ -21,6 +21,7 @@ FAULTS = {
 }
 
 
+@pytest.mark.slow
 def test_every_hook_finds_its_fault(tmp_path):
     if reason := checks.why_not():
         pytest.skip(reason)

@@ -68,6 +68,7 @@ def run(copy, shell_environment):
     return run
 
 
+@pytest.mark.slow
 def test_a_scenario_is_listed_tested_and_measured(cache, copy, run):
     test, listing, bench = follow("A scenario of the benchmark", copy)
     assert "1 passed" in run(test)
@@ -77,6 +78,7 @@ def test_a_scenario_is_listed_tested_and_measured(cache, copy, run):
     assert {scenario["name"] for scenario in results["scenarios"]} == {"json"}
 
 
+@pytest.mark.slow
 def test_a_note_of_the_audit(cache, copy, run):
     (audit,) = follow("A note of the audit", copy)
     printed = " ".join(run(audit).split())
@@ -84,6 +86,7 @@ def test_a_note_of_the_audit(cache, copy, run):
     assert "https://docs.python.org/3/library/shelve.html#restrictions" in printed
 
 
+@pytest.mark.slow
 def test_a_locked_package(copy, run, tmp_path):
     asked = completed(
         [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", tmp_path / "asked", "einops"]

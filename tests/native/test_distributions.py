@@ -34,6 +34,7 @@ def distributions(build):
     return build()
 
 
+@pytest.mark.slow
 def test_both_have_an_sdist_and_a_wheel_and_nothing_is_left_in_the_checkout(distributions):
     names = sorted(path.name for path in distributions.iterdir())
     assert [name.partition("-")[0] for name in names] == ["ft_env", "ft_env", "ftloader", "ftloader"]
@@ -41,6 +42,7 @@ def test_both_have_an_sdist_and_a_wheel_and_nothing_is_left_in_the_checkout(dist
     assert not list(CHECKOUT.glob("*.egg-info")) and not list(CHECKOUT.glob("*/*.egg-info"))
 
 
+@pytest.mark.slow
 def test_the_same_source_gives_the_same_wheels(distributions, build):
     def digests(directory):
         return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in directory.glob("*.whl")}
@@ -53,6 +55,7 @@ def test_both_carry_the_licence():
 
 
 @pytest.mark.parametrize("twin, kind", [("ft", "*.whl"), ("gil", "*.tar.gz")])
+@pytest.mark.slow
 def test_they_work_beside_a_job_with_a_loader_and_a_bench_of_its_own(
     output_of, shell_environment, distributions, twin, kind, tmp_path
 ):

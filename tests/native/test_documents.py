@@ -128,6 +128,7 @@ def test_blocks_within_lists_are_found():
     assert code_blocks(text, "python") == ["x = 1\n"] and code_blocks(text, "sh") == ["ls\n"]
 
 
+@pytest.mark.slow
 def test_the_runs_that_are_kept_can_be_read_and_say_the_same_again():
     kept = list((CHECKOUT / "docs/results").rglob("results.json"))
     assert kept

@@ -172,6 +172,7 @@ def test_modules_that_twins_imports_are_understood_by_the_oldest_python():
 
 
 @pytest.mark.parametrize("module", sorted(ARGUMENTS))
+@pytest.mark.slow
 def test_arguments_need_the_standard_library_alone(module):
     paths = [str(CHECKOUT / folder) for folder in FOLDERS.values()]
     code = f"import sys; sys.path += {paths!r}; import {module}"

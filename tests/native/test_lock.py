@@ -29,6 +29,7 @@ def uv(tmp_path_factory):
 @pytest.mark.parametrize("platform", ["x86_64-manylinux_2_28", "aarch64-manylinux_2_28"])
 @pytest.mark.parametrize("version", ["3.13", "3.14"])
 @pytest.mark.parametrize("twin", ["ft", "gil"])
+@pytest.mark.slow
 def test_wheels_exist_for_every_pin(output_of, uv, twin, version, platform, tmp_path):
     # uv takes the ABI, free-threaded or not, from the interpreter, and the version from the option. So two interpreters
     # stand for four. Only metadata is downloaded.

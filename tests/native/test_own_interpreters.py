@@ -8,6 +8,8 @@ import pytest
 
 from tests.programs import completed, copy_checkout
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def built(output_of):

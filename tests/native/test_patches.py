@@ -40,6 +40,7 @@ def source(tmp_path, shell_environment):
     return run
 
 
+@pytest.mark.slow
 def test_what_is_taken_and_what_is_left(source):
     debian = [("deb-locations.diff", 3), ("CVE-2099-1.patch", 13), ("min-tempfile.diff", 23)]
     done, fixed = source(debian, [("gh-1.patch", 33)])
@@ -49,6 +50,7 @@ def test_what_is_taken_and_what_is_left(source):
     assert found == [("CVE-2099-1.patch", "security fixes"), ("gh-1.patch", "gh-1: why")]
 
 
+@pytest.mark.slow
 def test_a_patch_that_nobody_has_judged(source):
     done, _ = source([("CVE-2099-1.patch", 13), ("brand-new.patch", 23)])
     assert done.returncode == 1
@@ -56,6 +58,7 @@ def test_a_patch_that_nobody_has_judged(source):
     assert 'Add "take NAME REASON" to docker/patches.txt' in done.stderr and VERSION in done.stderr
 
 
+@pytest.mark.slow
 def test_a_patch_that_does_not_apply(source):
     done, _ = source([("CVE-2099-1.patch", 13), ("CVE-2099-2.patch", 13)])
     assert done.returncode == 1

@@ -29,6 +29,7 @@ def table(report):
     return {row[0]: dict(zip(names[1:-1], map(int, row[1:-1]), strict=True)) for row in rows}
 
 
+@pytest.mark.slow
 def test_gallery(twins, tmp_path):
     arguments = ("--configs", "gil,ft", "--threads", "4", "--repeat", "1", "--out", tmp_path / "gallery.md")
     done = twins("exec", "ft", "python", GALLERY / "run_gallery.py", *arguments, status=0)
@@ -42,6 +43,7 @@ def test_every_gallery_script_is_in_its_readme():
     assert {*listed, "run_gallery.py"} == {script.name for script in GALLERY.glob("*.py")}
 
 
+@pytest.mark.slow
 def test_a_report_to_paste(twins, tmp_path):
     out = tmp_path / "report.md"
     options = ("--threads", "4", "--repeat", "6", "--shrink-threads", "--out", out)
@@ -59,6 +61,7 @@ def test_a_report_to_paste(twins, tmp_path):
     assert "no walls" in done.stderr and "walls: none" in report
 
 
+@pytest.mark.slow
 def test_every_run_breaks_a_limit(twins, tmp_path):
     (tmp_path / "loud.py").write_text("while True: print('x' * 10000)\n")
     done = twins("repro", tmp_path / "loud.py", "--repeat", "1", "--output", "2", status=14)
@@ -67,6 +70,7 @@ def test_every_run_breaks_a_limit(twins, tmp_path):
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGHUP])
+@pytest.mark.slow
 def test_ctrl_c_and_a_closed_terminal_report_what_was_run_and_leave_nothing(start_twins, tmp_path, how):
     note, script, scratch = tmp_path / "pids", tmp_path / "slow.py", tmp_path / "scratch"
     scratch.mkdir()
@@ -113,6 +117,7 @@ def with_packages(path, *packages, code):
     return path
 
 
+@pytest.mark.slow
 def test_packages_of_inline_metadata(twins, wheels, tmp_path):
     script = with_packages(
         tmp_path / "bug.py",
@@ -127,6 +132,7 @@ def test_packages_of_inline_metadata(twins, wheels, tmp_path):
         assert twins("exec", twin, "python", "-c", "import anywhere").returncode == 1
 
 
+@pytest.mark.slow
 def test_no_wheel_for_one_twin(twins, wheels, tmp_path):
     script = with_packages(tmp_path / "bug.py", "onlygil", code="import onlygil\n")
     done = twins("repro", script, "--repeat", "2", **wheels)
@@ -137,6 +143,7 @@ def test_no_wheel_for_one_twin(twins, wheels, tmp_path):
     assert "Nothing is known of ft-gil, ft." in said
 
 
+@pytest.mark.slow
 def test_both_twins_get_the_same_versions(twins, output_of, wheels, tmp_path):
     """The newest version has a wheel for the build with the GIL alone: both get the one before."""
     tag = output_of("gil", "import sys; print('cp%d%d' % sys.version_info[:2])")
@@ -151,6 +158,7 @@ def test_both_twins_get_the_same_versions(twins, output_of, wheels, tmp_path):
     assert "uv run --no-project --python 3.1" in done.stdout and "--with partly==1.0" in done.stdout
 
 
+@pytest.mark.slow
 def test_a_package_of_the_command_line(twins, wheels, tmp_path):
     (tmp_path / "bug.py").write_text("import anywhere\nassert anywhere.value == 1\n")
     lacking = twins("repro", tmp_path / "bug.py", "--repeat", "1", **wheels)
@@ -197,6 +205,7 @@ KINDS = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.slow
 def test_the_commands_of_a_report_run_as_pasted(twins, paste, wheels, tmp_path, monkeypatch, kind):
     files, arguments = KINDS[kind]
     for name, text in files.items():
@@ -217,6 +226,7 @@ def test_the_commands_of_a_report_run_as_pasted(twins, paste, wheels, tmp_path, 
         assert paste(line) in (wanted, None), line
 
 
+@pytest.mark.slow
 def test_another_interpreter_is_a_column(twins, output_of, tmp_path):
     python = output_of("gil", "import sys; print(sys._base_executable)")
     version = output_of("gil", "import platform; print(platform.python_version())")
@@ -231,6 +241,7 @@ def test_another_interpreter_is_a_column(twins, output_of, tmp_path):
         assert refused.returncode == 2 and "no executable file" in refused.stderr
 
 
+@pytest.mark.slow
 def test_metadata_runs_nothing_outside_of_the_runs(twins, wheels, tmp_path):
     # A project whose setup.py tells that it ran: as a folder, and as a source distribution beside the wheels.
     ran, project = tmp_path / "ran", tmp_path / "evil-1.0"
@@ -247,6 +258,7 @@ def test_metadata_runs_nothing_outside_of_the_runs(twins, wheels, tmp_path):
     assert not ran.exists()
 
 
+@pytest.mark.slow
 def test_nothing_is_imported_from_the_current_directory(shell_environment, tmp_path):
     for name in ("ftbench", "ftsafety", "ftrun", "rich", "torch", "json"):
         (tmp_path / f"{name}.py").write_text("print('imported from here')\nraise SystemExit(9)\n")
@@ -260,6 +272,7 @@ def test_nothing_is_imported_from_the_current_directory(shell_environment, tmp_p
         assert done.returncode != 9 and "imported from here" not in done.stdout + done.stderr, done.stderr
 
 
+@pytest.mark.slow
 def test_a_script_from_standard_input(shell_environment):
     done = completed(
         [CHECKOUT / "twins", "repro", "-", "--repeat", "1", "--configs", "ft"],

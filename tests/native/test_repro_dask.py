@@ -149,6 +149,7 @@ def fails(tmp_path):
     return tmp_path / "fails.py"
 
 
+@pytest.mark.slow
 def test_verdict_signatures_and_early_stop_are_those_of_local_runs(repro, cluster, twins, fails):
     cluster.start_workers(3)
     options = ("--repeat", "40", "--timeout", "600")
@@ -207,6 +208,7 @@ def start(environment, cluster):
         )
 
 
+@pytest.mark.slow
 def test_a_worker_killed_in_the_middle_costs_no_run_and_leaves_no_process(start, blocks, cluster):
     cluster.start_workers(3)
     script, processes = blocks()
@@ -237,6 +239,7 @@ def test_two_thousand_runs_with_a_worker_killed_meanwhile(start, cluster, tmp_pa
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.slow
 def test_an_interrupted_campaign_leaves_no_process_and_the_workers_go_on(
     start, blocks, cluster, repro, fails, tmp_path, how
 ):
@@ -254,6 +257,7 @@ def test_an_interrupted_campaign_leaves_no_process_and_the_workers_go_on(
     assert not list(tmp_path.glob("ft-repro*"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("blocked", [1, 7])
 def test_a_scheduler_that_dies_ends_the_campaign_with_the_runs_made_until_then(start, blocks, cluster, blocked):
     cluster.start_workers(1)
@@ -269,6 +273,7 @@ def test_a_scheduler_that_dies_ends_the_campaign_with_the_runs_made_until_then(s
     assert_gone(left)
 
 
+@pytest.mark.slow
 def test_nodes_that_cannot_run_tasks_are_named(repro, cluster, fails, tmp_path):
     cluster.start_workers(1, XDG_CACHE_HOME=str(tmp_path))
     done = repro(fails, status=1)
@@ -278,6 +283,7 @@ def test_nodes_that_cannot_run_tasks_are_named(repro, cluster, fails, tmp_path):
     assert f"{HOST}: {tmp_path}/twins cannot be run" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_node_with_other_sources_is_refused(repro, cluster, fails, tmp_path):
     cluster.start_workers(1)
     other = copy_checkout(tmp_path / "other")
@@ -295,6 +301,7 @@ os.kill(pid, signal.SIGKILL)
 """
 
 
+@pytest.mark.slow
 def test_a_script_that_kills_its_workers_is_not_retried_forever(repro, cluster, tmp_path):
     cluster.start_workers(5)
     (tmp_path / "kills.py").write_text(KILLS_ITS_WORKER)
@@ -310,6 +317,7 @@ while not os.path.exists({go!r}):
 """
 
 
+@pytest.mark.slow
 def test_two_campaigns_and_a_script_that_kills_the_workers_of_both(start, cluster, tmp_path):
     cluster.start_workers(1)
     running, go = tmp_path / "running", tmp_path / "go"
@@ -334,6 +342,7 @@ def test_two_campaigns_and_a_script_that_kills_the_workers_of_both(start, cluste
     assert {config: row["ok"] for config, row in table(report).items()} == {"gil": 20, "ft": 20}
 
 
+@pytest.mark.slow
 def test_a_cluster_without_workers_ends_all_campaigns(start, blocks, cluster, fails):
     cluster.start_workers(1)
     script, processes = blocks()
@@ -348,6 +357,7 @@ def test_a_cluster_without_workers_ends_all_campaigns(start, blocks, cluster, fa
     assert_gone(left)
 
 
+@pytest.mark.slow
 def test_the_gallery(environment, cluster, tmp_path):
     cluster.start_workers(2)
     scripts = [CHECKOUT / "repro" / name for name in ("class_never_freed.py", "counter_increment.py")]
@@ -362,6 +372,7 @@ def test_the_gallery(environment, cluster, tmp_path):
     assert "run_gallery.py: --dask tcp://127.0.0.1:1: " in done.stderr and "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_a_scheduler_file_that_does_not_exist_is_refused_at_once(twins, fails, tmp_path):
     done = twins("repro", fails, "--dask", tmp_path / "scheduler.json", status=2)
     assert f"argument --dask: '{tmp_path}/scheduler.json' is no address, such as tcp://HOST:8786" in done.stderr

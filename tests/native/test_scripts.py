@@ -13,6 +13,8 @@ from native.interpreters import SERIES
 from tests.checkout import CHECKOUT
 from tests.programs import completed
 
+pytestmark = pytest.mark.slow
+
 USAGE_ON_ERROR = [".ci/base-image", ".ci/engine"] + [
     f"docker/{name}" for name in ("build-cpython", "debian-apt", "fetch-cpython", "install-packages", "patch-cpython")
 ]

@@ -13,6 +13,8 @@ from native import TwinsError, machine
 from tests.checkout import CHECKOUT
 from tests.programs import completed
 
+pytestmark = pytest.mark.slow
+
 TWINS = CHECKOUT / "twins"
 WANTED = (CHECKOUT / "docker" / "build-packages.txt").read_text().split()
 

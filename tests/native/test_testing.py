@@ -58,6 +58,7 @@ def test_ctrl_c_reaches_every_run_and_their_reports_are_shown(capsys):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.slow
 def test_an_interruption_while_a_run_starts_ends_that_run(monkeypatch, number):
     started = []
 

@@ -13,6 +13,8 @@ from native import TwinsError, build, cli
 from native.variables import CLEARED
 from tests.checkout import CHECKOUT, locked
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("verb", ["", "setup", "info", "exec", "bench", "repro", "test", "audit", "clean"])
 def test_help_teaches(twins, verb):

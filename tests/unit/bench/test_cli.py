@@ -147,6 +147,7 @@ def test_ctrl_c_before_the_run_is_a_line(monkeypatch, capsys):
     assert capsys.readouterr().err == "bench: interrupted\n"
 
 
+@pytest.mark.slow
 def test_a_budget_that_is_too_short_is_refused(run_bench, twin, tmp_path):
     given = ["text", "--quick", "--configs", twin, "--workers", 1, "--budget", 1, "--out", tmp_path / "out"]
     done = run_bench(*given)
@@ -199,6 +200,7 @@ def test_options_may_stand_among_scenarios():
     assert (parse([]).precision, parse(["--precision", "7.5%"]).precision) == (0.05, 0.075)
 
 
+@pytest.mark.slow
 def test_importing_bench_and_its_help_load_no_library():
     code = (
         "import sys, ftbench.cli; ftbench.cli.parse([]); "

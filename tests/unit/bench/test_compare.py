@@ -189,6 +189,7 @@ def save(tmp_path):
     return write
 
 
+@pytest.mark.slow
 def test_the_command_and_its_exit_status(run_bench, document, save, tmp_path, capsys):
     a, b = save("a", simulated(document, 1, 8)), save("b", simulated(document, 2, 8, {thread(document): 200.0}))
     assert cli.main(["compare", str(a), str(a)]) == 0

@@ -50,6 +50,7 @@ def test_interrupted_generation_leaves_nothing(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_two_first_uses_at_once(tmp_path, environment):
     script = (
         "from ftbench.data import images; paths = images.default_images(lambda *_: None, count=8); "

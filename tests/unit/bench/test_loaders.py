@@ -69,6 +69,7 @@ def test_batches_are_those_of_a_plain_loop(variant):
 
 
 @pytest.mark.parametrize("variant", FROM_HERE)
+@pytest.mark.slow(cases=1)
 def test_pixels_are_the_same(variant, paths):
     available(variant)
     task = task_of("peers-pillow-128", paths, variant, batch_size=4)

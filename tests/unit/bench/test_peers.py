@@ -75,6 +75,7 @@ def test_a_peer_that_is_not_installed_is_left_out_and_said():
     assert len(pairs) == len(SCENARIOS["peers-pillow-128"].plan.comparisons) - 1
 
 
+@pytest.mark.slow
 def test_a_run_of_peers(special, special_run):
     scenario = special("peers-pillow-128")
     assert (scenario.group, scenario.metrics[0]) == ("peers", "throughput")
@@ -121,6 +122,7 @@ runpy.run_module("ftbench.trial.child", run_name="__main__")
 """
 
 
+@pytest.mark.slow
 def test_a_trial_ends_well_whatever_threads_a_peer_leaves(environment, twin):
     """CPython 3.13 unwinds daemon threads at its end, which aborts a process that is in C++ code."""
     task = Task(SCENARIOS["peers-overhead-tensor"], [], "loader-thread", 1, 4, 1, 2, 2, config=twin)

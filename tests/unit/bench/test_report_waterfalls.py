@@ -150,6 +150,7 @@ def test_who_gave_other_samples_is_not_advised(many, wrong):
 
 
 @pytest.mark.parametrize("wrong", ["ft/loader-thread/2", "gil/loader-process/2"])
+@pytest.mark.slow(cases=1)
 def test_no_output_has_a_ratio_of_different_samples(many, capsys, wrong):
     chain = alone(many, many.scenario("chain"))
     told = with_other_samples(chain, wrong)

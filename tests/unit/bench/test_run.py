@@ -14,6 +14,8 @@ from ftbench.document.store import load
 from tests.processes import assert_gone, descendants, wait_until
 from tests.programs import programs_to_end
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def record(finished_run) -> Results:

@@ -145,6 +145,7 @@ def test_a_full_run_repeats_everything_five_times():
     assert len(rounds) == 5
 
 
+@pytest.mark.slow
 def test_a_run(special, twin):
     entry = special("augment")
     # Of a single configuration the curve of the headline; each process has measured both amounts.

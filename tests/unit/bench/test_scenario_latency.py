@@ -40,6 +40,7 @@ def test_samples_are_what_the_server_has(client):
 
 
 @pytest.mark.parametrize("client", ["requests", "fsspec"])
+@pytest.mark.slow
 def test_threads_and_processes_give_the_same_and_no_sample_comes_early(client):
     need(client)
     scenario, found = SCENARIOS[f"latency-{client}"], []
@@ -58,6 +59,7 @@ def test_threads_and_processes_give_the_same_and_no_sample_comes_early(client):
     assert found[0] == found[1]
 
 
+@pytest.mark.slow
 def test_threads_and_processes_give_the_same_with_obstore(run_trial):
     """A process for each, as in a run: one that has read with obstore may not fork workers that do."""
     need("obstore")
@@ -87,10 +89,12 @@ def test_many_more_workers_than_cores():
     assert set(scenario.workers(96)) == {2, 4, 8, 16, 32, 64, 96}
 
 
+@pytest.mark.slow
 def test_a_run(special, special_run):
     assert special("latency-requests").cases[0].title in special_run.printed
 
 
+@pytest.mark.slow
 def test_a_run_of_files_that_are_not_in_memory(special, special_run):
     """Or not, where files cannot be dropped from the page cache; the scenario says so."""
     if skipped := [s for s in special_run.record.skipped if s.what == "raw-cache"]:

@@ -183,6 +183,7 @@ print(tree_usage().total - before)
 """
 
 
+@pytest.mark.slow
 def test_batches_that_wait_in_a_queue_and_that_no_process_has_mapped_count(environment):
     if shutil.disk_usage("/dev/shm").free < 2 * BATCHES * BATCH_MIB * usage.MIB:
         pytest.skip("/dev/shm is too small")

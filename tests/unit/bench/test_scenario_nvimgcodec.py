@@ -79,6 +79,7 @@ def test_without_a_gpu_the_reason_is_told():
 
 
 @off_gpu
+@pytest.mark.slow
 def test_both_decoders_give_the_same_bits_to_threads_and_processes(paths):
     found = [
         without_pause(nvimgcodec.measure(task_of("combined", paths, variant, case)))
@@ -108,6 +109,7 @@ def test_pictures_on_a_gpu_are_held_against_pillows(paths, monkeypatch):
 
 
 @off_gpu
+@pytest.mark.slow
 def test_a_run_says_what_it_measured_and_what_it_could_not(special, special_run, twin):
     entry = special("nvimgcodec-decode")
     assert all(t.gil_enabled == (twin == "gil") for t in entry.rounds[0].trials)

@@ -68,6 +68,7 @@ def finished(run_own, files):
     return done, directory, load(directory / "results.json")
 
 
+@pytest.mark.slow
 def test_a_waterfall_of_the_users_own_dataset(finished, files, twin):
     done, directory, document = finished
     (fall,) = document.waterfalls
@@ -105,6 +106,7 @@ def difficult(run_own, files):
     return done, load(directory / "results.json")
 
 
+@pytest.mark.slow
 def test_a_dataset_that_is_not_safe_under_threads_is_told_and_measured(difficult, files):
     done, document = difficult
     assert len(document.waterfalls) == 1
@@ -135,6 +137,7 @@ def test_who_is_killed_once_keeps_its_place_and_it_is_told(difficult, twin):
     assert f"the trial of {twin} loader threads x2 failed: killed by signal 9" in warning
 
 
+@pytest.mark.slow
 def test_what_the_users_code_raises_is_shown_as_they_know_it(run_own, files):
     done, directory = run_own(f"{files['bad_data']}:raises")
     assert done.returncode == 1 and not directory.exists()
@@ -143,6 +146,7 @@ def test_what_the_users_code_raises_is_shown_as_they_know_it(run_own, files):
     assert done.stderr.count(f'{files["bad_data"]}", line') == 1
 
 
+@pytest.mark.slow
 def test_a_dataset_that_raises_in_threads_is_told_once_and_the_rest_stands(run_own, files):
     done, directory = run_own(f"{files['bad_data']}:unsafe", variants=EVERYBODY)
     assert done.returncode == 1
@@ -174,6 +178,7 @@ def test_sys_exit_of_a_dataset_is_told(files, twin):
         ("hangs", r"^sample 6 of \S+bad_data\.py:hangs: it hangs, or did not end within 15 s"),
     ],
 )
+@pytest.mark.slow
 def test_the_sample_that_ends_or_stops_the_process_is_named(files, twin, name, message):
     class Local:
         def start(self, request: dict) -> TrialProcess:

@@ -57,6 +57,7 @@ def test_a_truncated_image_is_an_error_in_every_case(photos, tmp_path):
 
 
 @pytest.mark.parametrize("case", [case.name for case in SCENARIO.plan.cases])
+@pytest.mark.slow
 def test_threads_and_processes_do_the_same_work(case, paths):
     tasks = (task_of("pillow", paths, variant, case) for variant in ("loader-thread", "loader-process"))
     a, b = (without_pause(epochs.measure(task)) for task in tasks)

@@ -100,6 +100,7 @@ def small(name: str, files: dict, variant: str, case: str) -> Task:
         *(("raw-transfer", case.name) for case in SCENARIOS["raw-transfer"].plan.cases),
     ],
 )
+@pytest.mark.slow
 def test_threads_and_processes_give_the_same(name, case, files):
     """Measured as a trial does, in shared memory and pickled."""
     found = []

@@ -58,6 +58,7 @@ def has_ended(group: int) -> bool:
         pytest.param("loader-spawn", marks=pytest.mark.long(reason="as the other, and each worker imports torch")),
     ],
 )
+@pytest.mark.slow
 def test_processes_that_are_not_forked(command, environment, twin, variant):
     """A real trial, whose workers, server and resource tracker go with it."""
     task = Task(SCENARIO, [], variant, 1, 4, 1, 4, 2, "1-MiB", {"bytes": MIB}, config=twin)

@@ -4,9 +4,13 @@ import re
 import signal
 import time
 
+import pytest
+
 from ftbench.document.store import load
 from tests.processes import wait_until
 from tests.programs import programs_to_end
+
+pytestmark = pytest.mark.slow
 
 PLAN = "pillow=torch-process/1,loader-process/1,loader-thread/1"
 

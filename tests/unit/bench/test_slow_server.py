@@ -71,6 +71,7 @@ with slow_server(0.0, 100):
 """
 
 
+@pytest.mark.slow
 def test_it_ends_with_a_parent_that_is_killed(environment):
     with subprocess.Popen(
         [sys.executable, "-c", KILLED], env=environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE

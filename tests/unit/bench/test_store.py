@@ -104,6 +104,7 @@ def run_on(few, environment, finished_run, disk, tmp_path):
     return run
 
 
+@pytest.mark.slow
 def test_disk_that_fills_up_during_a_run(run_on):
     """Room for one results.json, not for the next beside it."""
     done, run = run_on(1.3, 0, 3, "loader-thread")
@@ -115,6 +116,7 @@ def test_disk_that_fills_up_during_a_run(run_on):
     assert 1 <= len(saved.scenarios[0].rounds) < 3
 
 
+@pytest.mark.slow
 def test_disk_without_room_for_the_report(run_on, finished_run):
     """Room for results.json and its successor, not for pictures and page: what was measured is shown and kept."""
     sizes = {p.name: p.stat().st_size for p in finished_run[1].iterdir()}

@@ -63,6 +63,7 @@ def test_its_lines_become_results(twin):
         assert result.iterations >= 1 and result.threads == 4 and result.seed == 5
 
 
+@pytest.mark.slow
 def test_a_peer_tells_as_it_runs_and_leaves_nothing_when_its_client_goes(command, environment, twin, tmp_path):
     part = begun()
     with programs_to_end() as start, Interruption() as interruption:
@@ -78,6 +79,7 @@ def test_a_peer_tells_as_it_runs_and_leaves_nothing_when_its_client_goes(command
     assert len(part.results) == 2 and len(part.scenarios) > 32
 
 
+@pytest.mark.slow
 def test_interrupted_suite_leaves_what_was_measured_whole(environment, few, twin, tmp_path):
     def stress_has_begun() -> bool:
         return any('"stress": {' in path.read_text() for path in tmp_path.glob("out/*/results.json"))

@@ -21,6 +21,8 @@ from tests.processes import assert_gone, descendants, wait_until
 from tests.programs import completed, programs_to_end
 from tests.unit.bench.turns import to_its_end
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def server(command, environment, tmp_path):

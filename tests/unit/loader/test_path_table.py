@@ -67,6 +67,7 @@ def test_many_threads_read_one_table():
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/smaps_rollup"), reason="counts pages in /proc/self/smaps_rollup")
+@pytest.mark.slow
 def test_forked_processes_share_the_memory(run_program):
     """A child that reads every path dirties hardly any of the table's pages."""
     status, output, errors = run_program(

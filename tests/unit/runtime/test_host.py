@@ -48,6 +48,7 @@ def test_natively_nothing_is_changed(monkeypatch):
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["-h"], ["python"]])
+@pytest.mark.slow
 def test_the_image_names_its_verbs_first(arguments, tmp_path):
     """Also for its default command if there is nothing to read."""
     variables = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}

@@ -71,6 +71,7 @@ def test_everything_wrong_is_listed(run_info, twin, tmp_path):
     assert "no-such-package 2.0 is locked but not installed" in errors
 
 
+@pytest.mark.slow
 def test_gil_forced_on_is_not_the_ft_twin(run_bench, environment, twin, tmp_path):
     if twin != "ft":
         pytest.skip("a GIL build has no PYTHON_GIL")
@@ -81,6 +82,7 @@ def test_gil_forced_on_is_not_the_ft_twin(run_bench, environment, twin, tmp_path
     assert done.returncode == 1 and "PYTHON_GIL=1 is set" in done.stderr
 
 
+@pytest.mark.slow
 def test_json(run_bench, twin, tmp_path):
     done = run_bench(
         "--json", "--lock", lock_of(tmp_path / "lock", **installed("pillow")), module="ftrun.info", status=0
@@ -95,6 +97,7 @@ def test_json(run_bench, twin, tmp_path):
     assert info["packages"]["numpy"] == importlib.metadata.version("numpy")
 
 
+@pytest.mark.slow
 def test_a_narrow_terminal_of_another_locale(run_bench, run_info, environment, monkeypatch, tmp_path):
     lock = lock_of(tmp_path / "lock", **installed("charset-normalizer"))
     narrow = {**environment, "COLUMNS": "10", "PYTHONIOENCODING": "ascii"}
@@ -160,6 +163,7 @@ def test_every_package_is_judged_whatever_those_before_it_do(packages):
     assert not found["fine"].errors and found["fine"].modules == 1
 
 
+@pytest.mark.slow
 def test_all_imports_together_have_one_time_limit(tmp_path):
     for number in range(6):  # each ends its interpreter, so the next is imported in a new one
         code = "import os, time; open(__file__ + '-begun', 'w'); time.sleep(1); os._exit(1)\n"
@@ -203,6 +207,7 @@ def git(directory, *arguments: str) -> str:
     return completed(["git", "-C", str(directory), *who, *arguments], check=True).stdout.strip()
 
 
+@pytest.mark.slow
 def test_revision(tmp_path):
     assert env.revision(tmp_path) == {"commit": "unknown", "dirty": None, "from": None}
     (tmp_path / "REVISION").write_text("abc123\n")
@@ -218,6 +223,7 @@ def test_revision(tmp_path):
     assert env.revision(tmp_path / "inside")["commit"] == "unknown"  # somebody else's repository
 
 
+@pytest.mark.slow
 def test_revision_in_a_directory_of_another_locale(tmp_path):
     here = tmp_path / os.fsdecode(b"\xff")
     here.mkdir()

@@ -46,6 +46,7 @@ def test_what_the_child_leaves_behind_is_killed():
     assert_gone([int(outcome.stdout)])
 
 
+@pytest.mark.slow
 def test_a_stuck_child_is_killed_with_its_children(tmp_path):
     note = tmp_path / "pid"
     # A shell, which starts in no time, also on a busy machine.
@@ -144,6 +145,7 @@ def test_a_callback_may_let_the_child_go_on():
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="PR_SET_PDEATHSIG is Linux's")
+@pytest.mark.slow
 def test_a_killed_supervisor_takes_its_child_with_it():
     """Also one that ignores SIGTERM and holds no pipe of the supervisor."""
     supervisor = """

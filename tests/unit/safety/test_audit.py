@@ -135,6 +135,7 @@ class Augmenting(suspects.Sized):
         return torch.rand(self.width)
 
 
+@pytest.mark.slow
 def test_a_wrong_shape_of_a_random_sample():
     report = audit(Augmenting(), seconds=30)  # ends long before, when it has seen enough
     assert "instead of torch.float32" in the(report, "results-differ").what

@@ -15,6 +15,8 @@ from tests.checkout import importable
 from tests.programs import completed
 from tests.unit.safety.conftest import audit, the
 
+pytestmark = pytest.mark.slow
+
 DATASET = """
 import os
 

@@ -38,6 +38,7 @@ def folder(tmp_path):
 
 
 @pytest.mark.slow(cases=1)
+@pytest.mark.slow
 def test_images_opened_early_and_decoded_by_threads(folder):
     report = audit(lambda: Opened(folder), seconds=20, threads=8)
     assert not report.ok, str(report)

@@ -19,6 +19,7 @@ PyMODINIT_FUNC PyInit_decoder(void) { return PyModule_Create(&module); }
 
 
 @pytest.mark.skipif(this_twin() == "gil", reason="the GIL is always on in this build")
+@pytest.mark.slow
 def test_an_extension_module_next_to_the_datasets_file(tmp_path):
     compiled(SOURCE, tmp_path / f"decoder{sysconfig.get_config_var('EXT_SUFFIX')}")
     (tmp_path / "data.py").write_text("import decoder\ndataset = [1, 2, 3]\n")

@@ -248,6 +248,7 @@ def test_a_length_that_raises(length):
     assert audit(Unknown(), indices=[1, 2], seconds=0.5, threads=2).ok
 
 
+@pytest.mark.slow
 def test_a_dataset_that_holds_an_object_of_every_type(tmp_path):
     """In a process of its own, since some of the standard library's constructors change the process."""
     file = Path(__file__).with_name("every_type.py")

@@ -33,6 +33,7 @@ def run(name, *options, status=None):
     return completed(command(name, *options), status, env=environment())
 
 
+@pytest.mark.slow
 def test_a_safe_dataset():
     answer = run("clean", "--seconds", "1", "--json", status=0)
     report = json.loads(answer.stdout)
@@ -43,6 +44,7 @@ def test_a_safe_dataset():
 @pytest.mark.parametrize(
     ("name", "options", "status", "said"), [("clean", (), 0, ""), ("nothing_there", ("--json",), 2, "it has Clean")]
 )
+@pytest.mark.slow
 def test_a_reader_may_have_had_enough(name, options, status, said):
     read, write = os.pipe()
     os.close(read)
@@ -53,6 +55,7 @@ def test_a_reader_may_have_had_enough(name, options, status, said):
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_a_crash_is_a_finding_with_signal_and_stack():
     answer = run("Crash", "--seconds", "5", status=1)
     assert "SIGABRT" in answer.stdout
@@ -89,6 +92,7 @@ def test_a_crash_that_did_not_repeat_is_no_all_clear(monkeypatch, capsys, signal
         ("Interrupts", "the dataset raised Traceback"),
     ],
 )
+@pytest.mark.slow
 def test_what_ends_it_with_one_thread_is_no_race(name, words):
     answer = run(name, status=3)
     assert words in answer.stderr and not answer.stdout
@@ -114,12 +118,14 @@ def test_what_a_dataset_writes_into_the_pipe_is_no_message():
     assert (messages.answer, messages.step, messages.threads, messages.closed) == (said[1], "loading", False, True)
 
 
+@pytest.mark.slow
 def test_a_deadlock_is_a_finding_with_stacks():
     answer = run("Deadlock", "--patience", "4", "--seconds", "30", status=1)
     assert "threads are stuck" in answer.stdout
     assert "with second:" in answer.stdout
 
 
+@pytest.mark.slow
 def test_a_torch_that_cannot_be_imported_is_not_the_datasets_fault(tmp_path):
     (tmp_path / "torch.py").write_text("raise ImportError('no libcudart')\n")
     variables = {**environment(), "PYTHONPATH": f"{tmp_path}{os.pathsep}{importable()}"}
@@ -128,6 +134,7 @@ def test_a_torch_that_cannot_be_imported_is_not_the_datasets_fault(tmp_path):
     assert done.stderr.endswith("the audit's process ended before it loaded the dataset; what it said is above\n")
 
 
+@pytest.mark.slow
 def test_the_time_limit_shows_where_it_was():
     answer = run("NeverEnds", "--time-limit", "8", status=3)
     assert "not finished within --time-limit 8 s" in answer.stderr
@@ -150,6 +157,7 @@ def test_targets_that_are_none(tmp_path):
     assert type(target.load(f"{SUSPECTS}:Clean")).__name__ == "Clean"
 
 
+@pytest.mark.slow
 def test_a_missing_package_is_one_line_with_the_command(tmp_path):
     (tmp_path / "data.py").write_text("import no_such_package\n")
     wanted = f"{tmp_path}/data.py:rows"
@@ -177,6 +185,7 @@ def test_wrong_usage(capsys):
     assert "exit status" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_interrupting_leaves_no_process():
     with programs_to_end() as start:
         process = start(command("NeverEnds"), env=environment())

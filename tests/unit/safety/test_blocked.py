@@ -111,6 +111,7 @@ threads = [Thread(target={}) for _ in range(2)]
         ),
     ],
 )
+@pytest.mark.slow
 def test_causes(run_script, source, cause, about):
     done = run_script(source)
     assert done.blocker is not None, done
@@ -153,6 +154,7 @@ def test_causes(run_script, source, cause, about):
         GIL + "if sys._is_gil_enabled() in (0, 1):\n    sys.exit(os.system('false'))",
     ],
 )
+@pytest.mark.slow
 def test_what_is_a_failure(run_script, source):
     assert run_script(source).blocker is None
 
@@ -170,6 +172,7 @@ def test_what_is_a_failure(run_script, source):
         ("import encodings.cp037, linecache, logging.config", None),
     ],
 )
+@pytest.mark.slow
 def test_a_script_that_did_other_work_than_with_files(run_script, source, pattern):
     done = run_script(source)
     assert (done.kind, done.blocker) == (Kind.OK, None), done
@@ -180,6 +183,7 @@ def test_a_script_that_did_other_work_than_with_files(run_script, source, patter
     assert sentence(judge(runs), runs).startswith("Not reproduced in 2 runs")
 
 
+@pytest.mark.slow
 def test_an_exit_of_a_parser_is_told_from_that_of_a_command(run_script):
     """Click calls a command within its parser, and turns what the command raises into an exit."""
     click = b"import sys\ndef main(command):\n    try: command()\n    except OSError as error: sys.exit(error.errno)\n"
@@ -193,6 +197,7 @@ def test_an_exit_of_a_parser_is_told_from_that_of_a_command(run_script):
         assert (done.kind, done.blocker) == (Kind.WRONG, blocker), done
 
 
+@pytest.mark.slow
 def test_a_part_of_a_script_that_is_blocked_is_told_from_the_whole(run_script):
     """What else a script does may race, so its runs do not end early."""
     in_thread = THREAD.replace("target=int", "target=__import__, args=('no_such_package',)")
@@ -301,6 +306,7 @@ def command(tmp_path, *arguments, status=None):
     return completed(line, status, env=variables)
 
 
+@pytest.mark.slow
 def test_the_report_names_the_remedy_and_has_its_own_status(tmp_path):
     (tmp_path / "bug.py").write_text("import no_such_package\n")
     done = command(tmp_path, str(tmp_path / "bug.py"), "--repeat", "9", status=15)
@@ -311,6 +317,7 @@ def test_the_report_names_the_remedy_and_has_its_own_status(tmp_path):
     assert done.stderr.count("did not begin") == 0 and done.stderr.count("ModuleNotFoundError") == 5
 
 
+@pytest.mark.slow
 def test_a_report_of_which_a_part_got_to_the_bug(tmp_path):
     other = tmp_path / "python"
     other.write_text(f'#!/bin/sh\nOTHER=1 exec {sys.executable} "$@"\n')
@@ -320,6 +327,7 @@ def test_a_report_of_which_a_part_got_to_the_bug(tmp_path):
     assert "## What did not get to the bug\n" in done.stdout and "to get to the bug" not in done.stderr
 
 
+@pytest.mark.slow
 def test_requires_python_is_said_before_anything_runs(tmp_path):
     script = tmp_path / "bug.py"
     script.write_text(f"# /// script\n# requires-python = '==3.14.*'\n# ///\nopen({str(tmp_path / 'ran')!r}, 'w')\n")

@@ -3,10 +3,14 @@
 import os
 import sys
 
+import pytest
+
 from ftsafety.repro.outcome import Kind
 from tests.checkout import importable
 from tests.processes import ended
 from tests.programs import completed
+
+pytestmark = pytest.mark.slow
 
 # A process of its own session and parent, which ignores polite signals and notes its id.
 DAEMON = """

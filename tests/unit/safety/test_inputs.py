@@ -44,6 +44,7 @@ def archive(files, **changed):
     return packed.getvalue()
 
 
+@pytest.mark.slow
 def test_arguments_and_standard_input_are_what_was_given(run_script, write):
     write({"bug.py": "import sys; print(sys.argv[1:], input(), sys.stdin.read())", "in.txt": "one\ntwo\n"})
     assert run_script(load("bug.py", arguments=["8", "--fast"], stdin="in.txt")).stdout == "['8', '--fast'] one two\n\n"
@@ -51,6 +52,7 @@ def test_arguments_and_standard_input_are_what_was_given(run_script, write):
     assert run_script(load("quiet.py")).stdout == "[] ''\n"
 
 
+@pytest.mark.slow
 def test_files_and_folders_beside_the_script_are_read_only_copies(run_script, write):
     write({"bug.py": WRITER, "values.csv": "1,2\n", "data/deep/x.txt": "x", "data/__pycache__/y.pyc": "y"})
     script = load("bug.py", beside=["values.csv", "data"])
@@ -68,6 +70,7 @@ print(open("new.txt").read())
 """
 
 
+@pytest.mark.slow
 def test_a_module_of_a_folder_with_relative_imports(run_script, write):
     write({"pkg/__init__.py": "", "pkg/bug.py": "from .settings import LIMIT\nprint(LIMIT, __name__, __package__)\n"})
     write({"pkg/settings.py": "LIMIT = 3\n", "other/large.bin": b"x"})
@@ -91,6 +94,7 @@ def test_counter(n):
 """
 
 
+@pytest.mark.slow
 def test_a_file_of_tests_is_run_with_pytest(run_script, write):
     # The fixture's scratch folder is here, so these lie above the script's folder, and in the temporary one.
     above = "raise OSError('an untrusted conftest.py ran')"
@@ -127,6 +131,7 @@ SKIP = "import pytest\ndef test_it():\n    pytest."
         (SKIP + "skip('no GPU')\ndef test_other(): pass", None),
     ],
 )
+@pytest.mark.slow
 def test_a_file_whose_tests_are_all_skipped_has_not_passed(run_script, source, blocker):
     found = run_script(Script("test_it.py", source.encode(), how=TESTS)).blocker
     assert (found.cause if found and blocker == "module" else found) == blocker
@@ -149,6 +154,7 @@ def test_cells_are_read_in_time_linear_in_their_length(source):
     python_of_percent_script(source)
 
 
+@pytest.mark.slow
 def test_the_cells_of_a_notebook_in_order(run_script, write):
     cells = [
         "%load_ext autoreload\nn = 1\n",
@@ -165,6 +171,7 @@ def test_the_cells_of_a_notebook_in_order(run_script, write):
     assert run_script(load("cells.py")).stdout == "1\n" and load("cells.py").left_out == ("%matplotlib inline",)
 
 
+@pytest.mark.slow
 def test_a_script_that_nbconvert_made(run_script, write):
     lines = ["# In[1]:", "get_ipython().run_line_magic('matplotlib', 'inline')", "x = get_ipython().getoutput('ls')"]
     write({"bug.py": "\n".join([*lines, "# In[2]:", "print(7)", ""])})
@@ -174,6 +181,7 @@ def test_a_script_that_nbconvert_made(run_script, write):
     assert load("own.py").left_out == ()
 
 
+@pytest.mark.slow
 def test_await_outside_of_a_function_as_in_a_notebook(run_script, write):
     cells = ["import asyncio\nasync def f():\n    await asyncio.sleep(0)\n    return 7", "r = await f()\nprint(r)"]
     made = [{"cell_type": "code", "source": cell} for cell in cells]
@@ -183,6 +191,7 @@ def test_await_outside_of_a_function_as_in_a_notebook(run_script, write):
     assert done.detail == "AssertionError: lost" and done.signatures[0].place == "bug.py:3 in <module>"
 
 
+@pytest.mark.slow
 def test_a_notebook_with_display_and_a_future_import(run_script, write):
     cells = ["x = 1", "from __future__ import annotations\ndef f(y: z):\n    display(y)\nf(x)"]
     made = [{"cell_type": "code", "source": cell} for cell in cells]
@@ -210,6 +219,7 @@ def test_a_notebook_that_is_none(write, content):
         load("bug.ipynb")
 
 
+@pytest.mark.slow
 def test_an_archive(run_script, write):
     write({"bug.zip": archive({"case/bug.py": "print(open('case/x.csv').read())", "case/x.csv": "7"})})
     script = load("bug.zip")
@@ -298,6 +308,7 @@ def test_standard_input_counts_with_the_files_that_are_sent(write):
         load("bug.py", beside=["data"], stdin="in.txt", walled=True)
 
 
+@pytest.mark.slow
 def test_files_that_cannot_be_written_make_no_run(run_script):
     done = run_script(Script("a/bug.py", b"1", files=(("a", b"a file, and no folder"),)))
     assert done.kind is Kind.ERROR and "the run could not be made" in done.detail
@@ -309,6 +320,7 @@ def test_an_address_is_refused_and_says_why(path):
         load(path)
 
 
+@pytest.mark.slow
 def test_conftest_and_plugins_of_a_folder_stay_in_the_run(run_script, write, tmp_path):
     harm = "import os\nopen('here', 'w')\nopen(os.path.join(os.environ['HOME'], 'there'), 'w')\nprint('conftest ran')\n"
     write({"case/test_it.py": "def test_it(): pass\n", "case/conftest.py": harm})

@@ -95,6 +95,7 @@ def test_the_medians_of_time_and_memory():
         ),
     ],
 )
+@pytest.mark.slow
 def test_exceptions_that_nothing_caught(run_script, source, noticed):
     done = run_script(source)
     assert done.kind == Kind.OK and [each.partition(" at ")[0] for each in done.noticed] == [noticed], done
@@ -127,6 +128,7 @@ def test_exceptions_of_one_place_are_one_remark():
         "pass\ntry: list(ThreadPoolExecutor(2).map(int, 'x'))\nexcept ValueError: pass\nf.exception()",
     ],
 )
+@pytest.mark.slow
 def test_exceptions_of_futures_that_were_asked_for(run_script, asks):
     done = run_script(
         "from concurrent.futures import ThreadPoolExecutor, as_completed\nwith ThreadPoolExecutor(2) as pool:\n"
@@ -135,6 +137,7 @@ def test_exceptions_of_futures_that_were_asked_for(run_script, asks):
     assert (done.kind, done.noticed) == (Kind.OK, ()), done
 
 
+@pytest.mark.slow
 def test_a_traceback_of_a_future_is_of_the_script_and_the_library_alone(run_script):
     done = run_script(
         "from concurrent.futures import ThreadPoolExecutor\n"
@@ -143,6 +146,7 @@ def test_a_traceback_of_a_future_is_of_the_script_and_the_library_alone(run_scri
     assert done.kind == Kind.EXCEPTION and "runner" not in done.stderr
 
 
+@pytest.mark.slow
 def test_the_peak_of_memory_is_seen_though_it_was_short(run_script):
     done = run_script("x = b'1' * (200 << 20); del x")
     assert 200 * MIB < done.memory < 400 * MIB

@@ -51,6 +51,7 @@ PACKAGE = "   # if it is a package, not a file of yours"
         *((Blocker("file", name), "") for name in ("", ".", "/", "//", "..", "../x.csv", "/x/a\ntrue #", "a\nb")),
     ],
 )
+@pytest.mark.slow
 def test_remedies_are_commands(default_series, blocker, command):
     script = Script("bug.py", b"", "x/bug.py")
     assert remedy(blocker, script, "./twins repro x/bug.py", ["ft", "other"]) == command
@@ -82,6 +83,7 @@ PROJECT = (
 @pytest.mark.parametrize(
     "files", [{"setup.py": SETUP}, {"pyproject.toml": PROJECT}, {"setup.py": "setup(name='another')"}]
 )
+@pytest.mark.slow
 def test_an_extension_module_beside_the_script_is_to_be_built(run_script, tmp_path, monkeypatch, files):
     if compiler() is None or not os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.h")):
         pytest.skip("no C compiler, or no headers, to build an extension module with")
@@ -147,6 +149,7 @@ def test_remedies_fit_the_twins(default_series):
     assert remedy(Blocker("syntax", "x = t'1'"), script, command, [], False, "3.14") == ""
 
 
+@pytest.mark.slow
 def test_a_remedy_works(run_script, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "pkg").mkdir()

@@ -15,6 +15,8 @@ from ftsafety.repro.watch import Ended
 from tests.processes import ended
 from tests.unit.safety.conftest import TWIN
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize(
     ("source", "kind", "detail"),

@@ -143,6 +143,7 @@ def test_commands_name_the_script_by_the_path_that_was_given(monkeypatch, defaul
         ("x/bug.zip", "docker compose run --rm -T ft-repro x/bug.zip --threads 2 --repeat 20 --timeout 60"),
     ],
 )
+@pytest.mark.slow
 def test_a_command_behind_walls_reads_a_script_alone_from_standard_input(default_series, path, command):
     twins = (("ft", "unix:/run/ft/socket"),)
     assert repro(Options(Script("bug.py", b"", path), path, threads=2, twins=twins)) == command

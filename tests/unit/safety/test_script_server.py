@@ -15,6 +15,8 @@ from tests.checkout import importable
 from tests.programs import completed, programs_to_end
 from tests.unit.safety.conftest import TWIN
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def environment(tmp_path):

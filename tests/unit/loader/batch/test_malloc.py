@@ -61,6 +61,7 @@ def test_freed_memory_is_kept(run_program):
 
 
 @glibc
+@pytest.mark.slow
 def test_thresholds_that_the_program_has_set_stay():
     # Every block of over 64 KiB is mapped for itself, whatever the loader does.
     environment = os.environ | {"MALLOC_MMAP_THRESHOLD_": "65536"}

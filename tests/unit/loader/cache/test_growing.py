@@ -309,6 +309,7 @@ def test_what_is_damaged_is_reported_and_fetched_again(ready):
 
 
 @pytest.mark.parametrize("context", ["fork", "spawn"])
+@pytest.mark.slow
 def test_what_worker_processes_find_damaged_is_fetched_again(opened, context):
     source = Numbered(40, size=20_000)
     cache = opened(source, min_samples=40, fetchers=1)
@@ -364,6 +365,7 @@ def test_no_ctrl_c_comes_between_a_lock_and_its_release():
 
 
 @pytest.mark.slow(cases=1)
+@pytest.mark.slow
 def test_ctrl_c_leaves_nothing(run_program, tmp_path):
     status, out, err = run_program(f"""
         import os, signal, threading

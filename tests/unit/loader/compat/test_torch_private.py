@@ -3,6 +3,8 @@
 import ast
 from pathlib import Path
 
+import pytest
+
 import ftloader
 
 PACKAGE = Path(ftloader.__file__).parent
@@ -35,6 +37,7 @@ def test_only_one_module_uses_private_names():
     assert using == ["torch_private.py"]
 
 
+@pytest.mark.slow
 def test_a_torch_that_lacks_a_name_is_refused_with_a_remedy(run_with_torch):
     status, _, err = run_with_torch("del torch.utils.data.dataloader._DatasetKind\nimport ftloader")
     assert status == 1

@@ -130,6 +130,7 @@ def test_no_file_is_left_open(tmp_path, pictures):
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 @pytest.mark.parametrize("backend", ["pillow", "nvimgcodec"])
+@pytest.mark.slow
 def test_a_forked_child_decodes(run_program, backend):
     """The child has a copy of the parent's decoders; those of other threads are gone."""
     if backend == "nvimgcodec":

@@ -39,6 +39,7 @@ def group():
 
 
 @pytest.mark.parametrize("quota", [0.5, 1.5])
+@pytest.mark.slow
 def test_the_kernels_own_files(group, quota):
     """A program in a control group with a quota, as ``docker run --cpus`` makes one."""
     if (group / "cpu.max").exists():

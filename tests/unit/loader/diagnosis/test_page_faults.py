@@ -42,6 +42,7 @@ def run(**variables):
 
 
 @pytest.mark.parametrize("variables", [{}, {"TOO_LATE": "1000"}], ids=["unset", "set too late"])
+@pytest.mark.slow
 def test_memory_that_is_faulted_in_for_each_sample_is_noted(variables):
     faults, lines = run(**variables)
     if FREE_THREADED:
@@ -53,6 +54,7 @@ def test_memory_that_is_faulted_in_for_each_sample_is_noted(variables):
 
 
 @pytest.mark.parametrize("name", ["MIMALLOC_PURGE_DELAY", "mimalloc_purge_delay"])
+@pytest.mark.slow
 def test_with_the_setting_there_are_few_faults_and_no_note(name):
     faults, lines = run(**{name: "1000"})
     assert len(lines) == 3

@@ -221,6 +221,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_out_of_shared_memory(tmp_path):
     (tmp_path / "program.py").write_text(OUT_OF_SHARED_MEMORY)
     # A small /dev/shm of its own, in a mount namespace.

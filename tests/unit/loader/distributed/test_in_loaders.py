@@ -116,6 +116,7 @@ def flat(batches):
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("batch_size", [5, 4, None])  # 23 samples: the last batch is short, or not
+@pytest.mark.slow(cases=1)
 def test_the_end_of_an_epoch(way, batch_size):
     def make(epoch):
         sampler = DistributedSampler(range(SIZE), 2, 1, shuffle=False)
@@ -145,6 +146,7 @@ def test_the_end_of_an_epoch(way, batch_size):
 
 
 @pytest.mark.parametrize("way", ["serial", "threads", "processes"])
+@pytest.mark.slow(cases=1)
 def test_later_epochs_are_those_of_an_undisturbed_run(way):
     def train(loader, epochs):
         samples = []
@@ -267,6 +269,7 @@ def test_a_state_taken_in_the_middle_of_a_hand_over():
 
 @pytest.mark.parametrize("way", ["serial", "threads", "processes"])
 @pytest.mark.parametrize("drop_last", [False, True])
+@pytest.mark.slow(cases=1)
 def test_the_length_is_that_of_steps_done_and_left(way, drop_last):
     """It stays while the epoch runs, however often the ranks change, and is that of a whole epoch afterwards."""
     done, state = 0, {}

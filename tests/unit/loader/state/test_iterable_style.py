@@ -123,6 +123,7 @@ def test_with_other_arguments(saving, loading, dataset, arguments):
 
 @pytest.mark.parametrize("way", EACH_WAY)
 @pytest.mark.parametrize("dataset", [Sharded, Resumable, ResumableIterator])
+@pytest.mark.slow(cases=1)
 def test_the_next_epoch_is_whole(dataset, way):
     def make(seed):
         return DataLoader(dataset(), batch_size=4, generator=seeded(seed), **WAYS[way])

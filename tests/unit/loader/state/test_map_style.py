@@ -200,6 +200,7 @@ def test_persistent_workers_in_a_later_epoch(saving, loading):
 
 
 @pytest.mark.parametrize("way", EACH_WAY)
+@pytest.mark.slow(cases=1)
 def test_a_resumed_epoch_can_be_interrupted_again(way):
     expected = contents(shuffling(way))
     state = None

@@ -76,6 +76,7 @@ CASES = {
     ("way", "case"),
     [(way, case) for way in ("serial", "threads") for case in CASES] + [("processes", case) for case in [*CASES][:2]],
 )
+@pytest.mark.slow(cases=1)
 def test_all_that_follows_is_the_same(way, case):
     before, after = CASES[case]
     job = Job(way, seeded(1))
@@ -123,6 +124,7 @@ def test_samplers_whose_draws_another_loader_came_between_are_refused(way, sampl
 
 
 @pytest.mark.parametrize("way", EACH_WAY)
+@pytest.mark.slow(cases=1)
 def test_saved_again_before_the_other_loader_went_on(way):
     job = Job(way, seeded(1))
     job.run([*EPOCH, ("train", 1)])
@@ -142,6 +144,7 @@ def test_saved_again_before_the_other_loader_went_on(way):
 
 
 @pytest.mark.parametrize("way", EACH_WAY)
+@pytest.mark.slow(cases=1)
 def test_the_programs_own_generator_once_the_program_has_put_it_back(way):
     def train(job, iterator):
         for batch in iterator:

@@ -33,6 +33,7 @@ def asked_by_another_thread(loader, note):
 
 
 @pytest.mark.parametrize("way", EACH_WAY)
+@pytest.mark.slow(cases=1)
 def test_states_taken_by_another_thread_are_whole(way):
     loader = shuffling(way)
     batches, states, ready = [], [], threading.Event()
@@ -200,6 +201,7 @@ def test_a_dataset_may_change_the_indices_that_it_is_given(way, batch_size):
     assert resume(make(), state) == rest
 
 
+@pytest.mark.slow
 def test_a_forked_child_can_ask_for_the_state(run_program):
     source = """
         import os, threading

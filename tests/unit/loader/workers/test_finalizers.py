@@ -9,6 +9,8 @@ import re
 import subprocess
 import sys
 
+import pytest
+
 import ftloader
 from ftloader import fork
 from tests.checkout import CHECKOUT, importable
@@ -162,6 +164,7 @@ def locks():
     }
 
 
+@pytest.mark.slow
 def test_garbage_is_collected_in_every_lock(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, str(len(locks()))],

@@ -240,6 +240,7 @@ print(first(loader(Starting(), batch_size=5)))
     assert run(body) == (0, f"{expected}\n", "")
 
 
+@pytest.mark.slow
 def test_multiprocessing(tmp_path):
     """A child gets a loader that is in use here, uses it, and keeps an iterator to its end."""
     body = """

@@ -76,6 +76,7 @@ KINDS = {
 @pytest.mark.parametrize(
     ("kind", "iterable"), [*((kind, False) for kind in KINDS), ("thread", True), ("process-persistent", True)]
 )
+@pytest.mark.slow
 def test_every_method_in_a_forked_child(run_program, kind, iterable):
     program = PROGRAM % {"iterable": iterable, "arguments": {"num_workers": 2} | KINDS[kind]}
     assert run_program(program) == (0, "True\n", "")

@@ -54,6 +54,7 @@ for kind in Torchs, Ours:
 
 
 @pytest.mark.skipif(sys._is_gil_enabled(), reason="with the GIL, threads cannot be in torch's map at the same time")
+@pytest.mark.slow
 def test_threads_register_worker_processes_at_the_same_time(run_program):
     """Call what iterators call when their processes have started and when they end, very often.
 

@@ -61,11 +61,13 @@ INTERPRETERS = "{Py_mod_multiple_interpreters, Py_MOD_MULTIPLE_INTERPRETERS_NOT_
         ("int answer(void) { return 42; }", Gil.NO_MODULE),
     ],
 )
+@pytest.mark.slow
 def test_declared(source, declared, tmp_path):
     assert gil_slot.read(compiled(source, tmp_path / "sample.so").read_bytes()) is declared
 
 
 @pytest.mark.parametrize("packed", [True, False], ids=["packed", "plain"])
+@pytest.mark.slow
 def test_relocations(packed, tmp_path):
     flags = "-Wl,-z,pack-relative-relocs" if packed else "-Wl,-z,nopack-relative-relocs"
     source = SLOTS.format(slots="{Py_mod_gil, Py_MOD_GIL_NOT_USED},")

@@ -167,6 +167,7 @@ def answers(text, asked=""):
 
 
 @pytest.mark.parametrize("mode", ["", "html", "whole"])
+@pytest.mark.slow
 def test_the_kinds_of_answers(mode, index, modules):
     index.mode = mode
     tag = f"cp313-cp313t-{PLATFORM}"
@@ -193,6 +194,7 @@ def test_the_kinds_of_answers(mode, index, modules):
     assert answers("pkg; python_version < '3'") == {}
 
 
+@pytest.mark.slow
 def test_only_what_an_interpreter_loads_counts(index, modules):
     index.files[f"pkg-1-py3-none-{PLATFORM}.whl"] = wheel(
         ("pkg/one.cpython-314t-x86_64-linux-gnu.so", modules["on"]),
@@ -210,6 +212,7 @@ def test_only_what_an_interpreter_loads_counts(index, modules):
     assert {each[1] for each in answers("pkg").values()} == {Answer.PURE}
 
 
+@pytest.mark.slow
 def test_no_placeholder_is_better(index, modules):
     index.files = {
         "pkg-0.0.0a0-py3-none-any.whl": b"never read",
@@ -243,6 +246,7 @@ def test_a_marker_that_only_an_installer_of_a_lock_knows_excludes_nothing(index)
 
 
 @pytest.mark.parametrize("mode", ["", "html"])
+@pytest.mark.slow
 def test_a_lock_may_allow_one_wheel_alone(mode, index, modules):
     index.mode = mode
     index.files = {
@@ -260,6 +264,7 @@ def test_a_lock_may_allow_one_wheel_alone(mode, index, modules):
     assert answer("all")["3.13t"].answer is Answer.ON
 
 
+@pytest.mark.slow
 def test_ranges_fetch_less_than_the_file(index, modules):
     chance = os.urandom(8 << 20)
     index.files[f"pkg-1-cp313-cp313t-{PLATFORM}.whl"] = wheel(
@@ -285,6 +290,7 @@ def test_ranges_fetch_less_than_the_file(index, modules):
         (lambda data: data.replace(b"pkg/module", b"pkg/moduXX", 1), "", "BadArchive"),
     ],
 )
+@pytest.mark.slow
 def test_damaged_and_hostile_wheels(damage, mode, says, index, modules):
     index.mode = mode
     index.files = {
@@ -307,6 +313,7 @@ def test_no_directory_takes_all_memory():
         archive._Reader(io.BytesIO(b"")).read(1 << 50)
 
 
+@pytest.mark.slow
 def test_an_index_page_of_100_000_files(index, modules):
     platforms = [f"manylinux_2_{glibc}_{machine}" for glibc in range(17, 42) for machine in ("x86_64", "riscv64")]
     index.files = {
@@ -349,6 +356,7 @@ def test_what_cannot_be_judged(text, mode, says, index):
     assert says in judge(Package(Requirement(text)), Index()).error
 
 
+@pytest.mark.slow
 def test_a_server_that_sends_byte_after_byte(index, modules, monkeypatch):
     monkeypatch.setattr(archive, "_LONGEST", 0.2)
     index.mode = "slow"
@@ -374,6 +382,7 @@ def info(*arguments):
     return subprocess.run(command, env=variables, capture_output=True, text=True)
 
 
+@pytest.mark.slow
 def test_the_program(index, modules, tmp_path):
     tag = f"cp313-cp313t-{PLATFORM}"
 
@@ -424,6 +433,7 @@ def test_the_program(index, modules, tmp_path):
 
 
 @pytest.mark.skipif(this_twin() == "ft", reason="a free-threaded Python can import them")
+@pytest.mark.slow
 def test_an_import_needs_a_free_threaded_python():
     done = info("numpy", "--import")
     assert (done.returncode, done.stdout) == (2, "")
