@@ -158,9 +158,9 @@ def index(monkeypatch):
     server.server_close()
 
 
-def answers(text, asked=""):
+def answers(text, accepted=""):
     """The answers for a requirement, by interpreter: (version, answer, better)."""
-    package = Package(Requirement(text), asked=Requirement(asked or text).specifier)
+    package = Package(Requirement(text), accepted=Requirement(accepted or text).specifier)
     report = judge(package, Index())
     assert not report.error, report.error
     return {series: (each.version, each.answer, each.better) for series, each in report.findings.items()}
