@@ -12,6 +12,7 @@ import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 
 def read(path: Path) -> str | None:
@@ -22,16 +23,46 @@ def read(path: Path) -> str | None:
         return None
 
 
+class _Mount(NamedTuple):
+    """Mounted hierarchy of control groups."""
+
+    root: str
+    """The group that is mounted."""
+    directory: Path
+    is_v2: bool
+
+
 def _groups(controller: str, proc: Path) -> Iterator[tuple[Path, bool]]:
     """Yield (directory, True if cgroup version 2) of this process's group for *controller*, then of its ancestors."""
-    mounts: list[tuple[str, Path, bool]] = []
+    paths = _group_paths(controller, proc)
+    for mount in _mounts(controller, proc):
+        # Without a cgroup namespace the path is the host's. It then begins with `root`,
+        # which is mounted here, and the rest of it is the path below the mount.
+        path = paths.get(mount.is_v2, "/")
+        if mount.root != "/" and path.startswith(mount.root):
+            path = path[len(mount.root) :]
+        group = mount.directory / path.strip("/")
+        if not group.is_dir():
+            group = mount.directory
+        yield group, mount.is_v2
+        while group != mount.directory and mount.directory in group.parents:
+            group = group.parent
+            yield group, mount.is_v2
+
+
+def _mounts(controller: str, proc: Path) -> Iterator[_Mount]:
     for line in (read(proc / "self/mountinfo") or "").splitlines():
         left, _, right = line.partition(" - ")
         fields, kind = left.split(), right.split()
         if len(fields) < 5 or len(kind) < 3:
             continue
-        if kind[0] == "cgroup2" or (kind[0] == "cgroup" and controller in kind[2].split(",")):
-            mounts.append((fields[3], Path(fields[4]), kind[0] == "cgroup2"))
+        is_v2 = kind[0] == "cgroup2"
+        if is_v2 or (kind[0] == "cgroup" and controller in kind[2].split(",")):
+            yield _Mount(fields[3], Path(fields[4]), is_v2)
+
+
+def _group_paths(controller: str, proc: Path) -> dict[bool, str]:
+    """Return {True for cgroup version 2, else False: path of this process's group}."""
     paths: dict[bool, str] = {}
     for line in (read(proc / "self/cgroup") or "").splitlines():
         number, controllers, path = line.split(":", 2)
@@ -39,20 +70,16 @@ def _groups(controller: str, proc: Path) -> Iterator[tuple[Path, bool]]:
             paths[True] = path
         elif controller in controllers.split(","):
             paths[False] = path
-    for root, mount, is_v2 in mounts:
-        # Without a cgroup namespace the path is the host's. It then begins with `root`,
-        # which is mounted here, and the rest of it is the path below the mount.
-        path = paths.get(is_v2, "/")
-        if root != "/" and path.startswith(root):
-            path = path[len(root) :]
-        group = mount / path.strip("/")
-        if not group.is_dir():
-            group = mount
-        while True:
-            yield group, is_v2
-            if group == mount or mount not in group.parents:
-                break
-            group = group.parent
+    return paths
+
+
+def _statistic(path: Path, name: str) -> int | None:
+    """Return the number after *name* in a file of lines "name number", such as memory.stat; None if it has none."""
+    for line in (read(path) or "").splitlines():
+        key, _, value = line.partition(" ")
+        if key == name and value.isdecimal():
+            return int(value)
+    return None
 
 
 def cpu_quota(proc: Path = Path("/proc")) -> float | None:
@@ -72,14 +99,13 @@ def cpu_quota(proc: Path = Path("/proc")) -> float | None:
 
 def throttled_seconds(proc: Path = Path("/proc")) -> float | None:
     """Return the seconds for which a CPU quota has stopped this process's group so far; None if unknown."""
-    found = []
+    durations = []
     for group, is_v2 in _groups("cpu", proc):
         unit, name = (1e6, "throttled_usec") if is_v2 else (1e9, "throttled_time")
-        for line in (read(group / "cpu.stat") or "").splitlines():
-            key, _, value = line.partition(" ")
-            if key == name and value.isdecimal():
-                found.append(int(value) / unit)
-    return max(found, default=None)
+        duration = _statistic(group / "cpu.stat", name)
+        if duration is not None:
+            durations.append(duration / unit)
+    return max(durations, default=None)
 
 
 def memory_left(proc: Path = Path("/proc")) -> tuple[int | None, int | None]:
@@ -90,20 +116,25 @@ def memory_left(proc: Path = Path("/proc")) -> tuple[int | None, int | None]:
     """
     tightest: tuple[int, int] | None = None
     for group, is_v2 in _groups("memory", proc):
-        limit_text = read(group / ("memory.max" if is_v2 else "memory.limit_in_bytes"))
-        usage_text = read(group / ("memory.current" if is_v2 else "memory.usage_in_bytes"))
-        if not limit_text or not usage_text or limit_text == "max":
+        limit, usage = _memory(group, is_v2)
+        if limit is None or usage is None:
             continue
-        limit = int(limit_text)
-        if limit >= 1 << 60:  # v1 writes "no limit" as the largest page-aligned number
-            continue
-        key = "inactive_file " if is_v2 else "total_inactive_file "
-        stat = read(group / "memory.stat") or ""
-        cache = next((int(s[len(key) :]) for s in stat.splitlines() if s.startswith(key)), 0)
-        left = max(0, limit - int(usage_text) + cache)
+        cache = _statistic(group / "memory.stat", "inactive_file" if is_v2 else "total_inactive_file")
+        left = max(0, limit - usage + (cache or 0))
         if tightest is None or left < tightest[1]:
             tightest = (limit, left)
     return tightest or (None, None)
+
+
+def _memory(group: Path, is_v2: bool) -> tuple[int | None, int | None]:
+    """Return a group's memory limit and use in bytes; None for what is not limited or cannot be read."""
+    limit_name, usage_name = ("max", "current") if is_v2 else ("limit_in_bytes", "usage_in_bytes")
+    limit_text, usage_text = read(group / f"memory.{limit_name}"), read(group / f"memory.{usage_name}")
+    if not limit_text or not usage_text or limit_text == "max":
+        return None, None
+    limit = int(limit_text)
+    # v1 writes "no limit" as the largest page-aligned number.
+    return (limit if limit < 1 << 60 else None), int(usage_text)
 
 
 def kills(proc: Path = Path("/proc")) -> int:

@@ -54,13 +54,13 @@ def interpreter() -> dict:
 
 def packages() -> dict[str, str]:
     """Return every installed distribution's version, by normalised name."""
-    found: dict[str, str] = {}
+    versions: dict[str, str] = {}
     for distribution in importlib.metadata.distributions():
         name = distribution.metadata["Name"]
         # Of two copies, the first one on sys.path is imported.
         if name:
-            found.setdefault(normalise(name), distribution.version)
-    return dict(sorted(found.items()))
+            versions.setdefault(normalise(name), distribution.version)
+    return dict(sorted(versions.items()))
 
 
 def cpu() -> dict:
@@ -106,9 +106,10 @@ def operating_system() -> dict:
         name = platform.freedesktop_os_release().get("PRETTY_NAME", "unknown")
     except OSError:
         name = "unknown"
-    known = machine_id()
-    found = {"name": name, "kernel": platform.release(), "container": container()}
-    return {**found, "machine_id": known} if known else found
+    facts = {"name": name, "kernel": platform.release(), "container": container()}
+    if identity := machine_id():
+        facts["machine_id"] = identity
+    return facts
 
 
 def machine_id(path: Path = Path("/etc/machine-id")) -> str | None:
@@ -117,10 +118,10 @@ def machine_id(path: Path = Path("/etc/machine-id")) -> str | None:
     machine-id(5) asks for a hash in place of the id. Machines made from one image may have the same id, so the host's
     name is part of it. In a container the id is that of the image, and the name changes with each container.
     """
-    found = cgroup.read(path)
-    if container() or not found or not re.fullmatch("[0-9a-f]{32}", found):
+    identity = cgroup.read(path)
+    if container() or not identity or not re.fullmatch("[0-9a-f]{32}", identity):
         return None
-    return hashlib.sha256(f"ft-env {found} {platform.node()}".encode()).hexdigest()[:16]
+    return hashlib.sha256(f"ft-env {identity} {platform.node()}".encode()).hexdigest()[:16]
 
 
 def container() -> str | None:
@@ -135,48 +136,60 @@ def container() -> str | None:
 
 def gpu() -> dict:
     """Describe the GPUs and their driver, or say why there is none."""
-    none: dict = {"devices": [], "driver": None}
     tool = shutil.which("nvidia-smi")
-    devices = [p.name for p in Path("/dev").glob("nvidia[0-9]*")]
     if tool is None:
-        reason = "no NVIDIA GPU is visible: no /dev/nvidia* and no nvidia-smi (in a container: start it with "
-        reason += "--gpus all, or with compose.gpu.yaml)"
-        if devices:
-            reason = f"the device files of {len(devices)} NVIDIA GPU(s) are here, but nvidia-smi is not: no driver "
-            reason += "libraries in this environment"
-        return {**none, "reason": reason}
+        return _no_gpu(_why_no_tool())
     query = [tool, "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader"]
     try:
         done = subprocess.run(query, capture_output=True, text=True, timeout=15)
     except (OSError, subprocess.TimeoutExpired) as error:
-        return {**none, "reason": f"nvidia-smi failed: {error}"}
+        return _no_gpu(f"nvidia-smi failed: {error}")
     rows = [line.split(", ") for line in done.stdout.splitlines() if line.count(", ") == 2]
     if done.returncode or not rows:
-        text = (done.stdout + done.stderr).strip().splitlines() or [f"exit {done.returncode}"]
-        return {**none, "reason": f"nvidia-smi failed: {text[0]}"}
+        lines = (done.stdout + done.stderr).strip().splitlines() or [f"exit {done.returncode}"]
+        return _no_gpu(f"nvidia-smi failed: {lines[0]}")
     return {"devices": [f"{name} ({size})" for name, size, _ in rows], "driver": rows[0][2], "reason": None}
+
+
+def _no_gpu(reason: str) -> dict:
+    return {"devices": [], "driver": None, "reason": reason}
+
+
+def _why_no_tool() -> str:
+    devices = list(Path("/dev").glob("nvidia[0-9]*"))
+    if devices:
+        return (
+            f"the device files of {len(devices)} NVIDIA GPU(s) are here, but nvidia-smi is not: no driver libraries in "
+            "this environment"
+        )
+    return (
+        "no NVIDIA GPU is visible: no /dev/nvidia* and no nvidia-smi (in a container: start it with --gpus all, or "
+        "with compose.gpu.yaml)"
+    )
 
 
 def revision(root: Path = ROOT) -> dict:
     """Return the source's commit or "unknown", and where it was found: git, an image's file REVISION, or None."""
 
-    def git(*arguments: str) -> str | None:
-        try:
-            done = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, timeout=15)
-        except (OSError, subprocess.TimeoutExpired):
-            return None
-        return os.fsdecode(done.stdout).strip() if done.returncode == 0 else None
-
-    top = git("rev-parse", "--show-toplevel")
+    top = _git(root, "rev-parse", "--show-toplevel")
     # The commit of another repository, which holds a copy of the package, would be wrong.
     if top and Path(top).resolve() == root:
-        commit = git("rev-parse", "HEAD")
+        commit = _git(root, "rev-parse", "HEAD")
         if commit:
-            return {"commit": commit, "dirty": bool(git("status", "--porcelain")), "from": "git"}
+            return {"commit": commit, "dirty": bool(_git(root, "status", "--porcelain")), "from": "git"}
     commit = cgroup.read(root / "REVISION")
     if commit:
         return {"commit": commit, "dirty": None, "from": "REVISION"}
     return {"commit": "unknown", "dirty": None, "from": None}
+
+
+def _git(root: Path, *arguments: str) -> str | None:
+    """Return the output of a git command in *root*; None if it fails."""
+    try:
+        done = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, timeout=15)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return os.fsdecode(done.stdout).strip() if done.returncode == 0 else None
 
 
 def source_hash(folders: Sequence[Path] | None = None) -> str:

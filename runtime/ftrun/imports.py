@@ -19,7 +19,7 @@ import sys
 import sysconfig
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -74,7 +74,7 @@ def read_lock(path: Path) -> dict[str, str]:
             continue
         try:
             requirement = Requirement(line.rstrip("\\").strip())
-            (version,) = [s.version for s in requirement.specifier if s.operator == "=="]
+            (version,) = (limit.version for limit in requirement.specifier if limit.operator == "==")
         except (InvalidRequirement, ValueError) as error:
             raise LockError(f"{path}: not a pinned requirement: {line!r}") from error
         if requirement.marker is None or requirement.marker.evaluate():
@@ -84,24 +84,38 @@ def read_lock(path: Path) -> dict[str, str]:
 
 def modules_of(distribution: importlib.metadata.Distribution) -> tuple[list[str], list[str]]:
     """Return two lists of an installed package's modules, by dotted name: top-level ones, and extension modules."""
-    # The interpreter's own tag and the stable ABI; a plain .so is a library, not a module.
-    endings = (f".{sysconfig.get_config_var('SOABI')}.so", ".abi3.so")
     top, extensions = set(), set()
-    files = [f for f in distribution.files or [] if f.parts[0] != ".."]
-    packages = {f.parent.parts for f in files if f.name == "__init__.py"}
+    files = [file for file in distribution.files or [] if _is_importable(file)]
+    packages = {file.parent.parts for file in files if file.name == "__init__.py"}
     for file in files:
-        parts = file.parts
-        if any(not part.isidentifier() for part in parts[:-1]) or "tests" in parts:
+        if "tests" in file.parts:
             continue
-        ending = next((e for e in endings if file.name.endswith(e)), None)
-        if ending:
-            extensions.add(".".join((*parts[:-1], file.name[: -len(ending)])))
-        if file.name == "__init__.py" and not any(parts[:n] in packages for n in range(1, len(parts) - 1)):
-            top.add(".".join(parts[:-1]))
-        elif len(parts) == 1 and file.suffix == ".py":
+        if name := _extension_name(file.name):
+            extensions.add(".".join((*file.parts[:-1], name)))
+        if file.name == "__init__.py" and not _is_inside(file.parent.parts, packages):
+            top.add(".".join(file.parent.parts))
+        elif len(file.parts) == 1 and file.suffix == ".py":
             top.add(file.stem)
     public = {name for name in top if not name.startswith("_")}
     return sorted(public or top), sorted(extensions)
+
+
+def _is_importable(file: importlib.metadata.PackagePath) -> bool:
+    """True if the file's folders, of which `..` is none, have names of packages."""
+    return all(part.isidentifier() for part in file.parts[:-1])
+
+
+def _is_inside(package: tuple[str, ...], packages: set[tuple[str, ...]]) -> bool:
+    return any(package[:depth] in packages for depth in range(1, len(package)))
+
+
+def _extension_name(filename: str) -> str:
+    """Return the module's name in the file name of an extension module; "" for other files."""
+    # The interpreter's own tag and the stable ABI; a plain .so is a library, not a module.
+    for ending in (f".{sysconfig.get_config_var('SOABI')}.so", ".abi3.so"):
+        if filename.endswith(ending):
+            return filename.removesuffix(ending)
+    return ""
 
 
 def judge(names: Iterable[str]) -> Iterator[Verdict]:
@@ -109,8 +123,11 @@ def judge(names: Iterable[str]) -> Iterator[Verdict]:
 
     Raises importlib.metadata.PackageNotFoundError if a package is not installed.
     """
-    distributions = [(name, importlib.metadata.distribution(name)) for name in names]
-    return judge_modules([(name, each.version, *modules_of(each)) for name, each in distributions])
+    packages = []
+    for name in names:
+        distribution = importlib.metadata.distribution(name)
+        packages.append((name, distribution.version, *modules_of(distribution)))
+    return judge_modules(packages)
 
 
 def judge_modules(
@@ -123,8 +140,26 @@ def judge_modules(
     """
     deadline = None if timeout is None else time.monotonic() + timeout
     while waiting:
-        verdicts = 0
-        child = subprocess.Popen(
+        child = _Importer(folders, deadline)
+        number = 0
+        with contextlib.closing(child.verdicts(waiting)) as verdicts:
+            for verdict in verdicts:
+                number += 1
+                yield verdict
+        if child.overdue.is_set():
+            raise subprocess.TimeoutExpired(child.process.args, timeout or 0.0)
+        waiting = waiting[number:]
+        status = child.process.returncode
+        if waiting and (status or not number):  # an import may end the interpreter with any status
+            name, version, *_ = waiting.pop(0)
+            yield Verdict(name, version, errors=[f"importing it ended the interpreter (status {status})"])
+
+
+class _Importer:
+    """Child process that imports packages until one turns the GIL on or crashes the child."""
+
+    def __init__(self, folders: Iterable[str], deadline: float | None) -> None:
+        self.process = subprocess.Popen(
             command(sys.executable, "ftrun.imports"),
             # Without PYTHON_GIL, which would keep an import from turning the GIL on.
             env=child_environment(paths=folders),
@@ -133,30 +168,32 @@ def judge_modules(
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
         )
-        overdue = threading.Event()
+        self.overdue = threading.Event()
+        """Set once the child was killed because of the deadline."""
         left = threading.TIMEOUT_MAX if deadline is None else max(0.0, deadline - time.monotonic())
-        timer = threading.Timer(left, lambda child=child, overdue=overdue: (overdue.set(), child.kill()))
-        timer.daemon = True
-        timer.start()
+        self._timer = threading.Timer(left, self._kill)
+        self._timer.daemon = True
+
+    def _kill(self) -> None:
+        self.overdue.set()
+        self.process.kill()
+
+    def verdicts(self, packages: list[tuple[str, str, list[str], list[str]]]) -> Generator[Verdict]:
+        """Import the packages; yield a verdict for each of the first of them. Wait for the child's end."""
+        self._timer.start()
+        stdin, stdout = self.process.stdin, self.process.stdout
+        assert stdin and stdout
         try:
-            assert child.stdin and child.stdout
-            with contextlib.suppress(BrokenPipeError), child.stdin:
-                json.dump(waiting, child.stdin)
-            with child.stdout:
-                for line in child.stdout:
-                    verdicts += 1
+            with contextlib.suppress(BrokenPipeError), stdin:
+                json.dump(packages, stdin)
+            with stdout:
+                for line in stdout:
                     yield Verdict(**json.loads(line))
-            status = child.wait()
+            self.process.wait()
         finally:
-            timer.cancel()
-            child.kill()
-            child.wait()
-        if overdue.is_set():
-            raise subprocess.TimeoutExpired(child.args, timeout or 0.0)
-        waiting = waiting[verdicts:]
-        if waiting and (status or not verdicts):  # an import may end the interpreter with any status
-            name, version, *_ = waiting.pop(0)
-            yield Verdict(name, version, errors=[f"importing it ended the interpreter (status {status})"])
+            self._timer.cancel()
+            self.process.kill()
+            self.process.wait()
 
 
 def _import_one(name: str) -> tuple[str | None, list[str]]:
@@ -179,6 +216,17 @@ def _import_one(name: str) -> tuple[str | None, list[str]]:
         return error, captured.read().decode(errors="replace").splitlines()
 
 
+def _import_all(modules: Iterable[str], verdict: Verdict) -> list[str]:
+    """Import modules, and add what that wrote to stderr to the verdict's warnings; return the errors."""
+    errors = []
+    for module in modules:
+        error, lines = _import_one(module)
+        verdict.warnings += lines
+        if error:
+            errors.append(error)
+    return errors
+
+
 def _child() -> None:
     """Import the packages that stdin lists (JSON); after each, write its verdict to stdout as a line of JSON."""
     # Modules may print. Their output goes to stderr, and only the answers go to the real stdout.
@@ -188,13 +236,10 @@ def _child() -> None:
     with gil.noticing() as turned_on:
         for name, version, modules, extensions in json.load(sys.stdin):
             verdict = Verdict(name, version, len(modules), len(extensions))
+            verdict.errors += _import_all(modules, verdict)
             # A private extension may need hardware, or something that only its own package sets up. If it cannot be
             # loaded, that says nothing about the GIL.
-            for wanted, errors in ((modules, verdict.errors), (extensions, verdict.not_judged)):
-                for module in wanted:
-                    error, lines = _import_one(module)
-                    verdict.warnings += lines
-                    errors += [error] if error else []
+            verdict.not_judged += _import_all(extensions, verdict)
             for _, importer, file, number in turned_on:
                 if importer != __name__:
                     verdict.turned_on_at = f"{importer}, line {number}: {linecache.getline(file, number).strip()}"

@@ -34,33 +34,32 @@ unclear for this interpreter.
 
 TORCH_CUDA = """
 import json, torch
-seen = torch.cuda.is_available()
-print(json.dumps({"available": seen, "built_for": torch.version.cuda,
-                  "devices": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
-                  if seen else []}))
+available = torch.cuda.is_available()
+devices = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())] if available else []
+print(json.dumps({"available": available, "built_for": torch.version.cuda, "devices": devices}))
 """
 
 
-def parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    result = argparse.ArgumentParser(
+    parser = argparse.ArgumentParser(
         prog=host.command("python -m ftrun.info"),
         description=DESCRIPTION,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    result.add_argument("--json", action="store_true", help="print one JSON object")
-    result.add_argument("--verify", action="store_true", help="also exit with 1 without a lock file")
-    twin = "with --verify: the twin that it must be, ft (free-threaded) or gil"
-    result.add_argument("--expect", choices=("ft", "gil"), help=twin)
-    wanted = "look at these packages (PEP 508), requirements files, pyproject.toml or lock files"
-    result.add_argument("--requirements", nargs="+", metavar="FILE|PACKAGE", help=wanted)
-    also = "with --requirements: import the packages in this interpreter, from a temporary folder"
-    result.add_argument("--import", dest="import_too", action="store_true", help=also)
-    cache = "with --requirements: the folder for uv and its cache (default: a temporary one)"
-    result.add_argument("--cache", type=Path, metavar="DIR", help=cache)
-    lock = f"the lock file to compare with (default: {imports.DEFAULT_LOCK})"
-    result.add_argument("--lock", type=Path, metavar="FILE", help=lock)
-    return result
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--verify", action="store_true", help="also exit with 1 without a lock file")
+    help_text = "with --verify: the twin that it must be, ft (free-threaded) or gil"
+    parser.add_argument("--expect", choices=("ft", "gil"), help=help_text)
+    help_text = "look at these packages (PEP 508), requirements files, pyproject.toml or lock files"
+    parser.add_argument("--requirements", nargs="+", metavar="FILE|PACKAGE", help=help_text)
+    help_text = "with --requirements: import the packages in this interpreter, from a temporary folder"
+    parser.add_argument("--import", dest="import_too", action="store_true", help=help_text)
+    help_text = "with --requirements: the folder for uv and its cache (default: a temporary one)"
+    parser.add_argument("--cache", type=Path, metavar="DIR", help=help_text)
+    help_text = f"the lock file to compare with (default: {imports.DEFAULT_LOCK})"
+    parser.add_argument("--lock", type=Path, metavar="FILE", help=help_text)
+    return parser
 
 
 class Shown:
@@ -74,29 +73,34 @@ class Shown:
 
     def facts(self, info: dict) -> None:
         """Print the quickly known facts of `collect`: interpreter, processor, memory, system, GPU, revision."""
-        python, cpu, memory, os_ = info["interpreter"], info["cpu"], info["memory"], info["os"]
-        gpu, revision, gib = info["gpu"], info["revision"], 1024**3
+        self._python(info["interpreter"])
+        self._machine(info)
+        self._line("GPU", _gpu(info["gpu"]))
+        revision = info["revision"]
+        self._line("revision", revision["commit"] + (" + changes" if revision["dirty"] else ""))
+
+    def _python(self, python: dict) -> None:
         self._free_threaded = python["free_threaded"]
         gil = "on" if python["gil_enabled"] else "off"
-        kind = "free-threaded" if python["free_threaded"] else "with the GIL"
-        quota = "no quota" if cpu["quota"] is None else f"quota {cpu['quota']:g}"
-        limit = "no limit" if memory["limit"] is None else f"limit {memory['limit'] / gib:.1f} GiB"
-        sizes = f"{memory['total'] / gib:.1f} GiB, {limit}, {memory['available'] / gib:.1f} GiB free"
-        usable = f"{cpu['usable']} usable of {cpu['count']} (affinity {cpu['affinity']}, {quota})"
+        kind = "free-threaded" if self._free_threaded else "with the GIL"
         self._line("Python", f"{python['version']} {kind}, GIL {gil} at start, {python['build']}")
         self._line("", python["executable"])
         if self._free_threaded:
             delay = python.get("mimalloc_purge_delay")
-            set_ = "is not set: freed memory goes back after 10 ms" if delay is None else f"is {delay}"
-            self._line("allocator", f"mimalloc, MIMALLOC_PURGE_DELAY {set_}")
+            setting = "is not set: freed memory goes back after 10 ms" if delay is None else f"is {delay}"
+            self._line("allocator", f"mimalloc, MIMALLOC_PURGE_DELAY {setting}")
         self._line("configured with", python["config_args"] or "unknown")
         self._line("compiler", f"{python['compiler']}  {python['cflags']}")
+
+    def _machine(self, info: dict) -> None:
+        cpu, memory, system = info["cpu"], info["memory"], info["os"]
+        quota = "no quota" if cpu["quota"] is None else f"quota {cpu['quota']:g}"
+        usable = f"{cpu['usable']} usable of {cpu['count']} (affinity {cpu['affinity']}, {quota})"
         self._line("processor", f"{cpu['model']}: {usable}")
-        self._line("memory", f"{sizes}; /dev/shm {memory['shm_total'] / gib:.2f} GiB")
-        self._line("system", f"{os_['name']}, Linux {os_['kernel']}, {os_['container'] or 'no container'}")
-        seen = ", ".join(gpu["devices"]) + f", driver {gpu['driver']}" if gpu["devices"] else gpu["reason"]
-        self._line("GPU", seen)
-        self._line("revision", revision["commit"] + (" + changes" if revision["dirty"] else ""))
+        limit = "no limit" if memory["limit"] is None else f"limit {_gib(memory['limit'])}"
+        sizes = f"{_gib(memory['total'])}, {limit}, {_gib(memory['available'])} free"
+        self._line("memory", f"{sizes}; /dev/shm {_gib(memory['shm_total'], 2)}")
+        self._line("system", f"{system['name']}, Linux {system['kernel']}, {system['container'] or 'no container'}")
 
     def package(self, package: dict) -> None:
         """Print a locked package's row: its version and what importing it did to the GIL."""
@@ -105,11 +109,15 @@ class Shown:
             self._print("Locked packages", "italic")
             self._print(f"{'package':<30} {'version':<14} {'extensions':>10}  GIL after import", "bold")
         on = package["gil_enabled_after_import"]
-        wrong = bool(package["errors"]) or (on and self._free_threaded)
-        state = "on: turned on by this import" if on and self._free_threaded else "on" if on else "off"
-        state = package["errors"][0] if package["errors"] else state
+        turned_on = on and self._free_threaded
+        if package["errors"]:
+            state = package["errors"][0]
+        elif turned_on:
+            state = "on: turned on by this import"
+        else:
+            state = "on" if on else "off"
         row = f"{package['name']:<30} {package['installed']:<14} {package['extensions'] or '':>10}  {state}"
-        self._print(row, "red" if wrong else "")
+        self._print(row, "red" if package["errors"] or turned_on else "")
 
     def end(self, info: dict) -> None:
         """Print the facts that `collect` finds last: the GPUs that torch sees, and remarks."""
@@ -128,6 +136,14 @@ class Shown:
         sys.stdout.flush()
 
 
+def _gib(size: int, digits: int = 1) -> str:
+    return f"{size / 1024**3:.{digits}f} GiB"
+
+
+def _gpu(gpu: dict) -> str:
+    return f"{', '.join(gpu['devices'])}, driver {gpu['driver']}" if gpu["devices"] else gpu["reason"]
+
+
 def collect(lock: Path | None, shown: Shown | None = None) -> dict:
     """Return facts about this environment and a list of problems; raises imports.LockError if `lock` is unusable.
 
@@ -136,50 +152,60 @@ def collect(lock: Path | None, shown: Shown | None = None) -> dict:
     cuda = subprocess.Popen(
         [sys.executable, "-P", "-c", TORCH_CUDA], text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     )
-    result = environment.describe()
-    result["revision"] = environment.revision()
-    problems, remarks, pinned = [], [], {}
-    try:
-        ctypes.CDLL("libturbojpeg.so.0")
-    except OSError:
-        remarks.append(
-            "ftloader.decode leaves JPEGs to Pillow, which is slower: install libturbojpeg0 (Ubuntu: libturbojpeg)"
-        )
+    info = environment.describe()
+    info["revision"] = environment.revision()
+    info["remarks"] = _remarks()
+    pinned = {}
     if lock is None and not imports.DEFAULT_LOCK.exists():
         # Installed with pip into another environment: there is no lock to compare with.
-        remarks.append(f"no lock file at {imports.DEFAULT_LOCK}: packages are not compared")
+        info["remarks"].append(f"no lock file at {imports.DEFAULT_LOCK}: packages are not compared")
     else:
         lock = lock or imports.DEFAULT_LOCK
         pinned = imports.read_lock(lock)
+    info["lock"] = lock and str(lock)
     if shown:
-        shown.facts(result)
-    for name, version in pinned.items():
-        found = result["packages"].get(name)
-        if found is None:
-            problems.append(f"{name} {version} is locked but not installed")
-        elif found != version:
-            problems.append(f"{name} is {found}, the lock says {version}")
-    judged = []
-    for verdict in imports.judge(name for name in pinned if name in result["packages"]):
-        judged.append({"locked": pinned[verdict.name], **asdict(verdict)})
+        shown.facts(info)
+    info["problems"] = _differences(pinned, info["packages"])
+    info["imports"] = []
+    for verdict in imports.judge(name for name in pinned if name in info["packages"]):
+        package = {"locked": pinned[verdict.name], **asdict(verdict)}
+        info["imports"].append(package)
         if shown:
-            shown.package(judged[-1])
-        problems += [f"{verdict.name}: {error}" for error in verdict.errors]
-        if result["interpreter"]["free_threaded"] and verdict.turned_gil_on:
-            problems.append(f"importing {verdict.name} {verdict.installed} turns the GIL on")
-    result |= {"lock": lock and str(lock), "problems": problems, "remarks": remarks, "imports": judged}
+            shown.package(package)
+        info["problems"] += [f"{verdict.name}: {error}" for error in verdict.errors]
+        if info["interpreter"]["free_threaded"] and verdict.turned_gil_on:
+            info["problems"].append(f"importing {verdict.name} {verdict.installed} turns the GIL on")
     output = cuda.communicate()[0]
-    result["gpu"]["torch"] = json.loads(output) if cuda.returncode == 0 else None
+    info["gpu"]["torch"] = json.loads(output) if cuda.returncode == 0 else None
     if shown:
-        shown.end(result)
-    return result
+        shown.end(info)
+    return info
+
+
+def _remarks() -> list[str]:
+    try:
+        ctypes.CDLL("libturbojpeg.so.0")
+    except OSError:
+        return ["ftloader.decode leaves JPEGs to Pillow, which is slower: install libturbojpeg0 (Ubuntu: libturbojpeg)"]
+    return []
+
+
+def _differences(pinned: dict[str, str], installed: dict[str, str]) -> list[str]:
+    """Return error messages for packages that are missing or have another version than the lock's."""
+    problems = []
+    for name, version in pinned.items():
+        if name not in installed:
+            problems.append(f"{name} {version} is locked but not installed")
+        elif installed[name] != version:
+            problems.append(f"{name} is {installed[name]}, the lock says {version}")
+    return problems
 
 
 def check_twin(info: dict, expect: str | None) -> list[str]:
     """Return error messages if this interpreter is not the twin `expect`, or if `expect` is "ft" and the GIL is on."""
-    found = info["interpreter"]["twin"]
-    if expect and found != expect:
-        is_now = f"this interpreter is the {found!r} twin (Py_GIL_DISABLED={int(found == 'ft')})"
+    twin = info["interpreter"]["twin"]
+    if expect and twin != expect:
+        is_now = f"this interpreter is the {twin!r} twin (Py_GIL_DISABLED={int(twin == 'ft')})"
         return [f"{is_now}, expected {expect!r}: {info['interpreter']['executable']}"]
     # PYTHON_GIL can force the GIL on, which defeats the purpose of this twin.
     if expect == "ft" and info["interpreter"]["gil_enabled"]:
@@ -190,12 +216,13 @@ def check_twin(info: dict, expect: str | None) -> list[str]:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line `arguments` (default: this process's); return the exit status."""
-    options = parser().parse_args(arguments)
+    parser = make_parser()
+    options = parser.parse_args(arguments)
     any_locale()
     if options.expect and not options.verify:
-        parser().error("--expect needs --verify")
+        parser.error("--expect needs --verify")
     if options.import_too and not options.requirements:
-        parser().error("--import needs --requirements")
+        parser.error("--import needs --requirements")
     if options.requirements:
         from ftrun.wheels import command  # needs packages that a plain environment may lack
 
@@ -213,14 +240,14 @@ def main(arguments: list[str] | None = None) -> int:
     if options.json:
         json.dump(info, sys.stdout, indent=2)
         print()
-    if info["problems"]:
-        print("ftrun.info: this environment is not what it should be:", file=sys.stderr)
-        for problem in info["problems"]:
-            print(f"  - {problem}", file=sys.stderr)
-        return 1
-    if options.verify and not options.json:
-        print(f"verified: {info['interpreter']['twin']} twin, {len(info['imports'])} locked packages")
-    return 0
+    if not info["problems"]:
+        if options.verify and not options.json:
+            print(f"verified: {info['interpreter']['twin']} twin, {len(info['imports'])} locked packages")
+        return 0
+    print("ftrun.info: this environment is not what it should be:", file=sys.stderr)
+    for problem in info["problems"]:
+        print(f"  - {problem}", file=sys.stderr)
+    return 1
 
 
 if __name__ == "__main__":

@@ -60,35 +60,65 @@ def install(
         build: distributions that may be built from source.
         never: distributions to leave out even if a package requires them.
     """
-    checked = [_checked(each) for each in requirements]
+    checked = [_checked(requirement) for requirement in requirements]
     uv = find_uv(cache, interruption)
     folder.mkdir(parents=True)
-    wanted, held, left_out = (folder.with_name(folder.name + suffix) for suffix in (".in", ".held", ".never"))
-    wanted.write_text("".join(f"{each}\n" for each in checked))
-    fixed = {normalise(pin.partition("==")[0]): pin for pin in constraints}
-    twins_own = {name: f"{name}=={version}" for name, version in installed.items()}
-    asked = {normalise(re.match(r"[\w.-]+", each)[0]) for each in checked}  # type: ignore[index]
-    left_out.write_text("".join(f"{name}; python_version < '3'\n" for name in never))
     wheels = ["--only-binary", ":all:", *(f"--no-binary={name}" for name in build)]
-    compile_ = [uv, "pip", "compile", "--quiet", "--no-header", "--no-annotate", *wheels, "--overrides", str(left_out)]
-    compile_ += ["--no-emit-package", "triton", "--python", python, str(wanted)]
-    # If the script needs other versions than the twin's, pins are dropped: first of the packages that it names.
-    others = {name: pin for name, pin in twins_own.items() if name not in asked}
-    for pins_held in ({**twins_own, **fixed}, {**others, **fixed}, fixed):
-        held.write_text("".join(f"{pin}\n" for pin in pins_held.values()))
-        done = run([*compile_, "--constraints", str(held)], cache, interruption)
-        if done.returncode == 0:
-            break
-    else:
-        raise OverlayError(last_words(done))
-    pins = [line.strip() for line in done.stdout.decode().splitlines() if line.strip() and line[0] not in " #-"]
-    missing = [pin for pin in pins if installed.get(normalise(pin.partition("==")[0])) != pin.partition("==")[2]]
+    resolver = [uv, "pip", "compile", "--quiet", "--no-header", "--no-annotate", *wheels]
+    resolver += ["--no-emit-package", "triton", "--python", python]
+    left_out = folder.with_name(folder.name + ".never")
+    _write(left_out, [f"{name}; python_version < '3'" for name in never])
+    resolver += ["--overrides", str(left_out)]
+    requirements_file = folder.with_name(folder.name + ".in")
+    _write(requirements_file, checked)
+    resolver.append(str(requirements_file))
+    pins = _resolve(resolver, folder, _choices(checked, installed, constraints), cache, interruption)
+    missing = [pin for pin in pins if installed.get(_pinned_name(pin)) != pin.partition("==")[2]]
     if missing:
-        line = [uv, "pip", "install", "--quiet", "--no-deps", *wheels, "--python", python, "--target", str(folder)]
-        done = run([*line, *missing], cache, interruption)
+        installer = [uv, "pip", "install", "--quiet", "--no-deps", *wheels, "--python", python, "--target", str(folder)]
+        done = run([*installer, *missing], cache, interruption)
         if done.returncode:
             raise OverlayError(last_words(done))
     return missing
+
+
+def _choices(
+    requirements: Iterable[str], installed: Mapping[str, str], constraints: Iterable[str]
+) -> list[dict[str, str]]:
+    """Return the sets of pins to try, {name: pin}.
+
+    If the script needs other versions than the twin's, pins are dropped: first of the packages that it names.
+    """
+    fixed = {_pinned_name(pin): pin for pin in constraints}
+    twin_pins = {name: f"{name}=={version}" for name, version in installed.items()}
+    others = dict(twin_pins)
+    for requirement in requirements:
+        name = re.match(r"[\w.-]+", requirement)
+        assert name, "a checked requirement begins with a name"
+        others.pop(normalise(name[0]), None)
+    return [{**twin_pins, **fixed}, {**others, **fixed}, fixed]
+
+
+def _resolve(
+    resolver: list[str], folder: Path, choices: Iterable[dict[str, str]], cache: Path, interruption: Interruption
+) -> list[str]:
+    """Return the versions (NAME==VERSION) that fit the first of the *choices* for which there are any."""
+    constraints = folder.with_name(folder.name + ".held")
+    for pins in choices:
+        _write(constraints, pins.values())
+        done = run([*resolver, "--constraints", str(constraints)], cache, interruption)
+        if done.returncode == 0:
+            lines = done.stdout.decode().splitlines()
+            return [line.strip() for line in lines if line.strip() and line[0] not in " #-"]
+    raise OverlayError(last_words(done))
+
+
+def _pinned_name(pin: str) -> str:
+    return normalise(pin.partition("==")[0])
+
+
+def _write(path: Path, lines: Iterable[str]) -> None:
+    path.write_text("".join(f"{line}\n" for line in lines))
 
 
 def has_wheel(requirement: str, series: str, free_threaded: bool, cache: Path, interruption: Interruption) -> bool:
@@ -96,11 +126,13 @@ def has_wheel(requirement: str, series: str, free_threaded: bool, cache: Path, i
 
     `free_threaded`: True for the free-threaded build of CPython, False for the build with the GIL.
     """
-    abi = f"cp{series.replace('.', '')}{'t' if free_threaded else ''}"
-    platform = ("manylinux_2_28_", "manylinux2014_", "manylinux_2_17_")
+    abi = f"cp{series.replace('.', '')}"
+    if free_threaded:
+        abi += "t"
     pip = [sys.executable, "-I", "-m", "pip", "install", "--quiet", "--dry-run", "--ignore-installed", "--no-deps"]
     pip += ["--only-binary=:all:", "--python-version", series, "--abi", abi, "--target", str(cache / "none")]
-    pip += [f"--platform={each}{os.uname().machine}" for each in platform]
+    for platform in ("manylinux_2_28", "manylinux2014", "manylinux_2_17"):
+        pip.append(f"--platform={platform}_{os.uname().machine}")
     try:
         return run([*pip, _checked(requirement)], cache, interruption).returncode == 0
     except OverlayError:
@@ -109,9 +141,10 @@ def has_wheel(requirement: str, series: str, free_threaded: bool, cache: Path, i
 
 def find_uv(cache: Path, interruption: Interruption) -> str:
     """Return the path of uv. If PATH has no uv, install the pinned version into *cache*."""
-    if found := shutil.which("uv"):
-        return found
-    version = next((line.split()[0] for line in UV_LOCK.read_text().splitlines() if line.startswith("uv==")), "uv")
+    if path := shutil.which("uv"):
+        return path
+    lines = UV_LOCK.read_text().splitlines()
+    version = next((line.split()[0] for line in lines if line.startswith("uv==")), "uv")
     directory = cache / "tools" / version
     if not (directory / "bin" / "uv").exists():
         draft = directory.with_name(f".{version}.{os.getpid()}")
@@ -128,10 +161,9 @@ def find_uv(cache: Path, interruption: Interruption) -> str:
 
 
 def run(command: list[str], cache: Path, interruption: Interruption) -> Completed:
-    variables = {
-        **{name: value for name, value in os.environ.items() if PASSED_ON.fullmatch(name)},
-        **dict.fromkeys(("UV_NO_PROGRESS", "UV_NO_CONFIG", "UV_SYSTEM_CERTS", "PIP_DISABLE_PIP_VERSION_CHECK"), "1"),
-    }
+    variables = {name: value for name, value in os.environ.items() if PASSED_ON.fullmatch(name)}
+    for switch in ("UV_NO_PROGRESS", "UV_NO_CONFIG", "UV_SYSTEM_CERTS", "PIP_DISABLE_PIP_VERSION_CHECK"):
+        variables[switch] = "1"
     variables.setdefault("UV_CACHE_DIR", str(cache / "uv"))
     if variables.get("PIP_INDEX_URL"):
         variables.setdefault("UV_DEFAULT_INDEX", variables["PIP_INDEX_URL"])
@@ -152,11 +184,11 @@ def absent(requirement: str, installed: Mapping[str, str]) -> bool:
     from packaging.requirements import Requirement
 
     try:
-        wanted = Requirement(requirement)
-        if wanted.marker is not None and not wanted.marker.evaluate():
+        parsed = Requirement(requirement)
+        if parsed.marker is not None and not parsed.marker.evaluate():
             return False
-        version = installed.get(normalise(wanted.name))
-        return version is None or not wanted.specifier.contains(version, prereleases=True)
+        version = installed.get(normalise(parsed.name))
+        return version is None or not parsed.specifier.contains(version, prereleases=True)
     # ValueError: InvalidRequirement, InvalidVersion, and a number of more than 4,300 digits.
     except (ValueError, UndefinedComparison, UndefinedEnvironmentName, RecursionError):
         return True

@@ -28,12 +28,12 @@ def become_reaper() -> None:
 
 def children(pid: int) -> list[int]:
     """Return the ids of a process's children, zombies included."""
-    found: list[int] = []
+    ids: list[int] = []
     with contextlib.suppress(OSError):
         for task in os.listdir(f"/proc/{pid}/task"):
             with contextlib.suppress(OSError):
-                found += map(int, _read(f"/proc/{pid}/task/{task}/children").split())
-    return found
+                ids += map(int, _read(f"/proc/{pid}/task/{task}/children").split())
+    return ids
 
 
 def below(pid: int, without: frozenset[int] = frozenset(), most: int = 1 << 30) -> list[int]:
@@ -41,17 +41,17 @@ def below(pid: int, without: frozenset[int] = frozenset(), most: int = 1 << 30) 
 
     The processes `without` and their descendants are left out.
     """
-    found: list[int] = []
-    seen = set(without)
+    descendants: list[int] = []
+    known = set(without)
     waiting = [pid]
-    while waiting and len(found) < most:
+    while waiting and len(descendants) < most:
         for child in children(waiting.pop()):
             # A process that gets another parent during the search may be met twice.
-            if child not in seen:
-                seen.add(child)
-                found.append(child)
+            if child not in known:
+                known.add(child)
+                descendants.append(child)
                 waiting.append(child)
-    return found
+    return descendants
 
 
 def resident(pid: int) -> int:
@@ -75,8 +75,8 @@ def memory(pids: Iterable[int], enough: int) -> int:
 
 def _proportional(pid: int) -> int:
     try:
-        found = re.search(rb"^Pss:\s+(\d+) kB", _read(f"/proc/{pid}/smaps_rollup"), re.MULTILINE)
-        return int(found[1]) * 1024 if found else resident(pid)
+        size = re.search(rb"^Pss:\s+(\d+) kB", _read(f"/proc/{pid}/smaps_rollup"), re.MULTILINE)
+        return int(size[1]) * 1024 if size else resident(pid)
     except OSError:  # it has gone, or is another user's
         return resident(pid)
 
@@ -107,29 +107,37 @@ def end_all(without: frozenset[int], leader: int) -> int:
     The processes `without` and their descendants are spared. The child `leader` is killed but not reaped, so that the
     code that started it can read its exit status.
     """
-    here = os.getpid()
+    parent = os.getpid()
+    spared = without | {leader}
     deadline = time.monotonic() + PATIENCE_SECONDS
     # The leader's group first: while a signal to the group is pending, none of its processes can fork.
     with contextlib.suppress(ProcessLookupError):
         os.killpg(leader, signal.SIGKILL)
     while True:
-        living = [pid for pid in below(here, without) if not dead(pid)]
-        # All are stopped before any is killed: processes that watch each other would start new ones.
-        for sent in (signal.SIGSTOP, signal.SIGKILL):
-            for pid in living:
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.kill(pid, sent)
-        for pid in children(here):
-            if pid not in without and pid != leader:
-                with contextlib.suppress(ChildProcessError):
-                    os.waitpid(pid, os.WNOHANG)
+        living = [pid for pid in below(parent, without) if not dead(pid)]
+        _kill(living)
+        _reap(pid for pid in children(parent) if pid not in spared)
         # This process has adopted the child of a process that forked and ended during the search.
-        if not living and all(pid in without or pid == leader or dead(pid) for pid in children(here)):
+        if not living and all(pid in spared or dead(pid) for pid in children(parent)):
             return 0
         if time.monotonic() > deadline:
             return len(living)
         if living:
             _wait_for(living[-1], 0.5)
+
+
+def _kill(pids: Iterable[int]) -> None:
+    # All are stopped before any is killed: processes that watch each other would start new ones.
+    for number in (signal.SIGSTOP, signal.SIGKILL):
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, number)
+
+
+def _reap(pids: Iterable[int]) -> None:
+    for pid in pids:
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(pid, os.WNOHANG)
 
 
 def dead(pid: int) -> bool:

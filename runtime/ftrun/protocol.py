@@ -43,15 +43,21 @@ def conforms(value: object, form: object) -> bool:
     A schema is a type, a tuple of types, [schema of all elements], {str: schema of all values}, or {key: schema, ...}.
     """
     if isinstance(form, dict):
-        if not isinstance(value, dict):
-            return False
-        forms = dict.fromkeys(value, form[str]) if str in form else form
-        return all(key in value and conforms(value[key], each) for key, each in forms.items())
+        return isinstance(value, dict) and _conforms_dict(value, form)
     if isinstance(form, list):
-        return isinstance(value, list) and all(conforms(each, form[0]) for each in value)
+        return isinstance(value, list) and all(conforms(element, form[0]) for element in value)
     if isinstance(value, (int, float)) and not abs(value) < 1 << 63:
         return False
-    return type(value) in (form if isinstance(form, tuple) else (form,))
+    types = form if isinstance(form, tuple) else (form,)
+    return type(value) in types
+
+
+def _conforms_dict(value: dict, form: dict) -> bool:
+    forms = dict.fromkeys(value, form[str]) if str in form else form
+    for key, schema in forms.items():
+        if key not in value or not conforms(value[key], schema):
+            return False
+    return True
 
 
 class Channel:

@@ -137,40 +137,51 @@ class Child:
         self.unkillable = 0
         """Number of processes that survived SIGKILL, since they hang in the kernel."""
         self._unsent, self._last = memoryview(b""), False
+        self._excluded: frozenset[int] | None = None  # not to be killed
         if tree:
             process_tree.become_reaper()
-        self._excluded = frozenset(process_tree.children(os.getpid())) if tree else None  # not to be killed
+            self._excluded = frozenset(process_tree.children(os.getpid()))
+            options["preexec_fn"] = functools.partial(die_with_parent, os.getpid())
         with contextlib.ExitStack() as stack:
             ends = [os.pipe() for _ in range(pipes)]
             for reader, _ in ends:
                 stack.callback(os.close, reader)
-            writers = tuple(writer for _, writer in ends)
-            options = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
-            try:
-                self._process = subprocess.Popen(
-                    arguments(*writers) if callable(arguments) else arguments,
-                    env=dict(environment),
-                    start_new_session=True,
-                    preexec_fn=functools.partial(die_with_parent, os.getpid()) if tree else None,
-                    bufsize=0,
-                    pass_fds=writers,
-                    **options,
-                )
-            finally:
-                for writer in writers:
-                    os.close(writer)
+            self._process = self._start(arguments, environment, [writer for _, writer in ends], options)
             stack.enter_context(self._process)  # closes the pipes and waits for the child's end
             stack.callback(self.kill)
             self._pidfd = os.pidfd_open(self._process.pid)
             stack.callback(os.close, self._pidfd)
             self._resources = stack.pop_all()
-        self.stdout, self.stderr, *self.pipes = (Stream(keep) for _ in range(2 + pipes))
+        self.stdout, self.stderr = Stream(keep), Stream(keep)
+        self.pipes = [Stream(keep) for _ in ends]
         self._open = {reader: stream for (reader, _), stream in zip(ends, self.pipes)}
         for pipe, stream in ((self._process.stdout, self.stdout), (self._process.stderr, self.stderr)):
             if pipe:
                 self._open[pipe.fileno()] = stream
         if self._process.stdin:
             os.set_blocking(self._process.stdin.fileno(), False)
+
+    @staticmethod
+    def _start(
+        arguments: list[str] | Callable[..., list[str]],
+        environment: Mapping[str, str],
+        writers: list[int],
+        options: Mapping[str, Any],
+    ) -> subprocess.Popen:
+        """Start the process; close this process's copies of the pipes' ends that the child writes to."""
+        pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+        try:
+            return subprocess.Popen(
+                arguments(*writers) if callable(arguments) else arguments,
+                env=dict(environment),
+                start_new_session=True,
+                bufsize=0,
+                pass_fds=writers,
+                **{**pipes, **options},
+            )
+        finally:
+            for writer in writers:
+                os.close(writer)
 
     @property
     def returncode(self) -> int:
@@ -188,8 +199,8 @@ class Child:
         Raises Stopped or TimedOut, after killing the child.
         """
         self._send(line, watch, timeout, lambda: b"\n" in self.stdout.head)
-        answer, found, rest = self.stdout.head.partition(b"\n")
-        if not found:
+        answer, end, rest = self.stdout.head.partition(b"\n")
+        if not end:
             return None
         self.stdout.head[:] = rest
         return bytes(answer)
@@ -218,13 +229,7 @@ class Child:
         """
         until = time.monotonic() + seconds
         with Loop(watch) as loop:
-            for fd in self._open:
-                loop.add(fd, functools.partial(self._read, loop, fd))
-            if self.ended_at is None:
-                loop.add(self._pidfd, functools.partial(self._on_end, loop))
-            stdin = self._process.stdin
-            if stdin and not stdin.closed and (self._unsent or self._last):
-                loop.add(stdin.fileno(), functools.partial(self._write, loop), selectors.EVENT_WRITE)
+            self._add_pipes(loop)
             try:
                 if not loop.run(lambda: self.ended_at is not None or done(), until, look):
                     return False
@@ -235,6 +240,15 @@ class Child:
                 raise
         return True
 
+    def _add_pipes(self, loop: Loop) -> None:
+        for fd in self._open:
+            loop.add(fd, functools.partial(self._read, loop, fd))
+        if self.ended_at is None:
+            loop.add(self._pidfd, functools.partial(self._on_end, loop))
+        stdin = self._process.stdin
+        if stdin and not stdin.closed and (self._unsent or self._last):
+            loop.add(stdin.fileno(), functools.partial(self._write, loop), selectors.EVENT_WRITE)
+
     def read_stacks(self, number: int, stacks: Stream, watch: Watch, look: Callable[[], None] | None = None) -> bool:
         """Send signal `number`, at which the child dumps its stacks, and read the dump into `stacks`.
 
@@ -244,7 +258,7 @@ class Child:
         until = time.monotonic() + DUMP_MOST_SECONDS
         pause, before = DUMP_SECONDS, stacks.total
         while self.ended_at is None and (left := until - time.monotonic()) > 0:
-            self.listen(watch, min(pause, left), functools.partial(lambda seen: stacks.total > seen, before), look)
+            self.listen(watch, min(pause, left), functools.partial(lambda total: stacks.total > total, before), look)
             if stacks.total == before:
                 break
             pause, before = DUMP_PAUSE_SECONDS, stacks.total

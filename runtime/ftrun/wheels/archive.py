@@ -99,8 +99,8 @@ class _Ranges(io.RawIOBase):
             return 0
         if not self._begin <= self._position < self._begin + len(self._fetched):
             self.fetch(self._position, max(size, _PART))
-        at = self._position - self._begin
-        part = self._fetched[at : at + size]
+        offset = self._position - self._begin
+        part = self._fetched[offset : offset + size]
         buffer[: len(part)] = part
         self._position += len(part)
         return len(part)
@@ -154,7 +154,8 @@ def _open(session: requests.Session, url: str, stack: contextlib.ExitStack) -> t
             raise BadArchive("the server does not say its size")
         ranges = _Ranges(session, url, int(size))
         return _Reader(ranges, _PART), ranges
-    file, end = stack.enter_context(tempfile.TemporaryFile("w+b", 0)), time.monotonic() + 6 * _LONGEST
+    file = stack.enter_context(tempfile.TemporaryFile("w+b", 0))
+    end = time.monotonic() + 6 * _LONGEST
     for part in answer.iter_content(1 << 20):
         file.write(part)
         if file.tell() > _MOST_WHOLE or time.monotonic() > end:
@@ -164,15 +165,11 @@ def _open(session: requests.Session, url: str, stack: contextlib.ExitStack) -> t
 
 def _modules(archive: zipfile.ZipFile, ranges: _Ranges | None, abi: str) -> Iterator[tuple[str, bytes]]:
     members = _members(archive, abi)
-    there = 0  # offset up to which the file is fetched
+    fetched = 0  # offset up to which the file is fetched
     for number, member in enumerate(members):
-        if ranges is not None and _end(member) > there:
-            there = _end(member)
-            for further in members[number + 1 :]:
-                if further.header_offset > there + _GAP or _end(further) > member.header_offset + _GROUP:
-                    break
-                there = max(there, _end(further))
-            ranges.fetch(member.header_offset, there - member.header_offset)
+        if ranges is not None and _end(member) > fetched:
+            fetched = _group_end(members[number:])
+            ranges.fetch(member.header_offset, fetched - member.header_offset)
         with archive.open(member) as file:
             data = file.read(member.file_size + 1)
         if len(data) != member.file_size:
@@ -185,26 +182,39 @@ def _end(member: zipfile.ZipInfo) -> int:
     return member.header_offset + member.compress_size + len(member.filename) + 1024
 
 
+def _group_end(members: list[zipfile.ZipInfo]) -> int:
+    """Return the end of the first members that are close enough to each other to be fetched at once."""
+    begin, end = members[0].header_offset, _end(members[0])
+    for member in members[1:]:
+        if member.header_offset > end + _GAP or _end(member) > begin + _GROUP:
+            break
+        end = max(end, _end(member))
+    return end
+
+
 def _members(archive: zipfile.ZipFile, abi: str) -> list[zipfile.ZipInfo]:
     """Return the members that may be extension modules for *abi*, in the order of their offsets in the file."""
     members = archive.infolist()
     if len(members) > _MOST_MEMBERS:
         raise BadArchive(f"{len(members)} files")
-    left, modules = _MOST_IN_MODULES, []
-    for member in members:
-        match = _EXTENSION.fullmatch(member.filename)
-        if match is None or (match["cpython"] and f"cp{match['cpython']}" != abi):
-            continue
-        if match["stable"] == "abi3" or (match["stable"] and abi in ("cp313t", "cp314t")):  # abi3t: since 3.15
-            continue
-        if not match["cpython"] and _LIBRARY.fullmatch(member.filename):
-            continue
+    modules = [member for member in members if _is_module(member.filename, abi)]
+    if len(modules) > _MOST_MODULES:
+        raise BadArchive(f"over {_MOST_MODULES} modules")
+    for member in modules:
         if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):  # others may unpack to any size
             raise BadArchive(f"{member.filename} is compressed by method {member.compress_type}")
-        left -= member.file_size
-        modules.append(member)
-        if len(modules) > _MOST_MODULES:
-            raise BadArchive(f"over {_MOST_MODULES} modules")
-        if left < 0 or member.file_size > _MOST_AT_ONCE:
-            raise BadArchive("its modules take over 1 GiB, or one of them over 512 MiB")
+    sizes = [member.file_size for member in modules]
+    if sum(sizes) > _MOST_IN_MODULES or max(sizes, default=0) > _MOST_AT_ONCE:
+        raise BadArchive("its modules take over 1 GiB, or one of them over 512 MiB")
     return sorted(modules, key=lambda member: member.header_offset)
+
+
+def _is_module(filename: str, abi: str) -> bool:
+    match = _EXTENSION.fullmatch(filename)
+    if match is None:
+        return False
+    if match["cpython"]:
+        return f"cp{match['cpython']}" == abi
+    if match["stable"] == "abi3" or (match["stable"] and abi in ("cp313t", "cp314t")):  # abi3t: since 3.15
+        return False
+    return not _LIBRARY.fullmatch(filename)

@@ -36,8 +36,8 @@ def imported(requirement: Requirement, cache: Path, interruption: Interruption) 
                 distribution = next(iter(distributions), None) or importlib.metadata.distribution(name)
             except importlib.metadata.PackageNotFoundError:  # its marker excludes this interpreter
                 continue
-            one = [(name, distribution.version, *imports.modules_of(distribution))]
+            package = (name, distribution.version, *imports.modules_of(distribution))
             try:
-                yield from imports.judge_modules(one, _SECONDS, [str(folder)])
+                yield from imports.judge_modules([package], _SECONDS, [str(folder)])
             except subprocess.TimeoutExpired:
                 yield Verdict(name, distribution.version, errors=[f"its import took over {_SECONDS:.0f} s"])

@@ -9,6 +9,7 @@ import math
 import os
 import re
 import ssl
+from collections.abc import Iterable
 from dataclasses import dataclass
 from urllib.parse import unquote, urljoin, urlsplit, urlunsplit
 
@@ -90,21 +91,26 @@ class Index:
         url = f"{self.url}/{project}/"
         try:
             with self.session.get(url, headers={"Accept": _ACCEPT}, stream=True, timeout=TIMEOUT) as answer:
-                if answer.status_code == 404:
-                    raise IndexFailed(f"not on {self.shown}")
-                answer.raise_for_status()
-                page = received(answer, _LARGEST_PAGE + 1, decoded=True)
-                if len(page) > _LARGEST_PAGE:
-                    raise IndexFailed(f"{self.shown} sent a page of over 64 MiB")
-                links = (
-                    _links_of_json(answer, page) if "json" in answer.headers.get("Content-Type", "") else _links(page)
-                )
-                found = [file for link in links if (file := _file(answer.url, *link))]
+                return self._files(answer)
         except (requests.RequestException, HTTPError, OSError) as error:
             raise IndexFailed(f"{self.shown} cannot be read: {type(error).__name__}") from error
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise IndexFailed(f"{self.shown} sent no page of a project: {error}") from error
-        return found
+
+    def _files(self, answer: requests.Response) -> list[File]:
+        if answer.status_code == 404:
+            raise IndexFailed(f"not on {self.shown}")
+        answer.raise_for_status()
+        page = received(answer, _LARGEST_PAGE + 1, decoded=True)
+        if len(page) > _LARGEST_PAGE:
+            raise IndexFailed(f"{self.shown} sent a page of over 64 MiB")
+        is_json = "json" in answer.headers.get("Content-Type", "")
+        links = _links_of_json(page) if is_json else _links(page)
+        files = []
+        for link in links:
+            if file := _file(answer.url, *link):
+                files.append(file)
+        return files
 
 
 def _file(page: str, name: str, address: str, requires_python: str, yanked: bool, *hashes: str) -> File | None:
@@ -117,17 +123,18 @@ def _file(page: str, name: str, address: str, requires_python: str, yanked: bool
     return None
 
 
-def _links_of_json(answer, page: bytes) -> list[tuple]:
-    return [
-        (
-            str(file["filename"]),
-            str(file["url"]),
-            str(file.get("requires-python") or ""),
-            bool(file.get("yanked")),
-            *(f"{kind}:{value}".lower() for kind, value in dict(file.get("hashes") or {}).items()),
-        )
-        for file in json.loads(page)["files"]
-    ]
+def _links_of_json(page: bytes) -> list[tuple]:
+    links = []
+    for file in json.loads(page)["files"]:
+        name, url = str(file["filename"]), str(file["url"])
+        requires = str(file.get("requires-python") or "")
+        hashes = _joined(dict(file.get("hashes") or {}).items())
+        links.append((name, url, requires, bool(file.get("yanked")), *hashes))
+    return links
+
+
+def _joined(hashes: Iterable[tuple[str, str]]) -> list[str]:
+    return [f"{algorithm}:{value}".lower() for algorithm, value in hashes]
 
 
 def _links(page: bytes) -> list[tuple]:
@@ -136,13 +143,13 @@ def _links(page: bytes) -> list[tuple]:
 
     class Parser(html.parser.HTMLParser):
         def handle_starttag(self, tag, attributes) -> None:
-            found = dict(attributes)
-            if tag == "a" and found.get("href"):
-                name = unquote(urlsplit(found["href"]).path.rpartition("/")[2])
-                hashes = re.findall(r"#(\w+)=([0-9a-fA-F]+)$", found["href"])
-                requires = found.get("data-requires-python") or ""
-                told = (f"{kind}:{value}".lower() for kind, value in hashes)
-                links.append((name, found["href"], requires, "data-yanked" in found, *told))
+            attributes = dict(attributes)
+            address = attributes.get("href")
+            if tag == "a" and address:
+                name = unquote(urlsplit(address).path.rpartition("/")[2])
+                requires = attributes.get("data-requires-python") or ""
+                hashes = _joined(re.findall(r"#(\w+)=([0-9a-fA-F]+)$", address))
+                links.append((name, address, requires, "data-yanked" in attributes, *hashes))
 
     Parser().feed(page.decode(errors="replace"))
     return links
