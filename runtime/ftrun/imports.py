@@ -25,13 +25,10 @@ from pathlib import Path
 
 from ftrun import gil
 from ftrun.configurations import child_environment, command, gil_enabled
+from ftrun.errors import LockError
 from ftrun.project import ROOT, normalise
 
 DEFAULT_LOCK = ROOT / "docker" / "requirements.lock"
-
-
-class LockError(Exception):
-    """The lock file cannot be read, or one of its lines is not a pinned requirement."""
 
 
 @dataclass

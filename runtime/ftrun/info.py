@@ -11,6 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from ftrun import environment, host, imports
+from ftrun.errors import LockError
 from ftrun.escape import any_locale
 
 DESCRIPTION = """\
@@ -145,7 +146,7 @@ def _gpu(gpu: dict) -> str:
 
 
 def collect(lock: Path | None, shown: Shown | None = None) -> dict:
-    """Return facts about this environment and a list of problems; raises imports.LockError if `lock` is unusable.
+    """Return facts about this environment and a list of problems; raises LockError if `lock` is unusable.
 
     `shown` prints each fact as soon as it is known, since importing all packages takes up to a minute.
     """
@@ -229,7 +230,7 @@ def main(arguments: list[str] | None = None) -> int:
         return command.run(options.requirements, options.json, options.import_too, options.cache)
     try:
         info = collect(options.lock, None if options.json else Shown())
-    except imports.LockError as error:
+    except LockError as error:
         print(f"ftrun.info: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:  # its children got the signal too

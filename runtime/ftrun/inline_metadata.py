@@ -7,13 +7,11 @@ import re
 import tomllib
 from collections.abc import Iterator
 
+from ftrun.errors import MetadataError
+
 BEGIN, SCRIPT, END = re.compile(r"# /// [a-zA-Z0-9-]+"), "# /// script", "# ///"
 # tomllib needs half a minute for a key of 30,000 parts, and half a second for one of this length.
 LONGEST = 8 * 1024
-
-
-class MetadataError(Exception):
-    """The metadata cannot be read; the message says why."""
 
 
 def dependencies(text: str) -> tuple[str, ...]:

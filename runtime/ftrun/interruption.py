@@ -13,18 +13,7 @@ import signal
 from collections.abc import Callable
 from types import FrameType
 
-
-class Interrupted(Exception):
-    """Exception: a signal asked this process to stop."""
-
-    def __init__(self, signum: int):
-        super().__init__(signal.Signals(signum).name)
-        self.signum = signum
-
-    @property
-    def exit_status(self) -> int:
-        """The exit status by the shell's convention: 130 for SIGINT, 143 for SIGTERM, 129 for SIGHUP."""
-        return 128 + self.signum
+from ftrun.errors import Interrupted
 
 
 class Interruption:

@@ -7,14 +7,12 @@ import selectors
 import time
 from collections.abc import Callable, Mapping
 
+from ftrun.errors import Stopped
+
 # File descriptors and their callbacks. A callback that returns True asks to stop what the loop waits for.
 Watch = Mapping[int, Callable[[], bool]]
 # The kernel reports neither the memory nor the number of a process's children as events.
 LOOK_SECONDS = 0.25
-
-
-class Stopped(Exception):
-    """Exception: a callback of a watch returned True."""
 
 
 class Loop:

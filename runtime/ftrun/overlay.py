@@ -15,9 +15,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ftrun.interruption import Interrupted, Interruption
+from ftrun.errors import Interrupted, OverlayError, Stopped, TimedOut
+from ftrun.interruption import Interruption
 from ftrun.project import ROOT, normalise
-from ftrun.supervise import Completed, Stopped, TimedOut, supervise
+from ftrun.supervise import Completed, supervise
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
@@ -31,10 +32,6 @@ PASSED_ON = re.compile(
     r"|PIP_(INDEX_URL|EXTRA_INDEX_URL|CERT)|UV_(DEFAULT_INDEX|INDEX|FIND_LINKS|NO_INDEX|CACHE_DIR|OFFLINE))",
     re.IGNORECASE,
 )
-
-
-class OverlayError(Exception):
-    """The packages cannot be installed for a twin; the message says why."""
 
 
 def install(

@@ -16,17 +16,14 @@ import json
 import socket
 import time
 
-from ftrun.loop import Loop, Stopped, Watch
+from ftrun.errors import Disconnected, Stopped
+from ftrun.loop import Loop, Watch
 
 PROTOCOL = 5
 # Requests name a few thousand files at most, and so are shorter.
 LONGEST_LINE = 16 * 1024 * 1024
 # A peer that does not read for this long counts as gone.
 SEND_SECONDS = 120.0
-
-
-class Disconnected(Exception):
-    """The peer has closed the connection, or does not speak the protocol."""
 
 
 def decode(text: str | bytes | bytearray) -> object:

@@ -15,14 +15,11 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from ftrun.errors import Disconnected, ServerError, Stopped
 from ftrun.interruption import Interruption
-from ftrun.loop import Loop, Stopped, Watch
+from ftrun.loop import Loop, Watch
 from ftrun.options import add_all
-from ftrun.protocol import PROTOCOL, Channel, Disconnected
-
-
-class ServerError(Exception):
-    """The server cannot start; the message says what to do."""
+from ftrun.protocol import PROTOCOL, Channel
 
 
 @contextlib.contextmanager

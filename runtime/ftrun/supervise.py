@@ -19,7 +19,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ftrun import process_tree
-from ftrun.loop import Loop, Stopped, Watch
+from ftrun.errors import Stopped, TimedOut
+from ftrun.loop import Loop, Watch
 from ftrun.parent_death import die_with_parent
 
 # How long to go on reading after the child was killed, if another process holds a pipe open.
@@ -27,15 +28,7 @@ DRAIN_SECONDS = 1.0
 # For a dump of all stacks: until its first byte, between two of them, and in all.
 DUMP_SECONDS, DUMP_PAUSE_SECONDS, DUMP_MOST_SECONDS = 3.0, 0.5, 5.0
 
-__all__ = ["Child", "Completed", "Stopped", "Stream", "TimedOut", "Watch", "signal_name", "supervise"]
-
-
-class TimedOut(Exception):
-    """The child exceeded its time limit and has been killed. `stderr` has what the child wrote to stderr."""
-
-    def __init__(self, seconds: float, stderr: bytes):
-        super().__init__(f"did not end within {seconds:.0f} s")
-        self.stderr = stderr
+__all__ = ["Child", "Completed", "Stream", "Watch", "signal_name", "supervise"]
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,7 @@ from typing import Any
 
 import torch.utils.data
 
-
-class TargetError(Exception):
-    """FILE.py:NAME gives no dataset; the message says why."""
+from ftrun.errors import TargetError
 
 
 def load(target: str) -> Any:

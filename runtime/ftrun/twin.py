@@ -13,9 +13,10 @@ import time
 from pathlib import Path
 
 from ftrun.configurations import child_environment, command, last_lines
-from ftrun.interruption import Interrupted, Interruption
-from ftrun.protocol import PROTOCOL, Channel, Disconnected, conforms, decode
-from ftrun.supervise import Stopped, TimedOut, supervise
+from ftrun.errors import Disconnected, Interrupted, Stopped, TimedOut, TwinError, TwinLost
+from ftrun.interruption import Interruption
+from ftrun.protocol import PROTOCOL, Channel, conforms, decode
+from ftrun.supervise import supervise
 
 CONNECT_SECONDS, RETRY_SECONDS, STOPPED_TOGETHER_SECONDS = 30.0, 0.2, 0.5
 # A description takes a second on an idle machine, mostly for imports.
@@ -33,14 +34,6 @@ DESCRIPTION = {
     "os": {"name": str, "kernel": str, "container": (str, type(None))},
     "source": str,
 }
-
-
-class TwinError(Exception):
-    """The twin cannot be used; the message says what to do."""
-
-
-class TwinLost(TwinError):
-    """The server has gone or does not answer any more."""
 
 
 class LocalTwin:

@@ -14,9 +14,10 @@ import sysconfig
 import tempfile
 from pathlib import Path
 
+from ftrun.errors import OverlayError
 from ftrun.inline_metadata import dependencies
 from ftrun.interruption import Interruption
-from ftrun.overlay import OverlayError, install
+from ftrun.overlay import install
 from ftrun.project import normalise
 
 HERE = Path(__file__).parent

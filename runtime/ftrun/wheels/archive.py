@@ -17,6 +17,8 @@ from collections.abc import Iterator
 import requests
 from urllib3.exceptions import HTTPError
 
+from ftrun.errors import BadArchive
+
 TIMEOUT = 30.0
 """Seconds to wait for a connection, and for each part of an answer."""
 _LONGEST = 600.0  # seconds for a whole answer
@@ -29,10 +31,6 @@ _MOST_IN_DIRECTORY, _MOST_MEMBERS, _MOST_MODULES = 64 << 20, 200_000, 5_000
 _EXTENSION = re.compile(r"(?:.*/)?[^./]+(?:\.cpython-(?P<cpython>\d+t?)-[\w-]+|\.(?P<stable>abi3t?))?\.so")
 # torchaudio has modules in a folder lib.
 _LIBRARY = re.compile(r"(?:.*/)?(?:(?:[^/]+\.libs|lib64|bin)/[^/]+|libs?/lib[^/]+)", re.DOTALL)
-
-
-class BadArchive(Exception):
-    """Raised if a file is damaged, too large or no ZIP archive, or the server did not send the requested bytes."""
 
 
 def received(answer: requests.Response, most: int, decoded: bool = False) -> bytes:

@@ -17,15 +17,15 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from ftrun.configurations import this_twin
+from ftrun.errors import BadRequirements, Interrupted, OverlayError
 from ftrun.escape import one_line
-from ftrun.interruption import Interrupted, Interruption
-from ftrun.overlay import OverlayError
+from ftrun.interruption import Interruption
 from ftrun.wheels import table
 from ftrun.wheels.imported import imported
 from ftrun.wheels.index import Index
 from ftrun.wheels.judge import SERIES, Answer, Report, judge
 from ftrun.wheels.package import Package
-from ftrun.wheels.requirements import BadRequirements, Contents, read
+from ftrun.wheels.requirements import Contents, read
 from ftrun.wheels.survey import THIS_SERIES, Survey
 from ftrun.wheels.tree import Tree, resolve
 

@@ -18,6 +18,8 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from ftrun.errors import NotReadable
+
 # Kinds of slots: their numbers in moduleobject.h up to CPython 3.14, and since 3.15 (PEP 820), with further kinds.
 _FUNCTIONS, _INTERPRETERS, _GIL, _FURTHER = {1, 2, 84, 85}, {3, 86}, {4, 87}, range(88, 128)
 _NOT_USED = 1  # the value Py_MOD_GIL_NOT_USED
@@ -41,10 +43,6 @@ class Gil(enum.Enum):
     USED = "turns the GIL on"
     UNKNOWN = "declares it as it starts"
     NO_MODULE = "is no extension module"
-
-
-class NotReadable(Exception):
-    """The file is no 64-bit ELF library for x86-64 or Arm, or is damaged."""
 
 
 def read(data: bytes) -> Gil:

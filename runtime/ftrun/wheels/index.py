@@ -21,16 +21,13 @@ from requests.adapters import HTTPAdapter
 from urllib3.exceptions import HTTPError
 from urllib3.util import Retry
 
+from ftrun.errors import IndexFailed
 from ftrun.wheels.archive import TIMEOUT, received
 
 DEFAULT = "https://pypi.org/simple"
 _LARGEST_PAGE = 64 << 20
 _LONGEST_TAGS, _MOST_TAGS = 255, 200  # of a file
 _ACCEPT = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1"
-
-
-class IndexFailed(Exception):
-    """The index cannot be reached, lacks the project, or sends something that is no page of a project."""
 
 
 @dataclass(frozen=True)

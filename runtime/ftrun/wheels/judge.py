@@ -18,9 +18,10 @@ from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+from ftrun.errors import BadArchive, IndexFailed, NotReadable
 from ftrun.wheels import archive, gil_slot
 from ftrun.wheels.gil_slot import Gil
-from ftrun.wheels.index import File, Index, IndexFailed
+from ftrun.wheels.index import File, Index
 from ftrun.wheels.package import Package
 
 SERIES = ("3.13t", "3.14t", "3.15t")
@@ -241,7 +242,7 @@ class _Wheels:
         except requests.RequestException as error:  # its text has the address, and so perhaps a password
             status = "" if error.response is None else f" {error.response.status_code}"
             finding.error = f"{type(error).__name__}{status}"
-        except (archive.BadArchive, gil_slot.NotReadable) as error:
+        except (BadArchive, NotReadable) as error:
             finding.error = f"{type(error).__name__}: {error}"[:300]
         return finding
 

@@ -13,6 +13,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from ftrun import overlay
+from ftrun.errors import BadRequirements
 from ftrun.wheels import locks
 from ftrun.wheels.index import DEFAULT, address
 from ftrun.wheels.package import Package
@@ -33,10 +34,6 @@ _CODING = re.compile(
 _ITEM = re.compile(r"( *)- +(.+)")  # of a list in YAML
 _CONDA_PYTHON = re.compile(r"(python|pip)(\s*[=<>!~ ].*)?")
 _ELSEWHERE = "only packages of an index can be judged"
-
-
-class BadRequirements(Exception):
-    """Raised if a file cannot be read, or an argument is no requirement. The message names it."""
 
 
 @dataclass

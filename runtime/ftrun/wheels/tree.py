@@ -18,6 +18,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from ftrun import overlay
+from ftrun.errors import OverlayError
 from ftrun.interruption import Interruption
 from ftrun.wheels.package import Package
 
@@ -53,7 +54,7 @@ def resolve(
         resolution = _Resolution(Path(folder), requirements, constraints, lowest)
         try:
             lines = resolution.run(cache, interruption)
-        except overlay.OverlayError as error:
+        except OverlayError as error:
             return Tree([Package(requirement) for requirement in requirements], str(error))
     packages = []
     for line in lines:
@@ -96,7 +97,7 @@ class _Resolution:
             message = overlay.last_words(done)
             names = set(_WITHOUT_WHEEL.findall(message)) - set(self.without_wheel)
             if not names or len(self.without_wheel) > _MOST_WITHOUT_WHEEL:
-                raise overlay.OverlayError(message)
+                raise OverlayError(message)
             self.without_wheel += sorted(names)
 
 

@@ -16,6 +16,7 @@ import traceback
 from typing import Any
 
 from ftrun import host, target
+from ftrun.errors import TargetError
 from ftrun.gil import noticing
 from ftrun.parent_death import die_with_parent
 from ftrun.project import DISTRIBUTIONS
@@ -53,7 +54,7 @@ def main() -> None:
         report.findings += gil.findings(turned_on)
         report.dataset = f"{target_name}: {report.dataset}"
         say(report=report.to_dict())
-    except target.TargetError as error:
+    except TargetError as error:
         say(error=_lacking(error.__cause__, target_name) or str(error), status=2)
     except (AuditError, CopyError, TypeError, ValueError) as error:
         say(error=str(error), status=3)

@@ -20,9 +20,9 @@ import time
 from pathlib import Path
 
 from ftrun.environment import source_hash
-from ftrun.interruption import Interrupted, Interruption
+from ftrun.errors import Interrupted, TwinError
+from ftrun.interruption import Interruption
 from ftrun.options import endpoint
-from ftrun.twin import TwinError
 from ftsafety.repro.campaign import Campaign, Runs
 from ftsafety.repro.outcome import Outcome
 from ftsafety.repro.packages import Packages, add

@@ -13,11 +13,11 @@ from pathlib import Path
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from ftrun.configurations import CONFIGURATIONS, this_twin
+from ftrun.errors import Interrupted, MetadataError, TwinError
 from ftrun.escape import any_locale, fenced, markdown, one_line, print_report
-from ftrun.inline_metadata import MetadataError, dependencies, requires_python
-from ftrun.interruption import Interrupted, Interruption
+from ftrun.inline_metadata import dependencies, requires_python
+from ftrun.interruption import Interruption
 from ftrun.project import ROOT
-from ftrun.twin import TwinError
 from ftsafety.repro import commands, narrow, report, verdict_words
 from ftsafety.repro.arguments import options_of, parse
 from ftsafety.repro.blocked import reason, remedy, settled, stopped

@@ -15,9 +15,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 
 from ftrun.environment import source_hash
+from ftrun.errors import TwinError
 from ftrun.escape import one_line
 from ftrun.protocol import conforms, decode
-from ftrun.twin import DESCRIPTION, TwinError
+from ftrun.twin import DESCRIPTION
 from ftsafety.repro import outcome
 from ftsafety.repro.campaign import Plan
 from ftsafety.repro.link import Link

@@ -11,11 +11,11 @@ import time
 from dataclasses import dataclass
 
 from ftrun.configurations import last_lines
+from ftrun.errors import Disconnected, TwinError
 from ftrun.escape import one_line
 from ftrun.interruption import Interruption
 from ftrun.project import ROOT
-from ftrun.protocol import Channel, Disconnected
-from ftrun.twin import TwinError
+from ftrun.protocol import Channel
 
 BRIDGE = ROOT / "native" / "cluster" / "dask_bridge.py"
 CONNECT_SECONDS = 300.0  # the client's own limit is lower

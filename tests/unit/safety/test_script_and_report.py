@@ -7,7 +7,8 @@ import re
 
 import pytest
 
-from ftrun.inline_metadata import MetadataError, dependencies
+from ftrun.errors import MetadataError
+from ftrun.inline_metadata import dependencies
 from ftsafety.repro import commands
 from ftsafety.repro.arguments import options_of, parse
 from ftsafety.repro.campaign import Runs

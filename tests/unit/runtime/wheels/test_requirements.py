@@ -4,7 +4,8 @@ import os
 
 import pytest
 
-from ftrun.wheels.requirements import BadRequirements, read
+from ftrun.errors import BadRequirements
+from ftrun.wheels.requirements import read
 
 FILES = {
     "requirements.txt": """
