@@ -32,8 +32,8 @@ class Configuration:
 
 
 CONFIGURATIONS = {
-    each.name: each
-    for each in (
+    configuration.name: configuration
+    for configuration in (
         Configuration("gil", "gil", None, "GIL build", "GIL build", "the build with the GIL", "with the GIL"),
         Configuration(
             "ft-gil",
@@ -57,7 +57,7 @@ CONFIGURATIONS = {
 }
 """All configurations by name, in the order in which tables list them."""
 
-TWIN = {name: each.twin for name, each in CONFIGURATIONS.items()}
+TWIN = {name: configuration.twin for name, configuration in CONFIGURATIONS.items()}
 
 
 def this_twin() -> str:
@@ -82,16 +82,18 @@ def child_environment(
 
     PYTHON_GIL is set as the configuration `config` needs it. If `config` is None, PYTHON_GIL is left out.
     """
-    environment = {name: value for name, value in base.items() if name != "PYTHON_GIL"}
-    forced = None if config is None else CONFIGURATIONS[config].python_gil
-    if forced is not None:
+    environment = dict(base)
+    environment.pop("PYTHON_GIL", None)
+    if config is not None and (forced := CONFIGURATIONS[config].python_gil) is not None:
         environment["PYTHON_GIL"] = forced
     # In a checkout both twins import the same source. Installed, each twin has a copy in its own site-packages,
     # and must not see the other's: the extension modules there do not fit it.
-    before = [path for path in base.get("PYTHONPATH", "").split(os.pathsep) if path]
-    wanted = [*SOURCE_PATHS, *paths]
-    if wanted:
-        environment["PYTHONPATH"] = os.pathsep.join([*wanted, *(path for path in before if path not in wanted)])
+    folders = [*SOURCE_PATHS, *paths]
+    if folders:
+        for path in base.get("PYTHONPATH", "").split(os.pathsep):
+            if path and path not in folders:
+                folders.append(path)
+        environment["PYTHONPATH"] = os.pathsep.join(folders)
     return environment
 
 

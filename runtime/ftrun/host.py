@@ -22,7 +22,11 @@ def command(default: str) -> str:
 
 def folders() -> dict[str, str]:
     """Return the host's paths of the folders mounted for code and data: {"CODE": ..., "DATA": ...}; {} if none is."""
-    return {name: os.environ[f"FT_{name}"] for name in ("CODE", "DATA") if os.environ.get(f"FT_{name}")}
+    paths = {}
+    for name in ("CODE", "DATA"):
+        if path := os.environ.get(f"FT_{name}"):
+            paths[name] = path
+    return paths
 
 
 def path(inside: str) -> str:
@@ -46,11 +50,14 @@ def quoted(word: str) -> str:
     return "~/" + shlex.quote(word[2:]) if word.startswith("~/") else shlex.quote(word)
 
 
-def assignments(given: Mapping[str, str]) -> str:
-    """Return the variables that let a Compose command mount the folders *given*: "CODE=/me DATA=./photos "."""
-    # Compose treats a name without a slash as a volume.
-    paths = {name: where if where.startswith("~/") else os.path.join(".", where) for name, where in given.items()}
-    return "".join(f"{name}={quoted(where)} " for name, where in sorted(paths.items()))
+def assignments(folders: Mapping[str, str]) -> str:
+    """Return the variables that let a Compose command mount these folders: "CODE=/me DATA=./photos "."""
+    words = []
+    for name, folder in sorted(folders.items()):
+        # Compose treats a name without a slash as a volume.
+        path = folder if folder.startswith("~/") else os.path.join(".", folder)
+        words.append(f"{name}={quoted(path)} ")
+    return "".join(words)
 
 
 def report(results: str) -> str:

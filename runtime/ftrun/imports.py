@@ -22,11 +22,15 @@ import time
 from collections.abc import Generator, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ftrun import gil
 from ftrun.configurations import child_environment, command, gil_enabled
 from ftrun.errors import LockError
 from ftrun.project import ROOT, normalise
+
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
 
 DEFAULT_LOCK = ROOT / "docker" / "requirements.lock"
 
@@ -50,7 +54,7 @@ class Verdict:
     @property
     def turned_gil_on(self) -> bool:
         """True if the GIL was on after the import, or a warning said that the import turns it on."""
-        return self.gil_enabled_after_import or any("global interpreter lock" in w.lower() for w in self.warnings)
+        return self.gil_enabled_after_import or any("global interpreter lock" in line.lower() for line in self.warnings)
 
 
 def read_lock(path: Path) -> dict[str, str]:
@@ -71,12 +75,18 @@ def read_lock(path: Path) -> dict[str, str]:
             continue
         try:
             requirement = Requirement(line.rstrip("\\").strip())
-            (version,) = (limit.version for limit in requirement.specifier if limit.operator == "==")
+            version = _pinned_version(requirement)
         except (InvalidRequirement, ValueError) as error:
             raise LockError(f"{path}: not a pinned requirement: {line!r}") from error
         if requirement.marker is None or requirement.marker.evaluate():
             pinned[normalise(requirement.name)] = version
     return pinned
+
+
+def _pinned_version(requirement: Requirement) -> str:
+    """Return the version that a requirement pins; raises ValueError if it pins none or several."""
+    (version,) = (limit.version for limit in requirement.specifier if limit.operator == "==")
+    return version
 
 
 def modules_of(distribution: importlib.metadata.Distribution) -> tuple[list[str], list[str]]:
@@ -89,10 +99,8 @@ def modules_of(distribution: importlib.metadata.Distribution) -> tuple[list[str]
             continue
         if name := _extension_name(file.name):
             extensions.add(".".join((*file.parts[:-1], name)))
-        if file.name == "__init__.py" and not _is_inside(file.parent.parts, packages):
-            top.add(".".join(file.parent.parts))
-        elif len(file.parts) == 1 and file.suffix == ".py":
-            top.add(file.stem)
+        if name := _top_level_name(file, packages):
+            top.add(name)
     public = {name for name in top if not name.startswith("_")}
     return sorted(public or top), sorted(extensions)
 
@@ -102,8 +110,13 @@ def _is_importable(file: importlib.metadata.PackagePath) -> bool:
     return all(part.isidentifier() for part in file.parts[:-1])
 
 
-def _is_inside(package: tuple[str, ...], packages: set[tuple[str, ...]]) -> bool:
-    return any(package[:depth] in packages for depth in range(1, len(package)))
+def _top_level_name(file: importlib.metadata.PackagePath, packages: set[tuple[str, ...]]) -> str:
+    """Return the dotted name of the top-level package or module that a file makes; "" for other files."""
+    package = file.parent.parts
+    if file.name == "__init__.py":
+        is_inside = any(package[:depth] in packages for depth in range(1, len(package)))
+        return "" if is_inside else ".".join(package)
+    return file.stem if not package and file.suffix == ".py" else ""
 
 
 def _extension_name(filename: str) -> str:

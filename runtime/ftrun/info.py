@@ -63,7 +63,7 @@ def make_parser() -> argparse.ArgumentParser:
     return parser
 
 
-class Shown:
+class Printer:
     """Printer of the facts about an environment, line by line, as they become known."""
 
     def __init__(self) -> None:
@@ -145,10 +145,10 @@ def _gpu(gpu: dict) -> str:
     return f"{', '.join(gpu['devices'])}, driver {gpu['driver']}" if gpu["devices"] else gpu["reason"]
 
 
-def collect(lock: Path | None, shown: Shown | None = None) -> dict:
+def collect(lock: Path | None, printer: Printer | None = None) -> dict:
     """Return facts about this environment and a list of problems; raises LockError if `lock` is unusable.
 
-    `shown` prints each fact as soon as it is known, since importing all packages takes up to a minute.
+    `printer` prints each fact as soon as it is known, since importing all packages takes up to a minute.
     """
     cuda = subprocess.Popen(
         [sys.executable, "-P", "-c", TORCH_CUDA], text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
@@ -164,23 +164,29 @@ def collect(lock: Path | None, shown: Shown | None = None) -> dict:
         lock = lock or imports.DEFAULT_LOCK
         pinned = imports.read_lock(lock)
     info["lock"] = lock and str(lock)
-    if shown:
-        shown.facts(info)
+    if printer:
+        printer.facts(info)
     info["problems"] = _differences(pinned, info["packages"])
     info["imports"] = []
-    for verdict in imports.judge(name for name in pinned if name in info["packages"]):
+    _import_packages(info, pinned, printer)
+    output = cuda.communicate()[0]
+    info["gpu"]["torch"] = json.loads(output) if cuda.returncode == 0 else None
+    if printer:
+        printer.end(info)
+    return info
+
+
+def _import_packages(info: dict, pinned: dict[str, str], printer: Printer | None) -> None:
+    """Import the installed ones of the locked packages; add the results and problems to *info*."""
+    installed = [name for name in pinned if name in info["packages"]]
+    for verdict in imports.judge(installed):
         package = {"locked": pinned[verdict.name], **asdict(verdict)}
         info["imports"].append(package)
-        if shown:
-            shown.package(package)
+        if printer:
+            printer.package(package)
         info["problems"] += [f"{verdict.name}: {error}" for error in verdict.errors]
         if info["interpreter"]["free_threaded"] and verdict.turned_gil_on:
             info["problems"].append(f"importing {verdict.name} {verdict.installed} turns the GIL on")
-    output = cuda.communicate()[0]
-    info["gpu"]["torch"] = json.loads(output) if cuda.returncode == 0 else None
-    if shown:
-        shown.end(info)
-    return info
 
 
 def _remarks() -> list[str]:
@@ -229,12 +235,17 @@ def main(arguments: list[str] | None = None) -> int:
 
         return command.run(options.requirements, options.json, options.import_too, options.cache)
     try:
-        info = collect(options.lock, None if options.json else Shown())
+        info = collect(options.lock, None if options.json else Printer())
     except LockError as error:
         print(f"ftrun.info: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:  # its children got the signal too
         return 130
+    return _finish(info, options)
+
+
+def _finish(info: dict, options: argparse.Namespace) -> int:
+    """Print the facts as JSON, if asked for, and the problems; return the exit status."""
     info["problems"] = check_twin(info, options.expect) + info["problems"]
     if options.verify and info["lock"] is None:
         info["problems"].append(f"no lock file at {imports.DEFAULT_LOCK}: name one with --lock")

@@ -20,8 +20,8 @@ class Loop:
 
     def __init__(self, watch: Watch):
         self._selector = selectors.DefaultSelector()
-        for fd, wanted in watch.items():
-            self.add(fd, functools.partial(self._check, wanted))
+        for fd, callback in watch.items():
+            self.add(fd, functools.partial(self._check, callback))
 
     def __enter__(self) -> Loop:
         return self
@@ -56,6 +56,6 @@ class Loop:
         return True
 
     @staticmethod
-    def _check(wanted: Callable[[], bool]) -> None:
-        if wanted():
+    def _check(callback: Callable[[], bool]) -> None:
+        if callback():
             raise Stopped

@@ -88,12 +88,12 @@ def _choices(
     """
     fixed = {_pinned_name(pin): pin for pin in constraints}
     twin_pins = {name: f"{name}=={version}" for name, version in installed.items()}
-    others = dict(twin_pins)
+    unnamed = dict(twin_pins)
     for requirement in requirements:
         name = re.match(r"[\w.-]+", requirement)
         assert name, "a checked requirement begins with a name"
-        others.pop(normalise(name[0]), None)
-    return [{**twin_pins, **fixed}, {**others, **fixed}, fixed]
+        unnamed.pop(normalise(name[0]), None)
+    return [{**twin_pins, **fixed}, {**unnamed, **fixed}, fixed]
 
 
 def _resolve(
@@ -158,21 +158,27 @@ def find_uv(cache: Path, interruption: Interruption) -> str:
 
 
 def run(command: list[str], cache: Path, interruption: Interruption) -> Completed:
-    variables = {name: value for name, value in os.environ.items() if PASSED_ON.fullmatch(name)}
-    for switch in ("UV_NO_PROGRESS", "UV_NO_CONFIG", "UV_SYSTEM_CERTS", "PIP_DISABLE_PIP_VERSION_CHECK"):
-        variables[switch] = "1"
-    variables.setdefault("UV_CACHE_DIR", str(cache / "uv"))
-    if variables.get("PIP_INDEX_URL"):
-        variables.setdefault("UV_DEFAULT_INDEX", variables["PIP_INDEX_URL"])
+    """Run uv or pip to its end. Raises OverlayError if it cannot be run or takes too long, or Interrupted."""
     watch = {interruption.fileno(): interruption.wanted}
     try:
-        return supervise(command, b"", variables, watch, INSTALL_SECONDS)
+        return supervise(command, b"", _variables(cache), watch, INSTALL_SECONDS)
     except Stopped:
         raise Interrupted(interruption.signum) from None
     except TimedOut as error:
         raise OverlayError(f"{Path(command[0]).name} {error}") from error
     except OSError as error:
         raise OverlayError(f"{command[0]} cannot be run: {error}") from error
+
+
+def _variables(cache: Path) -> dict[str, str]:
+    """Return the environment variables for uv and pip."""
+    variables = {name: value for name, value in os.environ.items() if PASSED_ON.fullmatch(name)}
+    for switch in ("UV_NO_PROGRESS", "UV_NO_CONFIG", "UV_SYSTEM_CERTS", "PIP_DISABLE_PIP_VERSION_CHECK"):
+        variables[switch] = "1"
+    variables.setdefault("UV_CACHE_DIR", str(cache / "uv"))
+    if variables.get("PIP_INDEX_URL"):
+        variables.setdefault("UV_DEFAULT_INDEX", variables["PIP_INDEX_URL"])
+    return variables
 
 
 def absent(requirement: str, installed: Mapping[str, str]) -> bool:

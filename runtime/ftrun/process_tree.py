@@ -42,13 +42,13 @@ def below(pid: int, without: frozenset[int] = frozenset(), most: int = 1 << 30) 
     The processes `without` and their descendants are left out.
     """
     descendants: list[int] = []
-    known = set(without)
+    visited = set(without)
     waiting = [pid]
     while waiting and len(descendants) < most:
         for child in children(waiting.pop()):
             # A process that gets another parent during the search may be met twice.
-            if child not in known:
-                known.add(child)
+            if child not in visited:
+                visited.add(child)
                 descendants.append(child)
                 waiting.append(child)
     return descendants
@@ -116,14 +116,18 @@ def end_all(without: frozenset[int], leader: int) -> int:
     while True:
         living = [pid for pid in below(parent, without) if not dead(pid)]
         _kill(living)
-        _reap(pid for pid in children(parent) if pid not in spared)
+        _reap(set(children(parent)) - spared)
         # This process has adopted the child of a process that forked and ended during the search.
-        if not living and all(pid in spared or dead(pid) for pid in children(parent)):
+        if not living and not _living_children(parent, spared):
             return 0
         if time.monotonic() > deadline:
             return len(living)
         if living:
             _wait_for(living[-1], 0.5)
+
+
+def _living_children(parent: int, spared: frozenset[int]) -> set[int]:
+    return {pid for pid in children(parent) if pid not in spared and not dead(pid)}
 
 
 def _kill(pids: Iterable[int]) -> None:

@@ -41,8 +41,12 @@ SOURCE_PATHS = tuple(str(ROOT / folder) for folder in PACKAGES.values()) if IS_C
 
 def source_folders() -> list[Path]:
     """Return the folders of the project's packages that this interpreter can import."""
-    found = (importlib.util.find_spec(name) for name in PACKAGES)
-    return [Path(folder) for spec in found if spec for folder in spec.submodule_search_locations or ()]
+    folders = []
+    for name in PACKAGES:
+        spec = importlib.util.find_spec(name)
+        if spec:
+            folders += [Path(folder) for folder in spec.submodule_search_locations or ()]
+    return folders
 
 
 def normalise(name: str) -> str:

@@ -56,7 +56,7 @@ def find(target: str) -> Any:
         try:
             value = getattr(value, name)
         except AttributeError:
-            public = sorted(known for known in dir(value) if not known.startswith("_"))
+            public = sorted(attribute for attribute in dir(value) if not attribute.startswith("_"))
             raise TargetError(f"{module_name} has no {path}; it has {', '.join(public[:20]) or 'nothing'}") from None
     return value
 
@@ -89,11 +89,13 @@ def _import(name: str) -> types.ModuleType:
         raise TargetError(f"there is no file {name}")
     path = os.path.abspath(name)
     sys.path.insert(0, os.path.dirname(path))  # as python FILE does
-    # Under its own name if that is free, so that what it pickles can be unpickled.
-    own = os.path.basename(path).removesuffix(".py")
-    if getattr(sys.modules.get(own), "__file__", None) == path:
-        return sys.modules[own]
-    spec = importlib.util.spec_from_file_location(own if own not in sys.modules else f"_audited_{own}", path)
+    # Under the file's name if that is free, so that what it pickles can be unpickled.
+    module_name = os.path.basename(path).removesuffix(".py")
+    if getattr(sys.modules.get(module_name), "__file__", None) == path:
+        return sys.modules[module_name]
+    if module_name in sys.modules:
+        module_name = f"_audited_{module_name}"
+    spec = importlib.util.spec_from_file_location(module_name, path)
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
@@ -101,17 +103,18 @@ def _import(name: str) -> types.ModuleType:
     return module
 
 
-def _guarded(what: str, work: Any, *arguments: Any) -> Any:
+def _guarded(action: str, function: Any, *arguments: Any) -> Any:
+    """Call user code. Raises TargetError, which says that *action* failed, with the user's frames of the traceback."""
     try:
-        return work(*arguments)
+        return function(*arguments)
     except TargetError:
         raise
     except (Exception, SystemExit) as error:
-        frames = [
-            frame
-            for frame in traceback.extract_tb(error.__traceback__)
-            if not frame.filename.startswith((__file__, "<frozen")) and "importlib" not in frame.filename
-        ]
+        frames = [frame for frame in traceback.extract_tb(error.__traceback__) if _is_user_code(frame.filename)]
         listing = "".join(traceback.format_list(frames[-8:]))
         text = "".join(traceback.format_exception_only(error)).strip()
-        raise TargetError(f"{what} failed:\n{listing}{text}") from error
+        raise TargetError(f"{action} failed:\n{listing}{text}") from error
+
+
+def _is_user_code(filename: str) -> bool:
+    return not filename.startswith((__file__, "<frozen")) and "importlib" not in filename

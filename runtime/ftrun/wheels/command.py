@@ -62,7 +62,7 @@ def run(arguments: list[str], as_json: bool, import_too: bool, cache: Path | Non
             os._exit(error.exit_status)  # threads may wait for the index
     _progress("")
     _warn(survey.tree)
-    survey.reports += [Report(name, {}, reason) for name, reason in contents.others.items()]
+    survey.reports += [Report(name, {}, reason) for name, reason in contents.not_judged.items()]
     if as_json:
         print(json.dumps(survey.plain(), indent=2))
     else:

@@ -159,11 +159,14 @@ class _Library:
         self.undefined: set[str] = set()
         """Functions of CPython that the module calls: only those that matter here."""
         self.pointers: dict[int, int] = {}
+        self._read_sections(sections, _RELATIVE[machine])
+
+    def _read_sections(self, sections: list[_Section], relative: int) -> None:
         for section in sections:
             if section.type == _DYNAMIC_SYMBOLS:
                 self._read_symbols(section, sections[section.link].offset)
             elif section.type == _RELA:
-                self._read_rela(section, _RELATIVE[machine])
+                self._read_rela(section, relative)
             elif section.type == _RELR:
                 self._read_relr(section)
 

@@ -127,11 +127,7 @@ def _finding(package: Package, files: list[File], series: str, wheels: _Wheels) 
 def _installed(package: Package, files: list[File], series: str, wheels: _Wheels) -> Finding:
     """Return the finding for the release that an installer takes: the newest with a wheel or a source archive."""
     releases = _by_version(file for file in files if _is_allowed(file, package.hashes))
-    specifier = package.requirement.specifier
-    versions = list(releases)
-    if not any(_is_exact(limit) for limit in specifier):
-        versions = [version for version in versions if not _is_yanked(releases[version])]
-    versions = sorted(specifier.filter(versions), reverse=True)
+    versions = _versions(releases, package.requirement.specifier)
     for version in versions:
         wheel = _best(releases[version], series)
         if wheel is not None:
@@ -140,6 +136,14 @@ def _installed(package: Package, files: list[File], series: str, wheels: _Wheels
             return Finding(str(version), Answer.SOURCE)
     newest = str(versions[0]) if versions else ""
     return Finding(newest, Answer.NONE)
+
+
+def _versions(releases: dict[Version, list[File]], specifier: SpecifierSet) -> list[Version]:
+    """Return the versions that an installer may take, the newest first."""
+    versions = list(releases)
+    if not any(_is_exact(limit) for limit in specifier):
+        versions = [version for version in versions if not _is_yanked(releases[version])]
+    return sorted(specifier.filter(versions), reverse=True)
 
 
 def _is_allowed(file: File, hashes: frozenset[str]) -> bool:

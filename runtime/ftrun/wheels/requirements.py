@@ -44,14 +44,14 @@ class Contents:
     """Requirements that a resolver may choose versions for, by name and marker; several of a package are one."""
     locked: list[Package] = field(default_factory=list)
     constraints: list[Requirement] = field(default_factory=list)
-    others: dict[str, str] = field(default_factory=dict)
+    not_judged: dict[str, str] = field(default_factory=dict)
     """{line or name: reason why it cannot be judged}."""
 
     def add(self, text: str, hashes: frozenset[str] = frozenset()) -> None:
         """Add one requirement (PEP 508); raises ``ValueError`` if it is none."""
         requirement = overlay.parse(text)
         if requirement.url:
-            self.others[requirement.name] = f"comes from an address; {_ELSEWHERE}"
+            self.not_judged[requirement.name] = f"comes from an address; {_ELSEWHERE}"
         elif hashes:
             self.locked.append(Package(requirement, hashes))
         else:
@@ -82,7 +82,7 @@ def read(arguments: list[str]) -> Contents:
         except ValueError as error:
             hint = "a file must exist, or end with .txt, .toml, .lock or .yml"
             raise BadRequirements(f"{argument[:200]!r} {error}; {hint}") from error
-    if not (contents.requirements or contents.locked or contents.others):
+    if not (contents.requirements or contents.locked or contents.not_judged):
         raise BadRequirements(f"{', '.join(arguments)[:200]} names no package")
     return contents
 
@@ -127,7 +127,7 @@ class _Reader:
             try:
                 self.read_line(line, path.parent)
             except ValueError as error:
-                self._contents.others[f"{path}, requirement {number}: {line.strip()[:200]!r}"] = str(error)
+                self._contents.not_judged[f"{path}, requirement {number}: {line.strip()[:200]!r}"] = str(error)
 
     def read_line(self, line: str, folder: Path) -> None:
         """Add the requirement of a line, relative to *folder*; raises ``ValueError`` if the line is none."""
@@ -156,13 +156,13 @@ class _Reader:
         """Add what a folder's pyproject.toml needs; anything else at an address or a path cannot be judged."""
         if _ADDRESS.fullmatch(place):
             kind = "a repository" if "+" in place else "an address"
-            self._contents.others[place] = f"comes from {kind}; {_ELSEWHERE}"
+            self._contents.not_judged[place] = f"comes from {kind}; {_ELSEWHERE}"
             return
         name, _, extras = place.rstrip("]").partition("[")
         try:
             self.read_file(folder / f"{name}/pyproject.toml", [extra.strip() for extra in extras.split(",")])
         except BadRequirements:
-            self._contents.others[place] = f"comes from this machine; {_ELSEWHERE}"
+            self._contents.not_judged[place] = f"comes from this machine; {_ELSEWHERE}"
 
 
 def _toml(path: Path, text: str) -> dict | None:
@@ -221,7 +221,7 @@ def _read_constraints(contents: Contents, path: Path) -> None:
             limits.add(text)
             contents.constraints += limits.requirements.values()
         except ValueError as error:
-            contents.others[f"{path}, constraint {number}: {text[:200]!r}"] = str(error)
+            contents.not_judged[f"{path}, constraint {number}: {text[:200]!r}"] = str(error)
 
 
 def _read_toml(contents: Contents, document: dict, path: Path, extras: list[str] | None) -> None:
@@ -233,7 +233,7 @@ def _read_toml(contents: Contents, document: dict, path: Path, extras: list[str]
         if "packages" in document or "package" in document:
             locked, reasons = locks.packages(document, (DEFAULT, address()))
             contents.locked += locked
-            contents.others |= reasons
+            contents.not_judged |= reasons
             return
         texts = _dependencies(document, extras)
         project_name = canonicalize_name(document.get("project", {}).get("name", ""))
@@ -241,12 +241,12 @@ def _read_toml(contents: Contents, document: dict, path: Path, extras: list[str]
             if canonicalize_name(Requirement(text).name) != project_name:  # as in an extra of all extras
                 contents.add(text)
         if "dependencies" in document.get("project", {}).get("dynamic", ()):
-            contents.others[f"{path}: dependencies"] = "are dynamic: only a build of the project names them"
+            contents.not_judged[f"{path}: dependencies"] = "are dynamic: only a build of the project names them"
         if "dependencies" in document.get("tool", {}).get("poetry", {}):
-            contents.others[f"{path}: [tool.poetry.dependencies]"] = "is Poetry's own form; judge its poetry.lock"
+            contents.not_judged[f"{path}: [tool.poetry.dependencies]"] = "is Poetry's own form; judge its poetry.lock"
     except (TypeError, KeyError, AttributeError, ValueError) as error:
         raise BadRequirements(f"{path} is no pyproject.toml and no lock: {error}") from error
-    if not texts and not contents.others:
+    if not texts and not contents.not_judged:
         raise BadRequirements(
             f"{path} names no dependencies: [project] dependencies, dependency groups or a lock's packages"
         )
@@ -284,4 +284,4 @@ def _pip_lines(contents: Contents, text: str) -> Iterator[str]:
         elif 0 <= pip_indent < indent:
             yield name
         elif not _CONDA_PYTHON.fullmatch(name):
-            contents.others[name] = f"comes from conda; {_ELSEWHERE}"
+            contents.not_judged[name] = f"comes from conda; {_ELSEWHERE}"

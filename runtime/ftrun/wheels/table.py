@@ -24,11 +24,7 @@ def show(survey: Survey) -> None:
     groups: dict[_Group, list[Report]] = {group: [] for group in _Group}
     for report in survey.reports:
         groups[_group(report)].append(report)
-    listed = groups.pop(_Group.LISTED)
-    if listed:
-        console.print(_table(listed))
-    for report in listed:
-        _show_remarks(console, report)
+    _show_table(console, groups[_Group.LISTED])
     for group, reports in groups.items():
         if reports and group.value:
             console.print(f"{group.value}: {_text(', '.join(report.name for report in reports))}")
@@ -64,7 +60,9 @@ def _group(report: Report) -> _Group:
     return _Group.LISTED
 
 
-def _table(reports: list[Report]) -> Table:
+def _show_table(console: Console, reports: list[Report]) -> None:
+    if not reports:
+        return
     table = Table(box=None, padding=(0, 2, 0, 0))
     for heading in ("package", *SERIES):
         table.add_column(heading, overflow="fold")
@@ -73,7 +71,9 @@ def _table(reports: list[Report]) -> Table:
         if report.needed_by:
             name += f" (for {', '.join(report.needed_by)})"
         table.add_row(_text(name), *(_cell(report, series) for series in SERIES))
-    return table
+    console.print(table)
+    for report in reports:
+        _show_remarks(console, report)
 
 
 def _show_remarks(console: Console, report: Report) -> None:
