@@ -91,41 +91,52 @@ class Batches(WorkerPlugin):
                 if key in self._unwanted:
                     return [], "cancelled"
                 try:
-                    process = subprocess.Popen(
-                        self._command,
-                        cwd=self._folder,
-                        stdin=subprocess.PIPE,
-                        stdout=subprocess.PIPE,
-                        stderr=errors,
-                        start_new_session=True,
-                    )
+                    process = self._running[key] = self._start(errors)
                 except OSError as error:
                     return [], f"{self._command[0]} cannot be run in {self._folder}: {error.strerror}"
-                self._running[key] = process
             self._worker.log_event(self.name, key)
-            assert process.stdin and process.stdout
-            try:
-                # Its standard input stays open until it has ended: if this worker dies, the batch sees the end of it.
-                with contextlib.suppress(BrokenPipeError):
-                    process.stdin.write(request)
-                    process.stdin.flush()
-                output = process.stdout.read()
-                status = process.wait()
-            finally:
-                with self._lock:
-                    del self._running[key]
-                process.kill()
-                with contextlib.suppress(BrokenPipeError):
-                    process.stdin.close()
-                process.stdout.close()
-                process.wait()
+            output = self._output(key, process, request)
             errors.seek(max(0, errors.seek(0, os.SEEK_END) - KEPT))
-            said = errors.read().decode(errors="replace").strip().splitlines()[-1:] or ["it wrote nothing"]
+            lines = errors.read().decode(errors="replace").strip().splitlines()
+        status = process.returncode
         with self._lock:
-            wanted = key not in self._unwanted
-        if wanted and status in (-signal.SIGKILL, 128 + signal.SIGKILL):
+            is_cancelled = key in self._unwanted
+        if not is_cancelled and status in (-signal.SIGKILL, 128 + signal.SIGKILL):
             raise RuntimeError("its process was killed (SIGKILL)")
-        return output.decode(errors="replace").splitlines(), f"exit status {status}: {said[0]}" if status else ""
+        message = ""
+        if status:
+            message = f"exit status {status}: {lines[-1] if lines else 'it wrote nothing'}"
+        return output.decode(errors="replace").splitlines(), message
+
+    def _start(self, errors) -> subprocess.Popen:
+        return subprocess.Popen(
+            self._command,
+            cwd=self._folder,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            start_new_session=True,
+        )
+
+    def _output(self, key: str, process: subprocess.Popen, request: bytes) -> bytes:
+        """Send the request to a batch and return what it writes to stdout until it ends."""
+        assert process.stdin and process.stdout
+        try:
+            # Its standard input stays open until it has ended: if this worker dies, the batch sees the end of it.
+            with contextlib.suppress(BrokenPipeError):
+                process.stdin.write(request)
+                process.stdin.flush()
+            output = process.stdout.read()
+            process.wait()
+            return output
+        finally:
+            with self._lock:
+                del self._running[key]
+            process.kill()
+            with contextlib.suppress(BrokenPipeError):
+                process.stdin.close()
+            process.stdout.close()
+            process.wait()
 
 
 def work(plugin: str, request: str) -> tuple[str, list[str], str]:
@@ -250,25 +261,26 @@ async def unequal(client: Client) -> str:
 
     Python's version matters because functions are sent to the workers as bytecode.
     """
-    found = await client.get_versions()
-    here = _versions(found["client"])
-    others = collections.defaultdict(list)
-    for name, each in [("the scheduler", found["scheduler"]), *found["workers"].items()]:
-        if each and _versions(each) != here:
-            others[_versions(each)].append(name)
-    if not others:
+    versions = await client.get_versions()
+    client_versions = _versions(versions["client"])
+    nodes = collections.defaultdict(list)
+    for name, facts in [("the scheduler", versions["scheduler"]), *versions["workers"].items()]:
+        if facts and _versions(facts) != client_versions:
+            nodes[_versions(facts)].append(name)
+    if not nodes:
         return ""
-    (python, dask), names = next(iter(others.items()))
+    (python, dask), names = next(iter(nodes.items()))
     more = f" and {len(names) - 1} more" if len(names) > 1 else ""
     return (
-        f"{names[0]}{more} runs Python {python} with distributed {dask}, and the Python that runs ./twins is {here[0]} "
-        f"with {here[1]}: run ./twins with a Python {python} that has distributed=={dask} first on PATH"
+        f"{names[0]}{more} runs Python {python} with distributed {dask}, and the Python that runs ./twins is "
+        f"{client_versions[0]} with {client_versions[1]}: run ./twins with a Python {python} that has "
+        f"distributed=={dask} first on PATH"
     )
 
 
-def _versions(found: dict) -> tuple[str, str]:
-    python = ".".join(str(found["host"]["python"]).split(".")[:2])
-    return python, str(found["packages"].get("distributed"))
+def _versions(facts: dict) -> tuple[str, str]:
+    python = ".".join(str(facts["host"]["python"]).split(".")[:2])
+    return python, str(facts["packages"].get("distributed"))
 
 
 async def serve() -> None:
@@ -287,8 +299,8 @@ async def serve() -> None:
         return
     async with client:
         bridge = Bridge(client, hello, writer)
-        if others := await unequal(client):
-            bridge.send({"error": others})
+        if difference := await unequal(client):
+            bridge.send({"error": difference})
             return
         await bridge.open()
         try:
