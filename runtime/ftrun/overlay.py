@@ -12,6 +12,7 @@ import re
 import shutil
 import sys
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,6 +35,19 @@ PASSED_ON = re.compile(
 )
 
 
+@dataclass(frozen=True)
+class WithoutWheels:
+    """Distributions of which the package index has no wheels."""
+
+    build: tuple[str, ...] = ()
+    """Names of those that may be built from source."""
+    never: tuple[str, ...] = ()
+    """Names of those to leave out even if a package requires them."""
+
+
+ALL_FROM_WHEELS = WithoutWheels()
+
+
 def install(
     folder: Path,
     python: str,
@@ -42,8 +56,7 @@ def install(
     cache: Path,
     interruption: Interruption,
     constraints: Iterable[str] = (),
-    build: Iterable[str] = (),
-    never: Iterable[str] = (),
+    without_wheels: WithoutWheels = ALL_FROM_WHEELS,
 ) -> list[str]:
     """Install, into a new `folder`, the packages that `requirements` need and the twin lacks.
 
@@ -54,17 +67,16 @@ def install(
         installed: versions of the twin's own packages by normalised name. They are used where `requirements` allow it.
         cache: the folder for uv's cache, and for the pinned uv if PATH has no uv.
         constraints: versions (NAME==VERSION) that must be used, such as those that the other twin got.
-        build: distributions that may be built from source.
-        never: distributions to leave out even if a package requires them.
+        without_wheels: distributions that are not to be installed from wheels.
     """
     checked = [_checked(requirement) for requirement in requirements]
     uv = find_uv(cache, interruption)
     folder.mkdir(parents=True)
-    wheels = ["--only-binary", ":all:", *(f"--no-binary={name}" for name in build)]
+    wheels = ["--only-binary", ":all:", *(f"--no-binary={name}" for name in without_wheels.build)]
     resolver = [uv, "pip", "compile", "--quiet", "--no-header", "--no-annotate", *wheels]
     resolver += ["--no-emit-package", "triton", "--python", python]
     left_out = folder.with_name(folder.name + ".never")
-    _write(left_out, [f"{name}; python_version < '3'" for name in never])
+    _write(left_out, [f"{name}; python_version < '3'" for name in without_wheels.never])
     resolver += ["--overrides", str(left_out)]
     requirements_file = folder.with_name(folder.name + ".in")
     _write(requirements_file, checked)
