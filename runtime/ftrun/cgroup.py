@@ -53,12 +53,22 @@ def _groups(controller: str, proc: Path) -> Iterator[tuple[Path, bool]]:
 def _mounts(controller: str, proc: Path) -> Iterator[_Mount]:
     for line in (read(proc / "self/mountinfo") or "").splitlines():
         left, _, right = line.partition(" - ")
-        fields, kind = left.split(), right.split()
+        fields = left.split()
+        kind = right.split()
         if len(fields) < 5 or len(kind) < 3:
             continue
-        is_v2 = kind[0] == "cgroup2"
-        if is_v2 or (kind[0] == "cgroup" and controller in kind[2].split(",")):
-            yield _Mount(fields[3], Path(fields[4]), is_v2)
+        if _has_controller(kind, controller):
+            yield _Mount(fields[3], Path(fields[4]), kind[0] == "cgroup2")
+
+
+def _has_controller(kind: list[str], controller: str) -> bool:
+    """True for a mount of cgroup version 2, which has all controllers, or of this controller in version 1.
+
+    `kind`: type, device and options of the mount.
+    """
+    if kind[0] == "cgroup2":
+        return True
+    return kind[0] == "cgroup" and controller in kind[2].split(",")
 
 
 def _group_paths(controller: str, proc: Path) -> dict[bool, str]:
@@ -86,22 +96,30 @@ def cpu_quota(proc: Path = Path("/proc")) -> float | None:
     """Return the number of CPUs that the tightest quota allows this process, such as 1.5; None without a quota."""
     quotas = []
     for group, is_v2 in _groups("cpu", proc):
-        if is_v2:
-            quota, _, period = (read(group / "cpu.max") or "max").partition(" ")
-        else:
-            quota = read(group / "cpu.cfs_quota_us") or "-1"
-            period = read(group / "cpu.cfs_period_us") or "100000"
-        # "max" or -1 means no quota.
-        if quota.isdecimal() and int(quota) and (period or "100000").isdecimal():
-            quotas.append(int(quota) / int(period or 100_000))
+        quota, period = _quota(group, is_v2)
+        if quota not in ("max", "-1"):
+            quotas.append(int(quota) / int(period))
     return min(quotas, default=None)
+
+
+def _quota(group: Path, is_v2: bool) -> tuple[str, str]:
+    """Return a group's quota, "max" or "-1" if it has none, and the period that the quota is for."""
+    if is_v2:
+        quota, _, period = (read(group / "cpu.max") or "max").partition(" ")
+    else:
+        quota = read(group / "cpu.cfs_quota_us") or "-1"
+        period = read(group / "cpu.cfs_period_us") or ""
+    return quota, period or "100000"
 
 
 def throttled_seconds(proc: Path = Path("/proc")) -> float | None:
     """Return the seconds for which a CPU quota has stopped this process's group so far; None if unknown."""
     durations = []
     for group, is_v2 in _groups("cpu", proc):
-        unit, name = (1e6, "throttled_usec") if is_v2 else (1e9, "throttled_time")
+        if is_v2:
+            unit, name = 1e6, "throttled_usec"
+        else:
+            unit, name = 1e9, "throttled_time"
         duration = _statistic(group / "cpu.stat", name)
         if duration is not None:
             durations.append(duration / unit)
@@ -119,22 +137,26 @@ def memory_left(proc: Path = Path("/proc")) -> tuple[int | None, int | None]:
         limit, usage = _memory(group, is_v2)
         if limit is None or usage is None:
             continue
-        cache = _statistic(group / "memory.stat", "inactive_file" if is_v2 else "total_inactive_file")
-        left = max(0, limit - usage + (cache or 0))
+        left = max(0, limit - usage)
         if tightest is None or left < tightest[1]:
             tightest = (limit, left)
     return tightest or (None, None)
 
 
 def _memory(group: Path, is_v2: bool) -> tuple[int | None, int | None]:
-    """Return a group's memory limit and use in bytes; None for what is not limited or cannot be read."""
-    limit_name, usage_name = ("max", "current") if is_v2 else ("limit_in_bytes", "usage_in_bytes")
-    limit_text, usage_text = read(group / f"memory.{limit_name}"), read(group / f"memory.{usage_name}")
-    if not limit_text or not usage_text or limit_text == "max":
+    """Return a group's memory limit and its use without page cache, in bytes; None without a limit."""
+    if is_v2:
+        limit_name, usage_name, cache_name = "memory.max", "memory.current", "inactive_file"
+    else:
+        limit_name, usage_name, cache_name = "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"
+    limit = read(group / limit_name)
+    usage = read(group / usage_name)
+    if not limit or not usage or limit == "max":
         return None, None
-    limit = int(limit_text)
-    # v1 writes "no limit" as the largest page-aligned number.
-    return (limit if limit < 1 << 60 else None), int(usage_text)
+    if int(limit) >= 1 << 60:  # v1 writes "no limit" as the largest page-aligned number
+        return None, None
+    cache = _statistic(group / "memory.stat", cache_name)
+    return int(limit), int(usage) - (cache or 0)
 
 
 def kills(proc: Path = Path("/proc")) -> int:
@@ -142,9 +164,17 @@ def kills(proc: Path = Path("/proc")) -> int:
 
     The count itself means nothing, since one kill may count several times. A rise between two calls shows a kill.
     """
-    files = [group / ("memory.events" if is_v2 else "memory.oom_control") for group, is_v2 in _groups("memory", proc)]
-    text = "\n".join(read(path) or "" for path in [*files, proc / "vmstat"])
-    return sum(map(int, re.findall(r"^oom_kill (\d+)$", text, re.MULTILINE)))
+    files = [proc / "vmstat"]
+    for group, is_v2 in _groups("memory", proc):
+        if is_v2:
+            files.append(group / "memory.events")
+        else:
+            files.append(group / "memory.oom_control")
+    total = 0
+    for file in files:
+        for number in re.findall(r"^oom_kill (\d+)$", read(file) or "", re.MULTILINE):
+            total += int(number)
+    return total
 
 
 def usable_cpus(proc: Path = Path("/proc")) -> int:
@@ -154,4 +184,7 @@ def usable_cpus(proc: Path = Path("/proc")) -> int:
     """
     allowed = os.process_cpu_count() or 1
     quota = cpu_quota(proc)
-    return allowed if quota is None else max(1, min(allowed, math.ceil(quota - 1e-6)))
+    if quota is None:
+        return allowed
+    whole = math.ceil(quota - 1e-6)
+    return max(1, min(allowed, whole))

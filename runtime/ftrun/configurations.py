@@ -90,14 +90,18 @@ def child_environment(
     # and must not see the other's: the extension modules there do not fit it.
     folders = [*SOURCE_PATHS, *paths]
     if folders:
-        for path in base.get("PYTHONPATH", "").split(os.pathsep):
-            if path and path not in folders:
-                folders.append(path)
-        environment["PYTHONPATH"] = os.pathsep.join(folders)
+        environment["PYTHONPATH"] = _search_path(folders, base.get("PYTHONPATH", ""))
     return environment
+
+
+def _search_path(folders: list[str], before: str) -> str:
+    """Return a value of PYTHONPATH: the folders, then the others of the value that it had before."""
+    rest = [path for path in before.split(os.pathsep) if path and path not in folders]
+    return os.pathsep.join(folders + rest)
 
 
 def last_lines(stderr: bytes, count: int = 12) -> str:
     """Return the last `count` lines of `stderr` for an error message, indented, each after a line break."""
-    lines = stderr.decode(errors="replace").rstrip().splitlines()[-count:]
+    text = stderr.decode(errors="replace").rstrip()
+    lines = text.splitlines()[-count:]
     return "".join(f"\n    {line}" for line in lines)

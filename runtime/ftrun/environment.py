@@ -16,7 +16,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ftrun import cgroup
@@ -66,9 +66,11 @@ def packages() -> dict[str, str]:
 def cpu() -> dict:
     """Describe the processor, and the number of CPUs that this process may use."""
     text = cgroup.read(Path("/proc/cpuinfo")) or ""
-    names = re.search(r"^(?:model name|Model|Processor)\s*:\s*(.+)$", text, re.MULTILINE)
+    model = f"unknown ({platform.machine()})"
+    if name := re.search(r"^(?:model name|Model|Processor)\s*:\s*(.+)$", text, re.MULTILINE):
+        model = name[1].strip()
     return {
-        "model": names.group(1).strip() if names else f"unknown ({platform.machine()})",
+        "model": model,
         "machine": platform.machine(),
         "count": os.cpu_count(),
         "affinity": len(os.sched_getaffinity(0)),
@@ -83,6 +85,9 @@ def memory() -> dict:
 
     machine = psutil.virtual_memory()
     limit, left = cgroup.memory_left()
+    available = machine.available
+    if left is not None:
+        available = min(available, left)
     try:
         shm = os.statvfs("/dev/shm")
         shm_total, shm_free = shm.f_blocks * shm.f_frsize, shm.f_bavail * shm.f_frsize
@@ -91,7 +96,7 @@ def memory() -> dict:
     return {
         "total": machine.total,
         "limit": limit,
-        "available": machine.available if left is None else min(machine.available, left),
+        "available": available,
         "shm_total": shm_total,
         "shm_free": shm_free,
     }
@@ -121,7 +126,8 @@ def machine_id(path: Path = Path("/etc/machine-id")) -> str | None:
     identity = cgroup.read(path)
     if container() or not identity or not re.fullmatch("[0-9a-f]{32}", identity):
         return None
-    return hashlib.sha256(f"ft-env {identity} {platform.node()}".encode()).hexdigest()[:16]
+    text = f"ft-env {identity} {platform.node()}"
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def container() -> str | None:
@@ -144,11 +150,19 @@ def gpu() -> dict:
         done = subprocess.run(query, capture_output=True, text=True, timeout=15)
     except (OSError, subprocess.TimeoutExpired) as error:
         return _no_gpu(f"nvidia-smi failed: {error}")
-    rows = [line.split(", ") for line in done.stdout.splitlines() if line.count(", ") == 2]
+    rows = _rows(done.stdout)
     if done.returncode or not rows:
-        lines = (done.stdout + done.stderr).strip().splitlines() or [f"exit {done.returncode}"]
+        output = (done.stdout + done.stderr).strip()
+        lines = output.splitlines() or [f"exit {done.returncode}"]
         return _no_gpu(f"nvidia-smi failed: {lines[0]}")
-    return {"devices": [f"{name} ({size})" for name, size, _ in rows], "driver": rows[0][2], "reason": None}
+    devices = [f"{name} ({size})" for name, size, _ in rows]
+    return {"devices": devices, "driver": rows[0][2], "reason": None}
+
+
+def _rows(table: str) -> list[list[str]]:
+    """Return the lines of three columns."""
+    rows = [line.split(", ") for line in table.splitlines()]
+    return [row for row in rows if len(row) == 3]
 
 
 def _no_gpu(reason: str) -> dict:
@@ -170,7 +184,6 @@ def _why_no_tool() -> str:
 
 def revision(root: Path = ROOT) -> dict:
     """Return the source's commit or "unknown", and where it was found: git, an image's file REVISION, or None."""
-
     top = _git(root, "rev-parse", "--show-toplevel")
     # The commit of another repository, which holds a copy of the package, would be wrong.
     if top and Path(top).resolve() == root:
@@ -195,12 +208,19 @@ def _git(root: Path, *arguments: str) -> str | None:
 def source_hash(folders: Sequence[Path] | None = None) -> str:
     """Return a SHA-256 over the source files (names and contents) in `folders`, by default the project's packages."""
     digest = hashlib.sha256()
-    for folder in source_folders() if folders is None else folders:
-        for path in sorted(folder.rglob("*")):
-            if path.suffix in (".py", ".json", ".jinja") and path.is_file():
-                digest.update(f"{folder.name}/{path.relative_to(folder)}\0".encode())
-                digest.update(hashlib.sha256(path.read_bytes()).digest())
+    if folders is None:
+        folders = source_folders()
+    for folder in folders:
+        for path in _source_files(folder):
+            digest.update(f"{folder.name}/{path.relative_to(folder)}\0".encode())
+            digest.update(hashlib.sha256(path.read_bytes()).digest())
     return digest.hexdigest()
+
+
+def _source_files(folder: Path) -> Iterator[Path]:
+    for path in sorted(folder.rglob("*")):
+        if path.suffix in (".py", ".json", ".jinja") and path.is_file():
+            yield path
 
 
 def describe() -> dict:

@@ -21,6 +21,7 @@ import threading
 import time
 from collections.abc import Generator, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
+from importlib.metadata import Distribution, PackagePath
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,6 +32,11 @@ from ftrun.project import ROOT, normalise
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
+
+Parts = tuple[str, ...]
+"""Parts of a path or of a dotted name."""
+Modules = tuple[str, str, list[str], list[str]]
+"""(name, version, modules, extension modules) of a package."""
 
 DEFAULT_LOCK = ROOT / "docker" / "requirements.lock"
 
@@ -69,10 +75,7 @@ def read_lock(path: Path) -> dict[str, str]:
     except OSError as error:
         raise LockError(f"cannot read the lock file {path}: {error.strerror}") from error
     pinned = {}
-    for line in text.splitlines():
-        # Continuation lines hold the hashes; only the requirement itself starts a line.
-        if not line.strip() or line[0] in " #-":
-            continue
+    for line in _requirement_lines(text):
         try:
             requirement = Requirement(line.rstrip("\\").strip())
             version = _pinned_version(requirement)
@@ -83,48 +86,63 @@ def read_lock(path: Path) -> dict[str, str]:
     return pinned
 
 
+def _requirement_lines(text: str) -> Iterator[str]:
+    """Yield the lines that begin with a requirement. Continuation lines, which hold the hashes, are indented."""
+    for line in text.splitlines():
+        if line.strip() and line[0] not in " #-":
+            yield line
+
+
 def _pinned_version(requirement: Requirement) -> str:
     """Return the version that a requirement pins; raises ValueError if it pins none or several."""
     (version,) = (limit.version for limit in requirement.specifier if limit.operator == "==")
     return version
 
 
-def modules_of(distribution: importlib.metadata.Distribution) -> tuple[list[str], list[str]]:
+def modules_of(distribution: Distribution) -> tuple[list[str], list[str]]:
     """Return two lists of an installed package's modules, by dotted name: top-level ones, and extension modules."""
-    top, extensions = set(), set()
     files = [file for file in distribution.files or [] if _is_importable(file)]
     packages = {file.parent.parts for file in files if file.name == "__init__.py"}
+    top, extensions = set(), set()
     for file in files:
-        if "tests" in file.parts:
-            continue
-        if name := _extension_name(file.name):
-            extensions.add(".".join((*file.parts[:-1], name)))
-        if name := _top_level_name(file, packages):
-            top.add(name)
-    public = {name for name in top if not name.startswith("_")}
-    return sorted(public or top), sorted(extensions)
+        if "tests" not in file.parts:
+            extensions.add(_extension_name(file))
+            top.add(_top_level_name(file, packages))
+    return _public(top - {""}), sorted(extensions - {""})
 
 
-def _is_importable(file: importlib.metadata.PackagePath) -> bool:
+def _public(names: set[str]) -> list[str]:
+    """Return the names that do not begin with an underscore; if there are none, all."""
+    public = {name for name in names if not name.startswith("_")}
+    return sorted(public or names)
+
+
+def _is_importable(file: PackagePath) -> bool:
     """True if the file's folders, of which `..` is none, have names of packages."""
     return all(part.isidentifier() for part in file.parts[:-1])
 
 
-def _top_level_name(file: importlib.metadata.PackagePath, packages: set[tuple[str, ...]]) -> str:
+def _top_level_name(file: PackagePath, packages: set[Parts]) -> str:
     """Return the dotted name of the top-level package or module that a file makes; "" for other files."""
     package = file.parent.parts
     if file.name == "__init__.py":
-        is_inside = any(package[:depth] in packages for depth in range(1, len(package)))
-        return "" if is_inside else ".".join(package)
-    return file.stem if not package and file.suffix == ".py" else ""
+        return "" if _is_inside(package, packages) else ".".join(package)
+    if not package and file.suffix == ".py":
+        return file.stem
+    return ""
 
 
-def _extension_name(filename: str) -> str:
-    """Return the module's name in the file name of an extension module; "" for other files."""
+def _is_inside(package: Parts, packages: set[Parts]) -> bool:
+    return any(package[:depth] in packages for depth in range(1, len(package)))
+
+
+def _extension_name(file: PackagePath) -> str:
+    """Return the dotted name of an extension module; "" for other files."""
     # The interpreter's own tag and the stable ABI; a plain .so is a library, not a module.
     for ending in (f".{sysconfig.get_config_var('SOABI')}.so", ".abi3.so"):
-        if filename.endswith(ending):
-            return filename.removesuffix(ending)
+        if file.name.endswith(ending):
+            name = file.name.removesuffix(ending)
+            return ".".join((*file.parent.parts, name))
     return ""
 
 
@@ -141,11 +159,11 @@ def judge(names: Iterable[str]) -> Iterator[Verdict]:
 
 
 def judge_modules(
-    waiting: list[tuple[str, str, list[str], list[str]]], timeout: float | None = None, folders: Iterable[str] = ()
+    waiting: list[Modules], timeout: float | None = None, folders: Iterable[str] = ()
 ) -> Iterator[Verdict]:
     """Import the modules of packages in child processes; yield a verdict for each package.
 
-    `waiting`: (name, version, modules, extension modules) of each package. `folders` are added to PYTHONPATH.
+    `waiting`: the packages. `folders` are added to PYTHONPATH.
     Raises subprocess.TimeoutExpired if all children together take longer than *timeout* seconds.
     """
     deadline = None if timeout is None else time.monotonic() + timeout
@@ -180,7 +198,9 @@ class _Importer:
         )
         self.overdue = threading.Event()
         """Set once the child was killed because of the deadline."""
-        left = threading.TIMEOUT_MAX if deadline is None else max(0.0, deadline - time.monotonic())
+        left = threading.TIMEOUT_MAX
+        if deadline is not None:
+            left = max(0.0, deadline - time.monotonic())
         self._timer = threading.Timer(left, self._kill)
         self._timer.daemon = True
 
@@ -188,7 +208,7 @@ class _Importer:
         self.overdue.set()
         self.process.kill()
 
-    def verdicts(self, packages: list[tuple[str, str, list[str], list[str]]]) -> Generator[Verdict]:
+    def verdicts(self, packages: list[Modules]) -> Generator[Verdict]:
         """Import the packages; yield a verdict for each of the first of them. Wait for the child's end."""
         self._timer.start()
         stdin, stdout = self.process.stdin, self.process.stdout
@@ -217,7 +237,8 @@ def _import_one(name: str) -> tuple[str | None, list[str]]:
         try:
             importlib.import_module(name)
         except (Exception, SystemExit) as problem:
-            error = f"{name}: {type(problem).__name__}: {problem}".splitlines()[0]
+            message = f"{name}: {type(problem).__name__}: {problem}"
+            error = message.splitlines()[0]
         finally:
             sys.stderr.flush()
             os.dup2(saved, 2)

@@ -78,12 +78,15 @@ class Printer:
         self._machine(info)
         self._line("GPU", _gpu(info["gpu"]))
         revision = info["revision"]
-        self._line("revision", revision["commit"] + (" + changes" if revision["dirty"] else ""))
+        changes = " + changes" if revision["dirty"] else ""
+        self._line("revision", revision["commit"] + changes)
 
     def _python(self, python: dict) -> None:
         self._free_threaded = python["free_threaded"]
         gil = "on" if python["gil_enabled"] else "off"
-        kind = "free-threaded" if self._free_threaded else "with the GIL"
+        kind = "with the GIL"
+        if self._free_threaded:
+            kind = "free-threaded"
         self._line("Python", f"{python['version']} {kind}, GIL {gil} at start, {python['build']}")
         self._line("", python["executable"])
         if self._free_threaded:
@@ -95,13 +98,18 @@ class Printer:
 
     def _machine(self, info: dict) -> None:
         cpu, memory, system = info["cpu"], info["memory"], info["os"]
-        quota = "no quota" if cpu["quota"] is None else f"quota {cpu['quota']:g}"
+        quota = "no quota"
+        if cpu["quota"] is not None:
+            quota = f"quota {cpu['quota']:g}"
         usable = f"{cpu['usable']} usable of {cpu['count']} (affinity {cpu['affinity']}, {quota})"
         self._line("processor", f"{cpu['model']}: {usable}")
-        limit = "no limit" if memory["limit"] is None else f"limit {_gib(memory['limit'])}"
+        limit = "no limit"
+        if memory["limit"] is not None:
+            limit = f"limit {_gib(memory['limit'])}"
         sizes = f"{_gib(memory['total'])}, {limit}, {_gib(memory['available'])} free"
         self._line("memory", f"{sizes}; /dev/shm {_gib(memory['shm_total'], 2)}")
-        self._line("system", f"{system['name']}, Linux {system['kernel']}, {system['container'] or 'no container'}")
+        container = system["container"] or "no container"
+        self._line("system", f"{system['name']}, Linux {system['kernel']}, {container}")
 
     def package(self, package: dict) -> None:
         """Print a locked package's row: its version and what importing it did to the GIL."""
@@ -109,16 +117,22 @@ class Printer:
             self._headed = True
             self._print("Locked packages", "italic")
             self._print(f"{'package':<30} {'version':<14} {'extensions':>10}  GIL after import", "bold")
-        on = package["gil_enabled_after_import"]
-        turned_on = on and self._free_threaded
+        style = ""
+        if package["errors"] or self._turned_on(package):
+            style = "red"
+        extensions = package["extensions"] or ""
+        row = f"{package['name']:<30} {package['installed']:<14} {extensions:>10}  {self._state(package)}"
+        self._print(row, style)
+
+    def _turned_on(self, package: dict) -> bool:
+        return package["gil_enabled_after_import"] and self._free_threaded
+
+    def _state(self, package: dict) -> str:
         if package["errors"]:
-            state = package["errors"][0]
-        elif turned_on:
-            state = "on: turned on by this import"
-        else:
-            state = "on" if on else "off"
-        row = f"{package['name']:<30} {package['installed']:<14} {package['extensions'] or '':>10}  {state}"
-        self._print(row, "red" if package["errors"] or turned_on else "")
+            return package["errors"][0]
+        if self._turned_on(package):
+            return "on: turned on by this import"
+        return "on" if package["gil_enabled_after_import"] else "off"
 
     def end(self, info: dict) -> None:
         """Print the facts that `collect` finds last: the GPUs that torch sees, and remarks."""
@@ -142,7 +156,9 @@ def _gib(size: int, digits: int = 1) -> str:
 
 
 def _gpu(gpu: dict) -> str:
-    return f"{', '.join(gpu['devices'])}, driver {gpu['driver']}" if gpu["devices"] else gpu["reason"]
+    if not gpu["devices"]:
+        return gpu["reason"]
+    return f"{', '.join(gpu['devices'])}, driver {gpu['driver']}"
 
 
 def collect(lock: Path | None, printer: Printer | None = None) -> dict:
@@ -157,12 +173,11 @@ def collect(lock: Path | None, printer: Printer | None = None) -> dict:
     info["revision"] = environment.revision()
     info["remarks"] = _remarks()
     pinned = {}
-    if lock is None and not imports.DEFAULT_LOCK.exists():
-        # Installed with pip into another environment: there is no lock to compare with.
-        info["remarks"].append(f"no lock file at {imports.DEFAULT_LOCK}: packages are not compared")
-    else:
-        lock = lock or imports.DEFAULT_LOCK
+    lock = lock or _default_lock()
+    if lock:
         pinned = imports.read_lock(lock)
+    else:
+        info["remarks"].append(f"no lock file at {imports.DEFAULT_LOCK}: packages are not compared")
     info["lock"] = lock and str(lock)
     if printer:
         printer.facts(info)
@@ -170,7 +185,9 @@ def collect(lock: Path | None, printer: Printer | None = None) -> dict:
     info["imports"] = []
     _import_packages(info, pinned, printer)
     output = cuda.communicate()[0]
-    info["gpu"]["torch"] = json.loads(output) if cuda.returncode == 0 else None
+    info["gpu"]["torch"] = None
+    if cuda.returncode == 0:
+        info["gpu"]["torch"] = json.loads(output)
     if printer:
         printer.end(info)
     return info
@@ -184,9 +201,20 @@ def _import_packages(info: dict, pinned: dict[str, str], printer: Printer | None
         info["imports"].append(package)
         if printer:
             printer.package(package)
-        info["problems"] += [f"{verdict.name}: {error}" for error in verdict.errors]
-        if info["interpreter"]["free_threaded"] and verdict.turned_gil_on:
-            info["problems"].append(f"importing {verdict.name} {verdict.installed} turns the GIL on")
+        info["problems"] += _problems(verdict, info["interpreter"]["free_threaded"])
+
+
+def _problems(verdict: imports.Verdict, free_threaded: bool) -> list[str]:
+    problems = [f"{verdict.name}: {error}" for error in verdict.errors]
+    if free_threaded and verdict.turned_gil_on:
+        problems.append(f"importing {verdict.name} {verdict.installed} turns the GIL on")
+    return problems
+
+
+def _default_lock() -> Path | None:
+    if imports.DEFAULT_LOCK.exists():
+        return imports.DEFAULT_LOCK
+    return None  # installed with pip into another environment: there is no lock to compare with
 
 
 def _remarks() -> list[str]:
@@ -217,7 +245,8 @@ def check_twin(info: dict, expect: str | None) -> list[str]:
     # PYTHON_GIL can force the GIL on, which defeats the purpose of this twin.
     if expect == "ft" and info["interpreter"]["gil_enabled"]:
         variable = info["interpreter"]["python_gil_variable"]
-        return ["the GIL is on at start" + (f": PYTHON_GIL={variable} is set" if variable else "")]
+        reason = f": PYTHON_GIL={variable} is set" if variable else ""
+        return [f"the GIL is on at start{reason}"]
     return []
 
 
@@ -252,14 +281,18 @@ def _finish(info: dict, options: argparse.Namespace) -> int:
     if options.json:
         json.dump(info, sys.stdout, indent=2)
         print()
-    if not info["problems"]:
-        if options.verify and not options.json:
-            print(f"verified: {info['interpreter']['twin']} twin, {len(info['imports'])} locked packages")
-        return 0
+    if info["problems"]:
+        _print_problems(info["problems"])
+        return 1
+    if options.verify and not options.json:
+        print(f"verified: {info['interpreter']['twin']} twin, {len(info['imports'])} locked packages")
+    return 0
+
+
+def _print_problems(problems: list[str]) -> None:
     print("ftrun.info: this environment is not what it should be:", file=sys.stderr)
-    for problem in info["problems"]:
+    for problem in problems:
         print(f"  - {problem}", file=sys.stderr)
-    return 1
 
 
 if __name__ == "__main__":

@@ -31,12 +31,16 @@ def requires_python(text: str) -> str:
 
 
 def _read(text: str) -> dict:
-    blocks = list(_blocks([line.rstrip("\r") for line in text.split("\n")]))
+    lines = [line.rstrip("\r") for line in text.split("\n")]
+    blocks = list(_blocks(lines))
     if len(blocks) > 1:
         raise MetadataError("there is more than one block of inline metadata (# /// script); PEP 723 allows one")
     if not blocks:
         return {}
-    content = "".join(f"{line[2:]}\n" for line in blocks[0])
+    return _parse("".join(f"{line[2:]}\n" for line in blocks[0]))
+
+
+def _parse(content: str) -> dict:
     if len(content) > LONGEST:
         raise MetadataError(f"the inline metadata has more than {LONGEST // 1024} KiB")
     try:
@@ -48,7 +52,7 @@ def _read(text: str) -> dict:
 
 def _blocks(lines: list[str]) -> Iterator[list[str]]:
     """Yield the lines between the markers of each "script" block; raises MetadataError if a block has no end."""
-    for _, comment in itertools.groupby(lines, lambda line: line == "#" or line.startswith("# ")):
+    for _, comment in itertools.groupby(lines, _is_comment):
         block = list(itertools.dropwhile(lambda line: not BEGIN.fullmatch(line), comment))
         end = _last_index(block, END)
         if end and block[0] == SCRIPT:
@@ -56,6 +60,10 @@ def _blocks(lines: list[str]) -> Iterator[list[str]]:
         elif not end and SCRIPT in block:
             open_ended = "is never closed by a line '# ///', or has lines that do not begin with '# '"
             raise MetadataError(f"the inline metadata ({SCRIPT}) {open_ended}")
+
+
+def _is_comment(line: str) -> bool:
+    return line == "#" or line.startswith("# ")
 
 
 def _last_index(lines: list[str], text: str) -> int:

@@ -44,16 +44,22 @@ class Loop:
         """
         while not done():
             # Checked while events arrive too: a writer that never pauses must not exceed the time limit.
-            left = None if until is None else until - time.monotonic()
-            if left is not None and left <= 0:
+            if until is not None and time.monotonic() >= until:
                 return False
-            if look is not None:
-                left = LOOK_SECONDS if left is None else min(left, LOOK_SECONDS)
-            for key, _ in self._selector.select(left):
-                key.data()
+            self._handle(until, LOOK_SECONDS if look else None)
             if look is not None:
                 look()
         return True
+
+    def _handle(self, until: float | None, most: float | None) -> None:
+        """Wait for events until time.monotonic() reaches `until`, but at most `most` seconds; call their handlers."""
+        left = most
+        if until is not None:
+            left = max(0.0, until - time.monotonic())
+            if most is not None:
+                left = min(left, most)
+        for key, _ in self._selector.select(left):
+            key.data()
 
     @staticmethod
     def _check(callback: Callable[[], bool]) -> None:

@@ -8,7 +8,8 @@ from typing import Any
 
 from ftrun.configurations import CONFIGURATIONS
 
-Option = tuple[str, Callable[[str], Any], Any, str, str]
+Parser = Callable[[str], Any]
+Option = tuple[str, Parser, Any, str, str]
 """An option with a value: the option's name, the value's parser, default and name, and the help text."""
 
 
@@ -18,15 +19,16 @@ def add_all(group: argparse._ActionsContainer, options: Iterable[Option]) -> Non
         group.add_argument(name, type=parse, default=default, metavar=metavar, help=f"{text} (default: {default:g})")
 
 
-def number(description: str, least: float, most: float, kind: type = float) -> Callable[[str], Any]:
+def number(description: str, least: float, most: float, kind: type = float) -> Parser:
     """Return an argparse type for numbers from `least` to `most`. The error message has their `description`."""
 
     def parse(text: str) -> Any:
         try:
-            value = kind(text) if kind is not int or text.isdecimal() else None
+            value = kind(text)
         except ValueError:
             value = None
-        if value is None or not least <= value <= most:
+        is_number = value is not None and least <= value <= most
+        if not is_number or (kind is int and not text.isdecimal()):
             raise argparse.ArgumentTypeError(f"{text!r} is not {description}")
         return value
 

@@ -81,13 +81,25 @@ def install(
     requirements_file = folder.with_name(folder.name + ".in")
     _write(requirements_file, checked)
     resolver.append(str(requirements_file))
-    pins = _resolve(resolver, folder, _choices(checked, installed, constraints), cache, interruption)
-    missing = [pin for pin in pins if installed.get(_pinned_name(pin)) != pin.partition("==")[2]]
+    choices = _choices(checked, installed, constraints)
+    pins = _resolve(resolver, folder, choices, cache, interruption)
+    missing = _missing(pins, installed)
     if missing:
-        installer = [uv, "pip", "install", "--quiet", "--no-deps", *wheels, "--python", python, "--target", str(folder)]
+        installer = [uv, "pip", "install", "--quiet", "--no-deps", *wheels]
+        installer += ["--python", python, "--target", str(folder)]
         done = run([*installer, *missing], cache, interruption)
         if done.returncode:
             raise OverlayError(last_words(done))
+    return missing
+
+
+def _missing(pins: list[str], installed: Mapping[str, str]) -> list[str]:
+    """Return those of the *pins* that are not installed in this version."""
+    missing = []
+    for pin in pins:
+        name, _, version = pin.partition("==")
+        if installed.get(normalise(name)) != version:
+            missing.append(pin)
     return missing
 
 
@@ -98,7 +110,7 @@ def _choices(
 
     If the script needs other versions than the twin's, pins are dropped: first of the packages that it names.
     """
-    fixed = {_pinned_name(pin): pin for pin in constraints}
+    fixed = {normalise(pin.partition("==")[0]): pin for pin in constraints}
     twin_pins = {name: f"{name}=={version}" for name, version in installed.items()}
     unnamed = dict(twin_pins)
     for requirement in requirements:
@@ -118,12 +130,12 @@ def _resolve(
         done = run([*resolver, "--constraints", str(constraints)], cache, interruption)
         if done.returncode == 0:
             lines = done.stdout.decode().splitlines()
-            return [line.strip() for line in lines if line.strip() and line[0] not in " #-"]
+            return [line.strip() for line in lines if _is_pin(line)]
     raise OverlayError(last_words(done))
 
 
-def _pinned_name(pin: str) -> str:
-    return normalise(pin.partition("==")[0])
+def _is_pin(line: str) -> bool:
+    return bool(line.strip()) and line[0] not in " #-"
 
 
 def _write(path: Path, lines: Iterable[str]) -> None:
@@ -152,8 +164,8 @@ def find_uv(cache: Path, interruption: Interruption) -> str:
     """Return the path of uv. If PATH has no uv, install the pinned version into *cache*."""
     if path := shutil.which("uv"):
         return path
-    lines = UV_LOCK.read_text().splitlines()
-    version = next((line.split()[0] for line in lines if line.startswith("uv==")), "uv")
+    pin = re.search(r"^uv==\S+", UV_LOCK.read_text(), re.MULTILINE)
+    version = pin[0] if pin else "uv"
     directory = cache / "tools" / version
     if not (directory / "bin" / "uv").exists():
         draft = directory.with_name(f".{version}.{os.getpid()}")
@@ -236,4 +248,7 @@ def _checked(text: str) -> str:
 def last_words(done: Completed) -> str:
     text = done.stderr.decode(errors="replace").strip() or f"exit status {done.returncode}"
     text = " ".join(text.split())
-    return text if len(text) <= LONGEST_WORDS else "... " + text[-LONGEST_WORDS:].partition(" ")[2]
+    if len(text) <= LONGEST_WORDS:
+        return text
+    end = text[-LONGEST_WORDS:].partition(" ")[2]
+    return f"... {end}"

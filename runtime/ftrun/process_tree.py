@@ -15,6 +15,8 @@ import time
 from collections.abc import Iterable
 
 PR_SET_CHILD_SUBREAPER = 36
+NONE: frozenset[int] = frozenset()
+MOST_PROCESSES = 1 << 30
 PAGE = os.sysconf("SC_PAGE_SIZE")
 # Only a process that hangs in the kernel (on a dead network file system) survives SIGKILL for long.
 PATIENCE_SECONDS = 10.0
@@ -22,7 +24,8 @@ PATIENCE_SECONDS = 10.0
 
 def become_reaper() -> None:
     """Make this process adopt, from now on, each descendant whose own parent ends. Linux only."""
-    if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
+    library = ctypes.CDLL(None, use_errno=True)
+    if library.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
 
 
@@ -32,11 +35,12 @@ def children(pid: int) -> list[int]:
     with contextlib.suppress(OSError):
         for task in os.listdir(f"/proc/{pid}/task"):
             with contextlib.suppress(OSError):
-                ids += map(int, _read(f"/proc/{pid}/task/{task}/children").split())
+                words = _read(f"/proc/{pid}/task/{task}/children").split()
+                ids += map(int, words)
     return ids
 
 
-def below(pid: int, without: frozenset[int] = frozenset(), most: int = 1 << 30) -> list[int]:
+def below(pid: int, without: frozenset[int] = NONE, most: int = MOST_PROCESSES) -> list[int]:
     """Return the ids of `pid`'s descendants, parents first. Stop once at least `most` ids are found.
 
     The processes `without` and their descendants are left out.
@@ -70,15 +74,20 @@ def memory(pids: Iterable[int], enough: int) -> int:
     pids = list(pids)
     total = sum(map(resident, pids))
     # The proportional size (PSS) counts a page that N forked processes share once. It takes longer to find.
-    return sum(map(_proportional, pids)) if total > enough and len(pids) > 1 else total
+    if total > enough and len(pids) > 1:
+        return sum(map(_proportional, pids))
+    return total
 
 
 def _proportional(pid: int) -> int:
     try:
-        size = re.search(rb"^Pss:\s+(\d+) kB", _read(f"/proc/{pid}/smaps_rollup"), re.MULTILINE)
-        return int(size[1]) * 1024 if size else resident(pid)
+        sizes = _read(f"/proc/{pid}/smaps_rollup")
     except OSError:  # it has gone, or is another user's
         return resident(pid)
+    size = re.search(rb"^Pss:\s+(\d+) kB", sizes, re.MULTILINE)
+    if not size:
+        return resident(pid)
+    return int(size[1]) * 1024
 
 
 def cpu_seconds(pids: Iterable[int]) -> float:
@@ -86,7 +95,8 @@ def cpu_seconds(pids: Iterable[int]) -> float:
     total = 0
     for pid in pids:
         with contextlib.suppress(OSError, IndexError):  # it has gone
-            total += sum(map(int, _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()[11:15]))
+            ticks = _status(pid)[11:15]
+            total += sum(map(int, ticks))
     return total / os.sysconf("SC_CLK_TCK")
 
 
@@ -97,7 +107,8 @@ def waiting_seconds(pids: Iterable[int]) -> float:
         with contextlib.suppress(OSError):  # it has gone
             for task in os.listdir(f"/proc/{pid}/task"):
                 with contextlib.suppress(OSError, IndexError):
-                    total += int(_read(f"/proc/{pid}/task/{task}/schedstat").split()[1])
+                    times = _read(f"/proc/{pid}/task/{task}/schedstat").split()
+                    total += int(times[1])
     return total / 1e9
 
 
@@ -127,7 +138,8 @@ def end_all(without: frozenset[int], leader: int) -> int:
 
 
 def _living_children(parent: int, spared: frozenset[int]) -> set[int]:
-    return {pid for pid in children(parent) if pid not in spared and not dead(pid)}
+    living = set(children(parent)) - spared
+    return {pid for pid in living if not dead(pid)}
 
 
 def _kill(pids: Iterable[int]) -> None:
@@ -147,9 +159,15 @@ def _reap(pids: Iterable[int]) -> None:
 def dead(pid: int) -> bool:
     """True if a process has ended, reaped or not."""
     try:
-        return _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()[0] in b"ZX"
+        return _status(pid)[0] in b"ZX"
     except (OSError, IndexError):
         return True
+
+
+def _status(pid: int) -> list[bytes]:
+    """Return the fields of /proc/PID/stat after the program's name, which may hold spaces and brackets."""
+    line = _read(f"/proc/{pid}/stat")
+    return line.rpartition(b")")[2].split()
 
 
 def _read(path: str) -> bytes:

@@ -15,6 +15,7 @@ import contextlib
 import json
 import socket
 import time
+from collections.abc import Iterable
 
 from ftrun.errors import Disconnected, Stopped
 from ftrun.loop import Loop, Watch
@@ -42,19 +43,25 @@ def conforms(value: object, form: object) -> bool:
     if isinstance(form, dict):
         return isinstance(value, dict) and _conforms_dict(value, form)
     if isinstance(form, list):
-        return isinstance(value, list) and all(conforms(element, form[0]) for element in value)
+        return isinstance(value, list) and _conform(value, form[0])
     if isinstance(value, (int, float)) and not abs(value) < 1 << 63:
         return False
-    types = form if isinstance(form, tuple) else (form,)
-    return type(value) in types
+    if isinstance(form, tuple):
+        return type(value) in form
+    return type(value) is form
 
 
 def _conforms_dict(value: dict, form: dict) -> bool:
-    forms = dict.fromkeys(value, form[str]) if str in form else form
-    for key, schema in forms.items():
+    if str in form:
+        return _conform(value.values(), form[str])
+    for key, schema in form.items():
         if key not in value or not conforms(value[key], schema):
             return False
     return True
+
+
+def _conform(values: Iterable[object], form: object) -> bool:
+    return all(conforms(value, form) for value in values)
 
 
 class Channel:
@@ -101,8 +108,10 @@ class Channel:
             data = self.connection.recv(1 << 16)
         except OSError as error:
             raise Disconnected(str(error)) from error
-        if not data or len(self._received) > LONGEST_LINE:
-            raise Disconnected("line too long" if data else "end of stream")
+        if not data:
+            raise Disconnected("end of stream")
+        if len(self._received) > LONGEST_LINE:
+            raise Disconnected("line too long")
         self._received += data
 
     def close(self) -> None:

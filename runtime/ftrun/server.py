@@ -67,10 +67,13 @@ class Server:
     def _client_gone(self) -> None:
         """End the processes that still run for the client, which has gone. Subclasses implement this."""
 
+    def _accept(self) -> socket.socket:
+        return self._listener.accept()[0]
+
     def _refuse(self) -> bool:
         """Tell a second client that the server is busy. Return False, so that the first client's request goes on."""
         with contextlib.suppress(OSError, Disconnected):
-            channel = Channel(self._listener.accept()[0])
+            channel = Channel(self._accept())
             channel.send({"busy": "it serves another client"})
             channel.close()
         return False
@@ -80,7 +83,7 @@ class Server:
         signals = {self._interruption.fileno(): self._interruption.wanted}
         clients: list[socket.socket] = []
         with Loop(signals) as loop, contextlib.suppress(Stopped):
-            loop.add(self._listener.fileno(), lambda: clients.append(self._listener.accept()[0]))
+            loop.add(self._listener.fileno(), lambda: clients.append(self._accept()))
             loop.run(lambda: bool(clients), time.monotonic() + idle)
         if not clients:
             return
@@ -90,7 +93,8 @@ class Server:
             channel.send({"hello": PROTOCOL})
             while (request := channel.receive(watch)) is not None:
                 # A client sends nothing while its request runs: if its socket is readable, the client has gone.
-                channel.send(self._answer(request, {**watch, channel.fileno(): lambda: True}))
+                answer = self._answer(request, {**watch, channel.fileno(): lambda: True})
+                channel.send(answer)
         except (Disconnected, Stopped):
             pass  # the client has gone or a signal came
         finally:

@@ -69,10 +69,14 @@ class Stream:
 
     def text(self) -> bytes:
         """Return the kept bytes, with a note in place of dropped bytes."""
-        tail = bytes(self.tail[-self.keep :]) if self.keep else b""
+        tail = b""
+        if self.keep:
+            tail = bytes(self.tail[-self.keep :])
         dropped = self.total - len(self.head) - len(tail)
-        note = f"\n[... {dropped} bytes left out ...]\n".encode() if dropped else b""
-        return bytes(self.head) + note + tail
+        note = ""
+        if dropped:
+            note = f"\n[... {dropped} bytes left out ...]\n"
+        return bytes(self.head) + note.encode() + tail
 
 
 def signal_name(number: int) -> str:
@@ -147,7 +151,12 @@ class Child:
             self._resources = stack.pop_all()
         self.stdout, self.stderr = Stream(keep), Stream(keep)
         self.pipes = [Stream(keep) for _ in ends]
-        self._open = {reader: stream for (reader, _), stream in zip(ends, self.pipes)}
+        self._open: dict[int, Stream] = {}
+        for (reader, _), stream in zip(ends, self.pipes):
+            self._open[reader] = stream
+        self._open_standard_streams()
+
+    def _open_standard_streams(self) -> None:
         for pipe, stream in ((self._process.stdout, self.stdout), (self._process.stderr, self.stderr)):
             if pipe:
                 self._open[pipe.fileno()] = stream
@@ -179,7 +188,9 @@ class Child:
     @property
     def returncode(self) -> int:
         """Exit status, or minus the number of the signal that ended the child. Valid after the child's end or kill."""
-        return -signal.SIGKILL if self.ended_at is None else self._process.wait()
+        if self.ended_at is None:
+            return -signal.SIGKILL
+        return self._process.wait()
 
     @property
     def seconds(self) -> float:
@@ -205,7 +216,9 @@ class Child:
         """
         self._last = True
         self._send(stdin, watch, timeout, lambda: False)
-        return Completed(self.returncode, bytes(self.stdout.head), bytes(self.stderr.head), self.seconds)
+        stdout = bytes(self.stdout.head)
+        stderr = bytes(self.stderr.head)
+        return Completed(self.returncode, stdout, stderr, self.seconds)
 
     def listen(
         self,
@@ -235,12 +248,15 @@ class Child:
 
     def _add_pipes(self, loop: Loop) -> None:
         for fd in self._open:
-            loop.add(fd, functools.partial(self._read, loop, fd))
+            handler = functools.partial(self._read, loop, fd)
+            loop.add(fd, handler)
         if self.ended_at is None:
-            loop.add(self._pidfd, functools.partial(self._on_end, loop))
+            handler = functools.partial(self._on_end, loop)
+            loop.add(self._pidfd, handler)
         stdin = self._process.stdin
         if stdin and not stdin.closed and (self._unsent or self._last):
-            loop.add(stdin.fileno(), functools.partial(self._write, loop), selectors.EVENT_WRITE)
+            handler = functools.partial(self._write, loop)
+            loop.add(stdin.fileno(), handler, selectors.EVENT_WRITE)
 
     def read_stacks(self, number: int, stacks: Stream, watch: Watch, look: Callable[[], None] | None = None) -> bool:
         """Send signal `number`, at which the child dumps its stacks, and read the dump into `stacks`.
@@ -259,13 +275,17 @@ class Child:
 
     def descendants(self, most: int) -> list[int]:
         """Return the ids of the child and its descendants; stop after finding `most` or more ids. Needs `tree`."""
-        return process_tree.below(os.getpid(), self._excluded or frozenset(), most)
+        excluded = self._excluded or frozenset()
+        return process_tree.below(os.getpid(), excluded, most)
 
     def signal(self, number: int, group: bool = False) -> None:
         """Send signal `number` to the child or, with `group`, to the child's process group."""
         if self.ended_at is None:
             with contextlib.suppress(ProcessLookupError):
-                (os.killpg if group else os.kill)(self._process.pid, number)
+                if group:
+                    os.killpg(self._process.pid, number)
+                else:
+                    os.kill(self._process.pid, number)
 
     def kill(self) -> None:
         """Kill the child and its process group; with `tree`, also all other descendants of the child."""
@@ -298,7 +318,8 @@ class Child:
         stdin = self._process.stdin
         assert stdin is not None
         try:
-            self._unsent = self._unsent[os.write(stdin.fileno(), self._unsent) :]
+            written = os.write(stdin.fileno(), self._unsent)
+            self._unsent = self._unsent[written:]
         except BrokenPipeError:
             self._unsent = self._unsent[:0]  # the child has ended early; its status says why
         if not self._unsent:
@@ -310,6 +331,7 @@ class Child:
         self.ended_at = time.monotonic()
         loop.remove(self._pidfd)
         if self._excluded is not None:
-            self.left_behind = sum(not process_tree.dead(pid) for pid in self.descendants(1000))
+            living = [pid for pid in self.descendants(1000) if not process_tree.dead(pid)]
+            self.left_behind = len(living)
         # What the child left behind would hold its pipes open.
         self.kill()

@@ -24,7 +24,9 @@ def load(target: str) -> Any:
 
 def is_factory(value: Any) -> bool:
     """True if *value* may make a dataset when it is called: a class, or a callable that is not a dataset."""
-    return issubclass(type(value), type) or (callable(value) and not _is_dataset(value))
+    if issubclass(type(value), type):
+        return True
+    return callable(value) and not _is_dataset(value)
 
 
 def make(value: Any, target: str) -> Any:
@@ -35,10 +37,8 @@ def make(value: Any, target: str) -> Any:
     """
     if is_factory(value):
         value = _guarded(f"calling {target.rpartition(':')[2]}()", value)
-    loader, depth = value, 0
-    while loader is not None and not issubclass(type(loader), torch.utils.data.DataLoader) and depth < 10:
-        loader, depth = native_attribute(loader, "__wrapped__"), depth + 1  # behind a proxy, such as wrapt's
-    if issubclass(type(loader), torch.utils.data.DataLoader):
+    loader = _loader(value)
+    if loader is not None:
         value = loader.dataset
     if not _is_dataset(value):
         raise TargetError(
@@ -46,6 +46,15 @@ def make(value: Any, target: str) -> Any:
             "torch.utils.data.IterableDataset"
         )
     return value
+
+
+def _loader(value: Any) -> torch.utils.data.DataLoader | None:
+    """Return *value*, or the object behind this proxy (such as wrapt's), if it is a DataLoader; else None."""
+    for _ in range(11):
+        if value is None or issubclass(type(value), torch.utils.data.DataLoader):
+            return value
+        value = native_attribute(value, "__wrapped__")
+    return None
 
 
 def find(target: str) -> Any:
@@ -56,9 +65,14 @@ def find(target: str) -> Any:
         try:
             value = getattr(value, name)
         except AttributeError:
-            public = sorted(attribute for attribute in dir(value) if not attribute.startswith("_"))
-            raise TargetError(f"{module_name} has no {path}; it has {', '.join(public[:20]) or 'nothing'}") from None
+            raise TargetError(f"{module_name} has no {path}; it has {_public_names(value)}") from None
     return value
+
+
+def _public_names(value: Any) -> str:
+    names = [name for name in dir(value) if not name.startswith("_")]
+    names.sort()
+    return ", ".join(names[:20]) or "nothing"
 
 
 def native_attribute(value: Any, name: str) -> Any:

@@ -62,7 +62,8 @@ def run(arguments: list[str], as_json: bool, import_too: bool, cache: Path | Non
             os._exit(error.exit_status)  # threads may wait for the index
     _progress("")
     _warn(survey.tree)
-    survey.reports += [Report(name, {}, reason) for name, reason in contents.not_judged.items()]
+    for name, reason in contents.not_judged.items():
+        survey.reports.append(Report(name, {}, reason))
     if as_json:
         print(json.dumps(survey.plain(), indent=2))
     else:
@@ -77,7 +78,8 @@ def _survey(contents: Contents, import_too: bool, cache: Path, interruption: Int
     tree = Tree([])
     if requirements:
         tree = resolve(requirements, contents.constraints, SERIES[0].rstrip("t"), cache, interruption)
-    survey = Survey(judged([*tree.packages, *contents.locked], Index, interruption, _progress), tree)
+    packages = [*tree.packages, *contents.locked]
+    survey = Survey(judged(packages, Index, interruption, _progress), tree)
     if import_too:
         requirements += [package.requirement for package in contents.locked]
         _import_all(survey, requirements, cache, interruption)
@@ -97,18 +99,22 @@ def _import_all(survey: Survey, requirements: list[Requirement], cache: Path, in
     """Install and import the requirements; add the results to *survey*. Raises ``Interrupted``."""
     reports = {report.project: report for report in survey.reports}
     for requirement in requirements:
-        project = canonicalize_name(requirement.name)
-        finding = reports[project].findings.get(THIS_SERIES)
-        if finding is None and not reports[project].error:
+        report = reports[canonicalize_name(requirement.name)]
+        if THIS_SERIES not in report.findings and not report.error:
             continue  # its marker excludes this interpreter
         _progress(f"importing {requirement}")
-        if finding is not None and finding.answer in (Answer.SOURCE, Answer.NONE):
-            survey.failed[project] = f"{finding.answer.value} for {THIS_SERIES}"
-            continue
         try:
-            survey.verdicts[project] = list(imported(requirement, cache, interruption))
+            _check_wheel(report)
+            survey.verdicts[report.project] = list(imported(requirement, cache, interruption))
         except OverlayError as error:
-            survey.failed[project] = str(error)
+            survey.failed[report.project] = str(error)
+
+
+def _check_wheel(report: Report) -> None:
+    """Raise OverlayError if the report says that this interpreter has no wheel."""
+    finding = report.findings.get(THIS_SERIES)
+    if finding is not None and finding.answer in (Answer.SOURCE, Answer.NONE):
+        raise OverlayError(f"{finding.answer.value} for {THIS_SERIES}")
 
 
 def judged(

@@ -21,7 +21,10 @@ from typing import NamedTuple
 from ftrun.errors import NotReadable
 
 # Kinds of slots: their numbers in moduleobject.h up to CPython 3.14, and since 3.15 (PEP 820), with further kinds.
-_FUNCTIONS, _INTERPRETERS, _GIL, _FURTHER = {1, 2, 84, 85}, {3, 86}, {4, 87}, range(88, 128)
+_FUNCTIONS = {1, 2, 84, 85}
+_INTERPRETERS = {3, 86}
+_GIL = {4, 87}
+_FURTHER = range(88, 128)
 _NOT_USED = 1  # the value Py_MOD_GIL_NOT_USED
 _NAME, _LONGEST_NAME = re.compile(rb"[A-Za-z_][\w.]*"), 300
 _MOST_SLOTS = 32  # of one module
@@ -33,7 +36,12 @@ _BY_HAND = "PyUnstable_Module_SetGIL"
 _SLOTS_IN_DEFINITION = 32  # bytes from m_name, the first pointer of a PyModuleDef, to m_slots
 
 _RELATIVE = {62: 8, 183: 1027}  # ELF machine: its type of relocation by the load address; x86-64 and aarch64
-_ALLOCATED, _RELA, _RELR, _DYNAMIC_SYMBOLS, _IN_FILE = 2, 4, 19, 11, {1, 14, 15, 16}
+_ALLOCATED = 2  # a flag of sections
+# Types of sections.
+_RELA = 4
+_RELR = 19
+_DYNAMIC_SYMBOLS = 11
+_IN_FILE = {1, 14, 15, 16}
 
 
 class Gil(enum.Enum):
@@ -58,15 +66,16 @@ def _declared(library: _Library) -> Gil:
     if not library.is_module:
         return Gil.NO_MODULE
     declarations = _declarations(library)
-    if declarations:
-        return declarations.pop() if len(declarations) == 1 else Gil.UNKNOWN
-    if library.exports_slots:  # PEP 793: a function returns the slots
+    if len(declarations) == 1:
+        return declarations.pop()
+    if declarations or library.exports_slots:  # PEP 793: a function returns the slots
         return Gil.UNKNOWN
     if _BY_HAND in library.undefined:
         return Gil.UNKNOWN if library.calls_either_way else Gil.NOT_USED
     # With PyModuleDef_Init, the module fills in its slots as it starts (pybind11 3).
-    fills_slots = "PyModuleDef_Init" in library.undefined
-    return Gil.USED if library.undefined & _MAKERS and not fills_slots else Gil.UNKNOWN
+    if "PyModuleDef_Init" in library.undefined or not library.undefined & _MAKERS:
+        return Gil.UNKNOWN
+    return Gil.USED
 
 
 def _declarations(library: _Library) -> set[Gil]:
@@ -89,15 +98,21 @@ def _is_in_definition(library: _Library, place: int) -> bool:
     if name is None or place - 16 in library.pointers:  # as almost all pointers of large libraries
         return False
     size = library.words(place - 16, 1)
-    return size is not None and size[0] < 1 << 32 and _NAME.fullmatch(library.text(name)) is not None
+    if size is None or size[0] >> 32:
+        return False
+    return _NAME.fullmatch(library.text(name)) is not None
 
 
 def _declaration(slots: dict[int, int]) -> Gil:
     """Return the declaration of an array of slots. A single slot that is not of the GIL may be other data: unknown."""
     values = [slots[kind] for kind in _GIL if kind in slots]
-    if not values and (len(slots) < 2 or slots.keys() & set(_FURTHER)):  # of the latter one leads to further slots
+    if _NOT_USED in values:
+        return Gil.NOT_USED
+    if values:
+        return Gil.USED
+    if len(slots) < 2 or slots.keys() & set(_FURTHER):  # of the latter one leads to further slots
         return Gil.UNKNOWN
-    return Gil.NOT_USED if _NOT_USED in values else Gil.USED
+    return Gil.USED
 
 
 def _slots(library: _Library, address: int) -> dict[int, int]:
@@ -110,7 +125,9 @@ def _slots(library: _Library, address: int) -> dict[int, int]:
         kind, value = pair[0] & 0xFFFF, pair[1]  # above the kind: flags, since 3.15
         is_pointer = place + 8 in library.pointers
         if kind == 0:
-            return {} if value or is_pointer else slots
+            if value or is_pointer:
+                return {}
+            return slots
         if pair[0] >> 32 or not _is_slot(kind, value, is_pointer):
             return {}
         slots[kind] = value
@@ -191,7 +208,7 @@ class _Library:
             if section.address <= address < section.address + section.size:
                 begin = section.offset + address - section.address
                 end = self._data.find(b"\0", begin, begin + _LONGEST_NAME)
-                return self._data[begin:end] if end > begin else b""
+                return self._data[begin : max(begin, end)]
         return b""
 
     def _part(self, section: _Section, entry: int) -> bytes:
@@ -210,7 +227,8 @@ class _Library:
             begin = names + name
             if self._data[begin : begin + 2] != b"Py":  # no other names matter
                 continue
-            text = self._data[begin : self._data.index(b"\0", begin, begin + 1000)].decode("latin-1")
+            end = self._data.index(b"\0", begin, begin + 1000)
+            text = self._data[begin:end].decode("latin-1")
             if index:  # of the section that defines the symbol
                 self.exports_slots |= text.startswith("PyModExport_")
                 self.is_module |= text.startswith(("PyInit_", "PyModExport_"))

@@ -28,7 +28,9 @@ def imported(requirement: Requirement, cache: Path, interruption: Interruption) 
     with tempfile.TemporaryDirectory(prefix="ft-imports-") as work:
         folder = Path(work) / "packages"
         added = overlay.install(folder, sys.executable, [str(requirement)], packages(), cache, interruption)
-        names = {normalise(pin.partition("==")[0]) for pin in added} | {normalise(requirement.name)}
+        names = {normalise(requirement.name)}
+        for pin in added:
+            names.add(normalise(pin.partition("==")[0]))
         for name in sorted(names):
             interruption.check()
             distributions = importlib.metadata.distributions(name=name, path=[str(folder)])

@@ -46,7 +46,9 @@ class File:
 
 def address() -> str:
     """Return the address of the package index, with user and password if it has them."""
-    named = os.environ.get("UV_DEFAULT_INDEX") or os.environ.get("PIP_INDEX_URL") or DEFAULT
+    named = os.environ.get("UV_DEFAULT_INDEX")
+    if not named:
+        named = os.environ.get("PIP_INDEX_URL") or DEFAULT
     return re.sub(r"^[\w.-]+=(?=https?://)", "", named).rstrip("/")  # uv takes NAME=ADDRESS, too
 
 
@@ -81,7 +83,8 @@ class Index:
             parts = urlsplit(self.url)
         except ValueError:
             return "the index, whose address is none,"
-        return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+        host = parts.netloc.rpartition("@")[2]
+        return urlunsplit(parts._replace(netloc=host))
 
     def files(self, project: str) -> list[File]:
         """Return the wheels and source distributions of *project* (a normalised name); raises ``IndexFailed``."""
@@ -101,13 +104,12 @@ class Index:
         page = received(answer, _LARGEST_PAGE + 1, decoded=True)
         if len(page) > _LARGEST_PAGE:
             raise IndexFailed(f"{self.shown} sent a page of over 64 MiB")
-        is_json = "json" in answer.headers.get("Content-Type", "")
-        links = _links_of_json(page) if is_json else _links(page)
-        files = []
-        for link in links:
-            if file := _file(answer.url, *link):
-                files.append(file)
-        return files
+        if "json" in answer.headers.get("Content-Type", ""):
+            links = _links_of_json(page)
+        else:
+            links = _links(page)
+        files = [_file(answer.url, *link) for link in links]
+        return list(filter(None, files))
 
 
 def _file(page: str, name: str, address: str, requires_python: str, yanked: bool, *hashes: str) -> File | None:
@@ -115,9 +117,10 @@ def _file(page: str, name: str, address: str, requires_python: str, yanked: bool
     if not address.startswith("https://"):  # joining takes longer than all else here
         address = urljoin(page, address)
     parsed = _parsed(name)
-    if parsed and address.startswith(("http://", "https://")):
-        return File(name, address, *parsed, requires_python, yanked, frozenset(hashes))
-    return None
+    if not parsed or not address.startswith(("http://", "https://")):
+        return None
+    version, tags = parsed
+    return File(name, address, version, tags, requires_python, yanked, frozenset(hashes))
 
 
 def _links_of_json(page: bytes) -> list[tuple]:
@@ -125,8 +128,9 @@ def _links_of_json(page: bytes) -> list[tuple]:
     for file in json.loads(page)["files"]:
         name, url = str(file["filename"]), str(file["url"])
         requires = str(file.get("requires-python") or "")
-        hashes = _joined(dict(file.get("hashes") or {}).items())
-        links.append((name, url, requires, bool(file.get("yanked")), *hashes))
+        yanked = bool(file.get("yanked"))
+        hashes = dict(file.get("hashes") or {})
+        links.append((name, url, requires, yanked, *_joined(hashes.items())))
     return links
 
 
@@ -157,8 +161,10 @@ def _parsed(name: str) -> tuple[Version, frozenset[Tag]] | None:
     try:
         if not name.endswith(".whl"):
             return parse_sdist_filename(name)[1], frozenset()
-        _, version, *build, python, abi, platform = name[:-4].split("-")
-        return (_version(version), _tags(python, abi, platform)) if len(build) < 2 else None
+        _, version, *build, python, abi, platform = name.removesuffix(".whl").split("-")
+        if len(build) > 1:
+            return None
+        return _version(version), _tags(python, abi, platform)
     except (InvalidSdistFilename, ValueError):  # too few parts, InvalidVersion, or a number of over 4300 digits
         return None
 

@@ -29,6 +29,9 @@ _MOST_WHEELS = 3  # read in search of a version that leaves the GIL off
 _LOWER = (">=", ">", "~=")
 _FIRST = Version("0.1")
 
+Releases = dict[Version, list[File]]
+Limits = list[Specifier]
+
 
 class Answer(enum.Enum):
     """Effect of a required package on the GIL of one interpreter, or the reason why the effect is not known."""
@@ -78,7 +81,8 @@ class Report:
     @property
     def project(self) -> str:
         """The normalised name of the package."""
-        return canonicalize_name(re.split(r"[^\w.-]", self.requirement, maxsplit=1)[0])
+        name = re.split(r"[^\w.-]", self.requirement, maxsplit=1)[0]
+        return canonicalize_name(name)
 
 
 def judge(package: Package, index: Index, series: tuple[str, ...] = SERIES) -> Report:
@@ -90,11 +94,11 @@ def judge(package: Package, index: Index, series: tuple[str, ...] = SERIES) -> R
     except IndexFailed as error:
         report.error = str(error)
         return report
-    wheels = _Wheels(index.session)
     try:
         for version in series:
             if _applies(requirement, version):
-                report.findings[version] = _finding(package, files, version, wheels)
+                wheels = _Wheels(index.session, version)
+                report.findings[version] = _finding(package, files, wheels)
     except ValueError as error:  # a marker that compares what cannot be compared, or a version of over 4300 digits
         report.findings.clear()
         report.error = f"is no requirement that can be judged: {error}"[:300]
@@ -106,39 +110,45 @@ def _applies(requirement: Requirement, series: str) -> bool:
     if requirement.marker is None:
         return True
     number = series.rstrip("t")
-    full = f"{number}.0"
-    variables = {"python_version": number, "python_full_version": full, "implementation_version": full}
+    variables = {"python_version": number}
+    for name in ("python_full_version", "implementation_version"):
+        variables[name] = f"{number}.0"
     try:
         return requirement.marker.evaluate(variables)
     except KeyError:  # "extras" or "dependency_groups"
         return True
 
 
-def _finding(package: Package, files: list[File], series: str, wheels: _Wheels) -> Finding:
-    fitting = [file for file in files if _fits_python(file.requires_python, series)]
-    finding = _installed(package, fitting, series, wheels)
+def _finding(package: Package, files: list[File], wheels: _Wheels) -> Finding:
+    fitting = [file for file in files if _fits_python(file.requires_python, wheels.series)]
+    finding = _installed(package, fitting, wheels)
     if finding.answer not in (*_PASSES, Answer.UNKNOWN):
-        limits = [*package.requirement.specifier, *package.accepted]
-        lowest = [limit for limit in limits if limit.operator in _LOWER]
-        finding.better = _better(_by_version(fitting), lowest, series, wheels)
+        releases = _by_version(fitting)
+        finding.better = _better(releases, _lower_limits(package), wheels)
     return finding
 
 
-def _installed(package: Package, files: list[File], series: str, wheels: _Wheels) -> Finding:
+def _lower_limits(package: Package) -> Limits:
+    limits = [*package.requirement.specifier, *package.accepted]
+    return [limit for limit in limits if limit.operator in _LOWER]
+
+
+def _installed(package: Package, files: list[File], wheels: _Wheels) -> Finding:
     """Return the finding for the release that an installer takes: the newest with a wheel or a source archive."""
     releases = _by_version(file for file in files if _is_allowed(file, package.hashes))
     versions = _versions(releases, package.requirement.specifier)
     for version in versions:
-        wheel = _best(releases[version], series)
+        wheel = _best(releases[version], wheels.series)
         if wheel is not None:
-            return wheels.look(wheel, series)
+            return wheels.look(wheel)
         if any(not file.tags for file in releases[version]):
             return Finding(str(version), Answer.SOURCE)
-    newest = str(versions[0]) if versions else ""
-    return Finding(newest, Answer.NONE)
+    if not versions:
+        return Finding("", Answer.NONE)
+    return Finding(str(versions[0]), Answer.NONE)
 
 
-def _versions(releases: dict[Version, list[File]], specifier: SpecifierSet) -> list[Version]:
+def _versions(releases: Releases, specifier: SpecifierSet) -> list[Version]:
     """Return the versions that an installer may take, the newest first."""
     versions = list(releases)
     if not any(_is_exact(limit) for limit in specifier):
@@ -160,45 +170,52 @@ def _is_yanked(release: list[File]) -> bool:
     return all(file.yanked for file in release)
 
 
-def _by_version(files: Iterable[File]) -> dict[Version, list[File]]:
-    releases: dict[Version, list[File]] = {}
+def _by_version(files: Iterable[File]) -> Releases:
+    releases: Releases = {}
     for file in files:
         releases.setdefault(file.version, []).append(file)
     return releases
 
 
-def _better(releases: dict[Version, list[File]], lowest: list[Specifier], series: str, wheels: _Wheels) -> str:
+def _better(releases: Releases, lowest: Limits, wheels: _Wheels) -> str:
     """Return the newest final release whose wheel leaves the GIL off; "" if none of the _MOST_WHEELS newest does.
 
     *lowest*: limits that a release has to fulfil.
     """
-    candidates = _newer_wheels(releases, lowest, series)
+    candidates = _newer_wheels(releases, lowest, wheels.series)
     for wheel in itertools.islice(candidates, _MOST_WHEELS):
-        if wheels.look(wheel, series).answer in _PASSES:
+        if wheels.look(wheel).answer in _PASSES:
             return str(wheel.version)
     return ""
 
 
-def _newer_wheels(releases: dict[Version, list[File]], lowest: list[Specifier], series: str) -> Iterator[File]:
+def _newer_wheels(releases: Releases, lowest: Limits, series: str) -> Iterator[File]:
     """Yield the wheels of final releases, the newest first.
 
     A release below _FIRST is a placeholder if there are later ones.
     """
-    finals = sorted((version for version in releases if not version.is_prerelease), reverse=True)
+    finals = [version for version in releases if not version.is_prerelease]
+    finals.sort(reverse=True)
     for version in finals:
         if version < _FIRST <= finals[0]:
             continue
         if not all(version in limit for limit in lowest):
             continue
-        wheel = _best([file for file in releases[version] if not file.yanked], series)
+        wheel = _best_not_yanked(releases[version], series)
         if wheel is not None:
             yield wheel
+
+
+def _best_not_yanked(release: list[File], series: str) -> File | None:
+    files = [file for file in release if not file.yanked]
+    return _best(files, series)
 
 
 @functools.lru_cache(1000)
 def _fits_python(requires_python: str, series: str) -> bool:
     try:
-        return SpecifierSet(requires_python).contains(f"{series.rstrip('t')}.0", prereleases=True)
+        specifier = SpecifierSet(requires_python)
+        return specifier.contains(f"{series.rstrip('t')}.0", prereleases=True)
     except ValueError:  # InvalidSpecifier, or a number of over 4300 digits
         return True
 
@@ -209,7 +226,8 @@ def _best(release: list[File], series: str) -> File | None:
     wheels = [file for file in release if file.tags & ranks.keys()]
 
     def rank(wheel: File) -> int:
-        return min(ranks[tag] for tag in wheel.tags & ranks.keys())
+        fitting = wheel.tags & ranks.keys()
+        return min(ranks[tag] for tag in fitting)
 
     return min(wheels, key=rank, default=None)
 
@@ -217,47 +235,59 @@ def _best(release: list[File], series: str) -> File | None:
 @functools.cache
 def _tags(series: str) -> dict[Tag, int]:
     """Return the rank of each wheel tag that CPython *series* accepts on this machine; the best tag has rank 0."""
-    number = (3, int(series[2:].rstrip("t")))
-    abi = f"cp{number[0]}{number[1]}t"
-    tags = [*cpython_tags(number, [abi]), *compatible_tags(number, abi.rstrip("t"))]
-    return {tag: rank for rank, tag in reversed(list(enumerate(tags)))}
+    minor = int(series[2:].rstrip("t"))
+    interpreter = f"cp3{minor}"
+    tags = list(cpython_tags((3, minor), [f"{interpreter}t"]))
+    tags += compatible_tags((3, minor), interpreter)
+    ranks: dict[Tag, int] = {}
+    for rank, tag in enumerate(tags):
+        ranks.setdefault(tag, rank)
+    return ranks
 
 
 class _Wheels:
-    """Reader of the wheels of one project, which fetches each wheel only once for each series."""
+    """Reader of the wheels of one project for one interpreter, which fetches each wheel only once."""
 
-    def __init__(self, session: requests.Session) -> None:
+    def __init__(self, session: requests.Session, series: str) -> None:
+        self.series = series
         self._session = session
-        self._findings: dict[tuple[str, str], Finding] = {}
+        self._findings: dict[str, Finding] = {}
 
-    def look(self, wheel: File, series: str) -> Finding:
+    def look(self, wheel: File) -> Finding:
         """Judge a wheel by its extension modules; return a new finding, which the caller may change."""
         if all(tag.platform == "any" for tag in wheel.tags):
             return Finding(str(wheel.version), Answer.PURE, wheel.name)
-        key = wheel.name, series
-        if key not in self._findings:
-            self._findings[key] = self._fetch(wheel, series)
-        return dataclasses.replace(self._findings[key])
+        if wheel.name not in self._findings:
+            self._findings[wheel.name] = self._fetch(wheel)
+        return dataclasses.replace(self._findings[wheel.name])
 
-    def _fetch(self, wheel: File, series: str) -> Finding:
+    def _fetch(self, wheel: File) -> Finding:
         finding = Finding(str(wheel.version), Answer.DAMAGED, wheel.name)
         try:
-            finding.answer, finding.modules = self._answer(wheel, series)
+            self._read(wheel, finding)
         except requests.RequestException as error:  # its text has the address, and so perhaps a password
-            status = "" if error.response is None else f" {error.response.status_code}"
-            finding.error = f"{type(error).__name__}{status}"
+            finding.error = type(error).__name__
+            if error.response is not None:
+                finding.error += f" {error.response.status_code}"
         except (BadArchive, NotReadable) as error:
-            finding.error = f"{type(error).__name__}: {error}"[:300]
+            message = f"{type(error).__name__}: {error}"
+            finding.error = message[:300]
         return finding
 
-    def _answer(self, wheel: File, series: str) -> tuple[Answer, tuple[str, ...]]:
-        """Return the answer, and the extension modules that are the reason for it."""
-        abi = f"cp{series.replace('.', '')}"
+    def _read(self, wheel: File, finding: Finding) -> None:
+        """Set the answer, and the extension modules that are the reason for it."""
+        number = self.series.replace(".", "")
         modules = collections.defaultdict(list)
-        for module, data in archive.extensions(self._session, wheel.url, abi):
-            modules[gil_slot.read(data)].append(module)
+        for module, data in archive.extensions(self._session, wheel.url, f"cp{number}"):
+            declaration = gil_slot.read(data)
+            modules[declaration].append(module)
         if modules[Gil.USED]:
-            return Answer.ON, tuple(modules[Gil.USED])
-        if modules[Gil.UNKNOWN]:
-            return Answer.UNKNOWN, tuple(modules[Gil.UNKNOWN])
-        return Answer.OFF if modules[Gil.NOT_USED] else Answer.PURE, ()
+            finding.answer = Answer.ON
+            finding.modules = tuple(modules[Gil.USED])
+        elif modules[Gil.UNKNOWN]:
+            finding.answer = Answer.UNKNOWN
+            finding.modules = tuple(modules[Gil.UNKNOWN])
+        elif modules[Gil.NOT_USED]:
+            finding.answer = Answer.OFF
+        else:
+            finding.answer = Answer.PURE

@@ -71,17 +71,7 @@ def read(arguments: list[str]) -> Contents:
     contents = Contents()
     reader = _Reader(contents)
     for argument in arguments:
-        path = Path(argument)
-        if path.is_dir():
-            path /= "pyproject.toml"
-        if not _ADDRESS.fullmatch(argument) and (path.is_file() or _FILE.fullmatch(argument)):
-            reader.read_file(path)
-            continue
-        try:
-            reader.read_line(argument, Path())
-        except ValueError as error:
-            hint = "a file must exist, or end with .txt, .toml, .lock or .yml"
-            raise BadRequirements(f"{argument[:200]!r} {error}; {hint}") from error
+        reader.read_argument(argument)
     if not (contents.requirements or contents.locked or contents.not_judged):
         raise BadRequirements(f"{', '.join(arguments)[:200]} names no package")
     return contents
@@ -98,6 +88,20 @@ class _Reader:
         # Files that each include the next one twice would take forever if they were read each time.
         self._finished: set[Path] = set()
         self._including: list[Path] = []  # the files that include the one that is being read
+
+    def read_argument(self, argument: str) -> None:
+        """Add the requirements of a file or folder, or the requirement that an argument is."""
+        path = Path(argument)
+        if path.is_dir():
+            path /= "pyproject.toml"
+        if not _ADDRESS.fullmatch(argument) and (path.is_file() or _FILE.fullmatch(argument)):
+            self.read_file(path)
+            return
+        try:
+            self.read_line(argument, Path())
+        except ValueError as error:
+            hint = "a file must exist, or end with .txt, .toml, .lock or .yml"
+            raise BadRequirements(f"{argument[:200]!r} {error}; {hint}") from error
 
     def read_file(self, path: Path, extras: list[str] | None = None) -> None:
         """Add the requirements of a file. *extras*: see `_read_toml`."""
@@ -158,9 +162,10 @@ class _Reader:
             kind = "a repository" if "+" in place else "an address"
             self._contents.not_judged[place] = f"comes from {kind}; {_ELSEWHERE}"
             return
-        name, _, extras = place.rstrip("]").partition("[")
+        name, _, rest = place.rstrip("]").partition("[")
+        extras = [extra.strip() for extra in rest.split(",")]
         try:
-            self.read_file(folder / f"{name}/pyproject.toml", [extra.strip() for extra in extras.split(",")])
+            self.read_file(folder / f"{name}/pyproject.toml", extras)
         except BadRequirements:
             self._contents.not_judged[place] = f"comes from this machine; {_ELSEWHERE}"
 
@@ -187,7 +192,8 @@ def _text(path: Path) -> str:
     if b"\0" in data:
         raise BadRequirements(f"{path} is no text")
     codings = ["utf-8"]
-    if declaration := _CODING.search(b"\n".join(data.split(b"\n", 2)[:2])):
+    first_lines = data.split(b"\n", 2)[:2]
+    if declaration := _CODING.search(b"\n".join(first_lines)):
         codings.insert(0, declaration[1].decode())
     for coding in codings:
         try:
@@ -236,14 +242,8 @@ def _read_toml(contents: Contents, document: dict, path: Path, extras: list[str]
             contents.not_judged |= reasons
             return
         texts = _dependencies(document, extras)
-        project_name = canonicalize_name(document.get("project", {}).get("name", ""))
-        for text in texts:
-            if canonicalize_name(Requirement(text).name) != project_name:  # as in an extra of all extras
-                contents.add(text)
-        if "dependencies" in document.get("project", {}).get("dynamic", ()):
-            contents.not_judged[f"{path}: dependencies"] = "are dynamic: only a build of the project names them"
-        if "dependencies" in document.get("tool", {}).get("poetry", {}):
-            contents.not_judged[f"{path}: [tool.poetry.dependencies]"] = "is Poetry's own form; judge its poetry.lock"
+        _add_dependencies(contents, document, texts)
+        contents.not_judged |= _unknown_dependencies(document, path)
     except (TypeError, KeyError, AttributeError, ValueError) as error:
         raise BadRequirements(f"{path} is no pyproject.toml and no lock: {error}") from error
     if not texts and not contents.not_judged:
@@ -252,12 +252,29 @@ def _read_toml(contents: Contents, document: dict, path: Path, extras: list[str]
         )
 
 
+def _add_dependencies(contents: Contents, document: dict, texts: list[str]) -> None:
+    project_name = canonicalize_name(document.get("project", {}).get("name", ""))
+    for text in texts:
+        if canonicalize_name(Requirement(text).name) != project_name:  # as in an extra of all extras
+            contents.add(text)
+
+
+def _unknown_dependencies(document: dict, path: Path) -> dict[str, str]:
+    reasons = {}
+    if "dependencies" in document.get("project", {}).get("dynamic", ()):
+        reasons[f"{path}: dependencies"] = "are dynamic: only a build of the project names them"
+    if "dependencies" in document.get("tool", {}).get("poetry", {}):
+        reasons[f"{path}: [tool.poetry.dependencies]"] = "is Poetry's own form; judge its poetry.lock"
+    return reasons
+
+
 def _dependencies(document: dict, extras: list[str] | None) -> list[str]:
     """Return the requirements of a pyproject.toml. *extras*: see `_read_toml`."""
     project = document.get("project", {})
     optional = project.get("optional-dependencies", {})
     if extras is None:
-        groups = [*optional.values(), *document.get("dependency-groups", {}).values()]
+        groups = list(optional.values())
+        groups += document.get("dependency-groups", {}).values()
     else:
         groups = [optional.get(extra, ()) for extra in extras]
     texts = list(project.get("dependencies", ()))
@@ -268,20 +285,23 @@ def _dependencies(document: dict, extras: list[str] | None) -> list[str]:
 
 def _pip_lines(contents: Contents, text: str) -> Iterator[str]:
     """Yield the lines below ``pip:`` in an environment.yml; add conda's packages to those that cannot be judged."""
-    in_dependencies, pip_indent = False, -1
-    for line in text.splitlines():
-        content = _COMMENT.sub("", line).rstrip()
-        item = _ITEM.fullmatch(content)
-        if not item:
-            if content and content[0] not in " -":
-                in_dependencies, pip_indent = content == "dependencies:", -1
-            continue
-        indent, name = len(item[1]), item[2].strip("'\"")
-        if not in_dependencies:
-            continue
+    pip_indent = -1
+    for indent, name in _conda_dependencies(text):
         if name == "pip:":
             pip_indent = indent
         elif 0 <= pip_indent < indent:
             yield name
         elif not _CONDA_PYTHON.fullmatch(name):
             contents.not_judged[name] = f"comes from conda; {_ELSEWHERE}"
+
+
+def _conda_dependencies(text: str) -> Iterator[tuple[int, str]]:
+    """Yield (indentation, text) of each item in the lists of an environment.yml that are called dependencies."""
+    in_dependencies = False
+    for line in text.splitlines():
+        content = _COMMENT.sub("", line).rstrip()
+        item = _ITEM.fullmatch(content)
+        if item and in_dependencies:
+            yield len(item[1]), item[2].strip("'\"")
+        elif content and content[0] not in " -":
+            in_dependencies = content == "dependencies:"

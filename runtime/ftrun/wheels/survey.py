@@ -40,13 +40,16 @@ class Survey:
     def exit_status(self) -> int:
         """1 if a package turns the GIL on, else 2 if one could not be judged, else 3 if one is unclear, else 0."""
         answers = {finding.answer for finding in self.findings()}
-        if Answer.ON in answers or any(verdict.turned_gil_on for _, verdict in self.imports()):
+        if Answer.ON in answers or self._turned_gil_on():
             return 1
         if Answer.DAMAGED in answers or self._has_errors():
             return 2
-        if any(self._is_unclear(report) for report in self.reports):
+        if any(map(self._is_unclear, self.reports)):
             return 3
         return 0
+
+    def _turned_gil_on(self) -> bool:
+        return any(verdict.turned_gil_on for _, verdict in self.imports())
 
     def _has_errors(self) -> bool:
         if self.tree.error or self.failed:
@@ -77,7 +80,8 @@ class Survey:
 def _plain(report: Report) -> dict:
     findings = {}
     for series, finding in report.findings.items():
-        findings[series] = {**asdict(finding), "answer": finding.answer.name.lower()}
+        findings[series] = asdict(finding)
+        findings[series]["answer"] = finding.answer.name.lower()
     return {
         "requirement": report.requirement,
         "needed_by": list(report.needed_by),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import enum
 
 from rich.console import Console
@@ -13,7 +14,7 @@ from ftrun.imports import Verdict
 from ftrun.wheels.judge import SERIES, Answer, Finding, Report
 from ftrun.wheels.survey import Survey
 
-_STYLES = {Answer.ON: "red", Answer.SOURCE: "yellow", Answer.NONE: "yellow", Answer.DAMAGED: "red"}
+_STYLES = {**dict.fromkeys((Answer.ON, Answer.DAMAGED), "red"), **dict.fromkeys((Answer.SOURCE, Answer.NONE), "yellow")}
 _PASSES = {Answer.OFF, Answer.PURE}
 _NAMED = 3  # modules of a wheel that are named
 
@@ -21,16 +22,16 @@ _NAMED = 3  # modules of a wheel that are named
 def show(survey: Survey) -> None:
     """Print a table of the findings, then the modules that turn the GIL on, then the results of the imports."""
     console = Console(highlight=False)
-    groups: dict[_Group, list[Report]] = {group: [] for group in _Group}
+    groups: dict[_Group, list[Report]] = collections.defaultdict(list)
     for report in survey.reports:
         groups[_group(report)].append(report)
     _show_table(console, groups[_Group.LISTED])
-    for group, reports in groups.items():
-        if reports and group.value:
-            console.print(f"{group.value}: {_text(', '.join(report.name for report in reports))}")
-    for report in survey.reports:
-        if report.error:
-            console.print(f"[red]{_text(report.name)}[/red]: {_text(report.error)}")
+    for group in (_Group.OFF, _Group.PURE, _Group.EXCLUDED):
+        reports = groups[group]
+        if reports:
+            names = ", ".join(report.name for report in reports)
+            console.print(f"{group.value}: {_text(names)}")
+    _show_errors(console, survey)
     _show_imports(console, survey)
     if any(finding.answer is Answer.UNKNOWN for finding in survey.findings()):
         console.print(
@@ -41,18 +42,20 @@ def show(survey: Survey) -> None:
 class _Group(enum.Enum):
     """Reports that are shown together: those in the table, and those of which one line has only the names."""
 
-    LISTED = ""
+    LISTED = "in the table"
     OFF = "GIL off"
     PURE = "pure Python"
     EXCLUDED = "not for these interpreters, by their markers"
-    NOT_JUDGED = None
+    NOT_JUDGED = "not named"
 
 
 def _group(report: Report) -> _Group:
     answers = {finding.answer for finding in report.findings.values()}
     if not answers:
         # Of packages that others need, those that the markers exclude are not named.
-        return _Group.NOT_JUDGED if report.error or report.needed_by else _Group.EXCLUDED
+        if report.error or report.needed_by:
+            return _Group.NOT_JUDGED
+        return _Group.EXCLUDED
     if answers == {Answer.PURE}:
         return _Group.PURE
     if report.needed_by and answers <= _PASSES:
@@ -67,13 +70,18 @@ def _show_table(console: Console, reports: list[Report]) -> None:
     for heading in ("package", *SERIES):
         table.add_column(heading, overflow="fold")
     for report in reports:
-        name = report.name
-        if report.needed_by:
-            name += f" (for {', '.join(report.needed_by)})"
-        table.add_row(_text(name), *(_cell(report, series) for series in SERIES))
+        cells = [_cell(report, series) for series in SERIES]
+        table.add_row(_title(report), *cells)
     console.print(table)
     for report in reports:
         _show_remarks(console, report)
+
+
+def _title(report: Report) -> str:
+    title = report.name
+    if report.needed_by:
+        title += f" (for {', '.join(report.needed_by)})"
+    return _text(title)
 
 
 def _show_remarks(console: Console, report: Report) -> None:
@@ -82,11 +90,19 @@ def _show_remarks(console: Console, report: Report) -> None:
             console.print(f"{_text(report.name)}, {series}: {remark}")
 
 
+def _show_errors(console: Console, survey: Survey) -> None:
+    for report in survey.reports:
+        if report.error:
+            name = _text(report.name)
+            console.print(f"[red]{name}[/red]: {_text(report.error)}")
+
+
 def _show_imports(console: Console, survey: Survey) -> None:
     if survey.verdicts or survey.failed:
         console.print("\nimported in this interpreter:")
     for project, verdict in survey.imports():
-        console.print(f"  {_text(project)}: {_text(verdict.name)} {_text(verdict.installed)}: {_imported(verdict)}")
+        package = _text(f"{project}: {verdict.name} {verdict.installed}")
+        console.print(f"  {package}: {_imported(verdict)}")
     for project, error in survey.failed.items():
         console.print(f"  {_text(project)}: cannot be installed: {_text(error)}")
 
@@ -113,12 +129,15 @@ def _cell(report: Report, series: str) -> str:
 def _remark(finding: Finding) -> str:
     """Return the finding's error, or the modules that turn the GIL on; "" if there are none."""
     if finding.error:
-        return f"{_text(finding.wheel)}: {_text(finding.error)}"
+        return _text(f"{finding.wheel}: {finding.error}")
     if finding.answer is not Answer.ON:
         return ""
-    names = _text(", ".join(finding.modules[:_NAMED]))
+    names = ", ".join(finding.modules[:_NAMED])
+    remark = f"turns the GIL on: {_text(names)}"
     more = len(finding.modules) - _NAMED
-    return f"turns the GIL on: {names}" + (f" and {more} more" if more > 0 else "")
+    if more > 0:
+        remark += f" and {more} more"
+    return remark
 
 
 def _imported(verdict: Verdict) -> str:

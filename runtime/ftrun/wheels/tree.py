@@ -61,10 +61,13 @@ def resolve(
         if match := _LINE.fullmatch(line):
             packages.append(_package(match, by_name))
     for name in resolution.without_wheel:
-        needed_by = () if name in by_name else ("another package",)
-        packages.append(Package(by_name.get(name, Requirement(name)), needed_by=needed_by))
-    excluded = by_name.keys() - {canonicalize_name(package.requirement.name) for package in packages}
-    packages += [Package(by_name[name]) for name in sorted(excluded)]  # by their markers
+        if name in by_name:
+            packages.append(Package(by_name[name]))
+        else:
+            packages.append(Package(Requirement(name), needed_by=("another package",)))
+    names = {canonicalize_name(package.requirement.name) for package in packages}
+    for name in sorted(by_name.keys() - names):
+        packages.append(Package(by_name[name]))  # its marker excludes it
     packages.sort(key=lambda package: bool(package.needed_by))
     return Tree(packages, without_wheel=tuple(resolution.without_wheel))
 
