@@ -55,7 +55,8 @@ class Twin:
     @property
     def label(self) -> str:
         """Return a name for users, such as "CPython 3.13.9"; if the build is plain, the name says so."""
-        return f"CPython {self.version}" + ("" if self.pgo else ", plain build (no PGO)")
+        kind = "" if self.pgo else ", plain build (no PGO)"
+        return f"CPython {self.version}{kind}"
 
     def environment(self, cleared: Collection[str] = CLEARED) -> dict[str, str]:
         """Return this process's environment variables, changed for a command in this twin, without those *cleared*."""
@@ -63,7 +64,10 @@ class Twin:
         variables["VIRTUAL_ENV"] = str(self.directory)
         variables["PATH"] = f"{self.directory / 'bin'}{os.pathsep}{variables.get('PATH', os.defpath)}"
         # Our packages come from this checkout, not from the environment, which all clones share.
-        variables["PYTHONPATH"] = os.pathsep.join([*SOURCES, *filter(None, [variables.get("PYTHONPATH")])])
+        folders = list(SOURCES)
+        if variables.get("PYTHONPATH"):
+            folders.append(variables["PYTHONPATH"])
+        variables["PYTHONPATH"] = os.pathsep.join(folders)
         variables.setdefault("MIMALLOC_PURGE_DELAY", PURGE_DELAY)
         # A notebook names a module of its own environment. Elsewhere matplotlib cannot be imported with this setting.
         if variables.get("MPLBACKEND", "").startswith("module://"):
@@ -76,18 +80,20 @@ def series() -> str:
 
     The variable PYTHON_SERIES decides, else the interpreter in FT_PYTHON or GIL_PYTHON, else docker/python-series.
     """
-    named, own = os.environ.get("PYTHON_SERIES"), interpreters.brought_series()
-    if own not in (*interpreters.SERIES, "3.15"):
-        own = None  # brought() refuses it
-    wanted = named or own or (SCRIPTS / "python-series").read_text().strip()
-    if wanted not in interpreters.SERIES:
+    named = os.environ.get("PYTHON_SERIES")
+    chosen, source = named, "PYTHON_SERIES="
+    if not chosen:
+        chosen, source = interpreters.brought_series(), "your interpreter is of CPython "
+        if chosen not in (*interpreters.SERIES, "3.15"):  # brought() refuses others
+            chosen = (SCRIPTS / "python-series").read_text().strip()
+    if chosen not in interpreters.SERIES:
         raise TwinsError(
-            f"{'PYTHON_SERIES=' if named else 'your interpreter is of CPython '}{wanted}: the twins exist for "
+            f"{source}{chosen}: the twins exist for "
             f"{' and '.join(interpreters.SERIES)}. `./twins info --requirements docker/requirements.lock` shows which "
             "of the locked packages lack wheels for 3.15t",
             2,
         )
-    return wanted
+    return chosen
 
 
 def suite() -> str:
@@ -121,17 +127,21 @@ class Plan:
         patches = [SCRIPTS / "patch-cpython", SCRIPTS / "patches.txt", *sorted((SCRIPTS / "patches").rglob("*.patch"))]
         recipe = _hash(b"".join(path.read_bytes() for path in patches))
         self.source = self.root / "source" / f"{series()}-{suite()}-{recipe}"
-        self.own = {twin: interpreters.brought(twin, series()) for twin in TWINS}
+        self.brought = {twin: interpreters.brought(twin, series()) for twin in TWINS}
         lock = (SCRIPTS / "requirements.lock").read_bytes()
         self.packages = _hash(lock)
         self.cuda = self.root / "cuda" / _hash(b"".join(re.findall(rb"^nvidia-[^ ]+", lock, re.M)))
-        self._flags = _output([SCRIPTS / "build-cpython", "--print-flags", *([] if pgo else ["--no-pgo"])])
+        quality = [] if pgo else ["--no-pgo"]
+        self._flags = _output([SCRIPTS / "build-cpython", "--print-flags", *quality])
+        self._compiler = self._find_compiler()
+
+    def _find_compiler(self) -> str:
         try:
-            self._compiler = "gcc" + _output(["gcc", "-dumpfullversion"])
+            return "gcc" + _output(["gcc", "-dumpfullversion"])
         except (OSError, subprocess.SubprocessError):
             # No compiler yet: a build installs one first. A copied cache is used as it is.
             stamps = sorted(self.root.glob(f"interpreters/cpython-{series()}.*-gcc*/{cache.STAMP}"))
-            self._compiler = stamps[-1].parent.name.split("-")[-2] if stamps else "gcc"
+            return stamps[-1].parent.name.split("-")[-2] if stamps else "gcc"
 
     def interpreter(self, twin: str) -> Path:
         """Return the directory for `twin`'s interpreter, which may not be built yet.
@@ -146,9 +156,9 @@ class Plan:
 
     def environment(self, twin: str) -> Path:
         """Return the directory for `twin`'s environment, named after interpreter and a hash of requirements.lock."""
-        own = self.own[twin]
-        if own:
-            return self.root / "environments" / f"own-{own['version']}-{twin}-{own['identity']}-{self.packages}"
+        facts = self.brought[twin]
+        if facts:
+            return self.root / "environments" / f"own-{facts['version']}-{twin}-{facts['identity']}-{self.packages}"
         return self.root / "environments" / f"{self.interpreter(twin).name}-{self.packages}"
 
     def twin(self, name: str) -> Twin | None:
@@ -164,14 +174,21 @@ class Plan:
 
         Only interpreters of the current series, built by the C compiler of this machine, count.
         """
-        there = (self.root / "interpreters").glob(f"cpython-{series()}.*-pgo-{self._compiler}-*")
-        built = [each.name for each in there if cache.finished(each) is not None]
-        return all(any(f"-{name}-" in one for one in built) for name in names)
+        built = set()
+        for directory in (self.root / "interpreters").glob(f"cpython-{series()}.*-pgo-{self._compiler}-*"):
+            if cache.finished(directory) is not None:
+                built.update(name for name in names if f"-{name}-" in directory.name)
+        return built == set(names)
 
     def twins(self, names: Collection[str]) -> dict[str, Twin] | None:
         """Return the twins called `names`, by name, or None if one of them is not finished."""
-        found = {name: twin for name in names if (twin := self.twin(name))}
-        return found if len(found) == len(names) else None
+        ready = {}
+        for name in names:
+            twin = self.twin(name)
+            if twin is None:
+                return None
+            ready[name] = twin
+        return ready
 
 
 def _say(text: str) -> None:
@@ -215,11 +232,10 @@ def finished() -> dict[str, Twin]:
 
 
 def _warn_if_unequal(ready: dict[str, Twin], say: Callable[[str], None]) -> None:
-    if len({(twin.version, twin.pgo) for twin in ready.values()}) > 1:
-        say(
-            "warning: these are not twins: they differ in more than the GIL: "
-            + "; ".join(f"{twin.name} is {twin.label}" for twin in ready.values())
-        )
+    builds = {(twin.version, twin.pgo) for twin in ready.values()}
+    if len(builds) > 1:
+        labels = "; ".join(f"{twin.name} is {twin.label}" for twin in ready.values())
+        say(f"warning: these are not twins: they differ in more than the GIL: {labels}")
 
 
 @contextlib.contextmanager
@@ -236,12 +252,58 @@ def sigterm_as_ctrl_c() -> Iterator[None]:
         signal.signal(signal.SIGTERM, previous)
 
 
+@dataclass(frozen=True)
+class _Missing:
+    """Parts of a plan that are to be built."""
+
+    environments: list[str]
+    """Names of the twins that lack their environment."""
+    interpreters: list[str]
+    """Names of the twins whose interpreter is to be compiled."""
+    source: bool
+    cuda: bool
+
+    def gigabytes(self) -> float:
+        """Return the disk space that the parts need."""
+        return (
+            NEEDED_GB["environment"] * len(self.environments)
+            + NEEDED_GB["interpreter"] * len(self.interpreters)
+            + NEEDED_GB["cuda"] * self.cuda
+        )
+
+    def steps(self) -> int:
+        """Return the number of steps of the build; an environment takes two."""
+        return self.source + len(self.interpreters) + self.cuda + 2 * len(self.environments)
+
+    def system_packages(self) -> list[str]:
+        """Return the Debian packages that the build needs."""
+        packages = []
+        if self.interpreters:
+            packages += (SCRIPTS / "build-packages.txt").read_text().split()
+            # It brings the library that ftloader.decode uses. Debian and Ubuntu name that differently.
+            packages.append("libturbojpeg0-dev")
+        if self.cuda and importlib.util.find_spec("ensurepip") is None:
+            packages.append("python3-venv")  # without it Debian's python3 cannot make virtual environments
+        return packages
+
+
+def _missing(plan: Plan, names: Collection[str]) -> _Missing:
+    environments = [name for name in TWINS if name in names and not plan.twin(name)]
+    built = [name for name in environments if not plan.brought[name]]
+    return _Missing(
+        environments,
+        interpreters=[name for name in built if cache.finished(plan.interpreter(name)) is None],
+        source=bool(built) and cache.finished(plan.source) is None,
+        cuda=cache.finished(plan.cuda) is None,
+    )
+
+
 class _Builder:
     """Builder of those directories of a plan that are missing. The build's steps run in a pool of threads."""
 
     def __init__(self, plan: Plan, names: Collection[str], lock: int) -> None:
         self._plan = plan
-        self._names = [name for name in TWINS if name in names and not plan.twin(name)]
+        self._missing = _missing(plan, names)
         self._lock = lock
         self._env = dict(os.environ)
         # uv hard-links files from its cache into environments, which works only within one file system.
@@ -252,59 +314,61 @@ class _Builder:
 
     def build(self, agreed: bool) -> None:
         """Build all that is missing. If `agreed` is true, install missing system packages without asking."""
-        plan = self._plan
-        built = [name for name in self._names if not plan.own[name]]
-        fetch = bool(built) and cache.finished(plan.source) is None
-        compile_ = [name for name in built if cache.finished(plan.interpreter(name)) is None]
-        cuda = cache.finished(plan.cuda) is None
-        # libturbojpeg0-dev brings the library that ftloader.decode uses. Debian and Ubuntu name it differently.
-        packages = [*(SCRIPTS / "build-packages.txt").read_text().split(), "libturbojpeg0-dev"]
-        wanted = packages if compile_ else []
-        if cuda and importlib.util.find_spec("ensurepip") is None:
-            wanted.append("python3-venv")  # without it Debian's python3 cannot make virtual environments
-        install = machine.install_command(wanted, agreed) if wanted else None
-        machine.check_space(
-            plan.root,
-            NEEDED_GB["environment"] * len(self._names)
-            + NEEDED_GB["interpreter"] * len(compile_)
-            + NEEDED_GB["cuda"] * cuda,
-        )
+        plan, missing = self._plan, self._missing
+        packages = missing.system_packages()
+        install = machine.install_command(packages, agreed) if packages else None
+        machine.check_space(plan.root, missing.gigabytes())
 
-        total = bool(install) + fetch + len(compile_) + cuda + 2 * len(self._names)
+        total = bool(install) + missing.steps()
         logs = plan.root / "logs" / time.strftime("%Y%m%d-%H%M%S")
         begin = time.monotonic()
-        what = " and ".join(self._names)
+        title = " and ".join(missing.environments)
         kind = "optimised (PGO)" if plan.pgo else "plain (no PGO)"
         with Progress(logs, total) as progress, ThreadPoolExecutor(8, "step") as pool, sigterm_as_ctrl_c():
             self._progress = progress
             progress.say(
-                f"Building {what}: CPython {series()} from Debian {suite()}, {kind}; "
+                f"Building {title}: CPython {series()} from Debian {suite()}, {kind}; "
                 f"{total} steps; the result is kept in {plan.root}"
             )
             try:
                 if install:
                     self._run("system packages", install)
                     self._plan = Plan(plan.pgo)  # as in twins()
-                self._run_all(pool, compile_, fetch, cuda)
+                self._run_all(pool)
             except KeyboardInterrupt:
                 progress.stop()
                 progress.say("what was finished is kept, the rest is built again next time")
                 raise
-            progress.say(f"Built {what} in {clock(time.monotonic() - begin)}")
+            progress.say(f"Built {title} in {clock(time.monotonic() - begin)}")
 
-    def _run_all(self, pool, compile_, fetch: bool, cuda: bool) -> None:
-        libraries = pool.submit(self._cuda) if cuda else None
-        source = pool.submit(self._source) if fetch else None
-        compiled: dict[str, Future] = {name: pool.submit(self._interpreter, name, source) for name in compile_}
-        futures: list[Future] = [future for future in (libraries, source, *compiled.values()) if future]
-        for name in self._names:
-            needs = [future for future in (compiled.get(name), libraries) if future]
-            futures.append(pool.submit(self._environment, name, needs))
-        done, _ = wait(futures, return_when=FIRST_EXCEPTION)
-        errors = [error for future in done if (error := future.exception())]
+    def _run_all(self, pool: ThreadPoolExecutor) -> None:
+        done, _ = wait(self._submit(pool), return_when=FIRST_EXCEPTION)
+        errors = list(filter(None, (future.exception() for future in done)))
         if errors:
             self._progress.stop()  # so that the message does not wait for the other steps
-            raise next((error for error in errors if str(error) != "stopped"), errors[0])
+            errors.sort(key=lambda error: str(error) == "stopped")  # these say nothing about the cause
+            raise errors[0]
+
+    def _submit(self, pool: ThreadPoolExecutor) -> list[Future]:
+        """Start the steps in the pool; a step waits for those that it needs."""
+        futures: list[Future] = []
+        needs: dict[str, list[Future]] = {name: [] for name in self._missing.environments}
+        source = None
+        if self._missing.source:
+            source = pool.submit(self._source)
+            futures.append(source)
+        if self._missing.cuda:
+            libraries = pool.submit(self._cuda)
+            futures.append(libraries)
+            for prerequisites in needs.values():
+                prerequisites.append(libraries)
+        for name in self._missing.interpreters:
+            compilation = pool.submit(self._interpreter, name, source)
+            futures.append(compilation)
+            needs[name].append(compilation)
+        for name in self._missing.environments:
+            futures.append(pool.submit(self._environment, name, needs[name]))
+        return futures
 
     def _run(self, step: str, command: list) -> None:
         self._progress.run(step, command, self._lock, self._env)
@@ -343,15 +407,15 @@ class _Builder:
         plan = self._plan
         if plan.twin(name):
             return  # see _interpreter; programs may be running in this environment
-        own = plan.own[name]
-        base = own["executable"] if own else plan.interpreter(name) / "bin" / "python3"
+        brought = plan.brought[name]
+        base = brought["executable"] if brought else plan.interpreter(name) / "bin" / "python3"
         directory = plan.environment(name)
         cache.start(directory)
         python = directory / "bin" / "python"
-        both = '"$1" -I -m venv "$2"; "$3" --cuda "$4" --python "$5" --into "$5"'
+        script = '"$1" -I -m venv "$2"; "$3" --cuda "$4" --python "$5" --into "$5"'
         words = (base, directory, SCRIPTS / "install-packages", plan.cuda / "packages", python)
-        self._run(f"packages {name}", ["sh", "-ec", both, "sh", *words])
+        self._run(f"packages {name}", ["sh", "-ec", script, "sh", *words])
         verify = (python, "-P", "-m", "ftrun.info", "--verify", "--expect", name)
         self._run(f"verify {name}", ["env", f"PYTHONPATH={CHECKOUT / 'runtime'}", *verify])
         version = _output([python, "-I", "-c", "import platform; print(platform.python_version())"])
-        cache.finish(directory, {"version": version, "pgo": own["pgo"] if own else plan.pgo})
+        cache.finish(directory, {"version": version, "pgo": brought["pgo"] if brought else plan.pgo})

@@ -44,8 +44,8 @@ def variables() -> dict[str, str]:
 
     PRE_COMMIT_HOME is set to a folder in the cache.
     """
-    own = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-    return {**own, "PRE_COMMIT_HOME": str(cache.root() / "tools" / "pre-commit")}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    return {**kept, "PRE_COMMIT_HOME": str(cache.root() / "tools" / "pre-commit")}
 
 
 def why_not() -> str | None:

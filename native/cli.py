@@ -12,6 +12,7 @@ import os
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 from . import TwinsError, build, cache, machine, testing
 from .build import CHECKOUT, SOURCES, TWINS, Twin
@@ -69,12 +70,7 @@ CONTRIBUTING.md says what runs where.
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the verb that `arguments` begin with (default: the process's arguments); return the exit code."""
-    parser, arguments = _parser(), sys.argv[1:] if arguments is None else arguments
-    if arguments and (like := difflib.get_close_matches(arguments[0], VERBS, n=1)) and arguments[0] not in VERBS:
-        parser.error(f"there is no verb {arguments[0]!r}: did you mean {like[0]!r}?")
-    options, rest = parser.parse_known_args(arguments)
-    if rest and options.verb not in ("exec", "bench", "test", "repro", "audit"):
-        parser.error(f"unrecognised arguments: {' '.join(rest)}")
+    options, rest = _parsed(sys.argv[1:] if arguments is None else arguments)
     try:
         status = options.run(options, rest)
         sys.stdout.flush()
@@ -89,6 +85,18 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("\ntwins: interrupted", file=sys.stderr)
         return 130
+
+
+def _parsed(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
+    """Return the options of a verb, and the arguments that it passes on. Exit with a message if they are wrong."""
+    parser = _parser()
+    if arguments and arguments[0] not in VERBS:
+        if similar := difflib.get_close_matches(arguments[0], VERBS, n=1):
+            parser.error(f"there is no verb {arguments[0]!r}: did you mean {similar[0]!r}?")
+    options, rest = parser.parse_known_args(arguments)
+    if rest and options.verb not in ("exec", "bench", "test", "repro", "audit"):
+        parser.error(f"unrecognised arguments: {' '.join(rest)}")
+    return options, rest
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -109,10 +117,10 @@ def _parser() -> argparse.ArgumentParser:
 
     info = verb("info", "describe both twins: versions, flags, GIL state, processor, GPU", _info)
     info.add_argument("--json", action="store_true", help="print one JSON object with the keys ft and gil")
-    wanted = "look at the wheels of these packages or files instead: which of them turn the GIL on?"
-    info.add_argument("--requirements", nargs="+", metavar="FILE|PACKAGE", help=wanted)
-    also = "with --requirements: import the packages in the ft twin, too"
-    info.add_argument("--import", dest="import_too", action="store_true", help=also)
+    help_text = "look at the wheels of these packages or files instead: which of them turn the GIL on?"
+    info.add_argument("--requirements", nargs="+", metavar="FILE|PACKAGE", help=help_text)
+    help_text = "with --requirements: import the packages in the ft twin, too"
+    info.add_argument("--import", dest="import_too", action="store_true", help=help_text)
 
     exec_ = verb("exec", "run a command in a twin's environment", _exec, EXEC)
     exec_.add_argument("twin", choices=TWINS)
@@ -147,31 +155,48 @@ def _info(options, _) -> int:
 
 def _describe(ready: dict[str, Twin], as_json: bool) -> int:
     """Run ftrun.info in all twins at the same time and print the output; return 0 or a failed twin's exit status."""
-    answers, code = {}, 0
     processes: dict[str, subprocess.Popen[str]] = {}
-    variables = {"COLUMNS": str(shutil.get_terminal_size().columns)} if sys.stdout.isatty() else {}
     with contextlib.ExitStack() as stack:
         for name, twin in ready.items():
             # The first twin's lines are shown as they come, those of the others when it has ended.
-            kept = subprocess.PIPE if processes or as_json else None
-            command = [str(twin.python), "-P", "-m", "ftrun.info", *["--json"] * as_json]
-            if kept is None:
+            output = subprocess.PIPE if processes or as_json else None
+            if output is None:
                 print(f"== {name}: {twin.directory}", flush=True)
-            environment = {**twin.environment(), **variables}
-            process = subprocess.Popen(command, env=environment, stdout=kept, stderr=kept, text=True)
-            processes[name] = stack.enter_context(process)
-            stack.callback(process.terminate)
-        for name, process in processes.items():
-            out, err = process.communicate()
-            code = process.returncode or code
-            if as_json:
-                answers[name] = json.loads(out) if out else None
-            elif out is not None:
-                print(f"== {name}: {ready[name].directory}\n{out}", end="", flush=True)
-            print(err or "", end="", file=sys.stderr, flush=True)
-    if as_json:
-        print(json.dumps(answers, indent=1))
+            processes[name] = stack.enter_context(_start_info(twin, as_json, output))
+            stack.callback(processes[name].terminate)
+        return _show_json(processes) if as_json else _show_output(processes, ready)
+
+
+def _show_json(processes: dict[str, subprocess.Popen[str]]) -> int:
+    answers, code = {}, 0
+    for name, process in processes.items():
+        out, err = process.communicate()
+        code = process.returncode or code
+        answers[name] = json.loads(out) if out else None
+        print(err, end="", file=sys.stderr, flush=True)
+    print(json.dumps(answers, indent=1))
     return code
+
+
+def _show_output(processes: dict[str, subprocess.Popen[str]], ready: dict[str, Twin]) -> int:
+    code = 0
+    for name, process in processes.items():
+        out, err = process.communicate()
+        code = process.returncode or code
+        if out is not None:  # else it is the first twin's
+            print(f"== {name}: {ready[name].directory}\n{out}", end="", flush=True)
+            print(err, end="", file=sys.stderr, flush=True)
+    return code
+
+
+def _start_info(twin: Twin, as_json: bool, output: int | None) -> subprocess.Popen[str]:
+    command = [str(twin.python), "-P", "-m", "ftrun.info"]
+    if as_json:
+        command.append("--json")
+    variables = twin.environment()
+    if sys.stdout.isatty():
+        variables["COLUMNS"] = str(shutil.get_terminal_size().columns)
+    return subprocess.Popen(command, env=variables, stdout=output, stderr=output, text=True)
 
 
 def _exec(options, rest) -> int:
@@ -197,15 +222,15 @@ def _check(verb: str, arguments: list[str]) -> None:
 
 
 def _bench(_, rest) -> int:
-    again = rest[:1] in (["report"], ["compare"], ["merge"])  # these read the results of earlier runs
-    if not again:
+    is_report = rest[:1] in (["report"], ["compare"], ["merge"])  # these read the results of earlier runs
+    if not is_report:
         rest = ["--out", str(CHECKOUT / "results"), *rest]
     _check("bench", rest)
     # Any builds will do for --quick. The full comparison needs optimised ones.
-    ready = build.twins(quality="any" if again or "--quick" in rest else "pgo")
+    ready = build.twins(quality="any" if is_report or "--quick" in rest else "pgo")
     driver = ready["ft"]
     command = [str(driver.python), "-P", "-m", "ftbench"]
-    if not again:
+    if not is_report:
         command += ["--cache", str(cache.root()), *_twin_options(ready)]
     os.execve(command[0], command + rest, driver.environment())
 
@@ -215,7 +240,7 @@ def _repro(_, rest) -> int:
         ready = build.finished()
     else:
         _check("repro", rest)
-        if any(each.partition("=")[0] == "--dask" for each in rest):
+        if any(argument.partition("=")[0] == "--dask" for argument in rest):
             rest = ["--dask-python", _python_with_dask(), *rest]
         ready = build.twins()
     driver = ready["ft"]
@@ -267,19 +292,28 @@ def _clean(options, _) -> int:
     if not directory.exists():
         print(f"nothing to delete: {directory} does not exist")
         return 0
-    size = subprocess.run(["du", "-sh", str(directory)], stdout=subprocess.PIPE, text=True, check=False).stdout.split(
-        "\t"
-    )[0]
-    if not options.yes:
-        if not machine.can_ask():
-            raise TwinsError(f"clean deletes {directory} ({size}); without a terminal to ask at, it needs --yes", 2)
-        if input(f"Delete {directory} ({size})? [y/N] ").strip().lower() not in ("y", "yes"):
-            return 1
+    du = subprocess.run(["du", "-sh", str(directory)], stdout=subprocess.PIPE, text=True, check=False)
+    size = du.stdout.split("\t")[0]
+    if not options.yes and not _confirms_deletion(directory, size):
+        return 1
     with cache.locked(lambda text: print(text, file=sys.stderr)):
         for entry in directory.iterdir():
             if entry.name == "engine":
                 print(f"kept: {entry} (.ci/engine remove deletes it)")
             elif entry.name != "lock":
-                shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
+                _delete(entry)
     print(f"deleted {size}")
     return 0
+
+
+def _confirms_deletion(directory: Path, size: str) -> bool:
+    if not machine.can_ask():
+        raise TwinsError(f"clean deletes {directory} ({size}); without a terminal to ask at, it needs --yes", 2)
+    return input(f"Delete {directory} ({size})? [y/N] ").strip().lower() in ("y", "yes")
+
+
+def _delete(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink()

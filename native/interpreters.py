@@ -36,10 +36,10 @@ def _facts(executable: str) -> dict:
     answer = subprocess.run(
         [executable, "-I", "-S", "-c", _ASK], capture_output=True, text=True, timeout=30, check=True
     )
-    found = json.loads(answer.stdout)
-    if not isinstance(found, dict):
+    facts = json.loads(answer.stdout)
+    if not isinstance(facts, dict):
         raise ValueError("it answers something else")
-    return found
+    return facts
 
 
 def brought_series() -> str | None:
@@ -64,22 +64,31 @@ def brought(twin: str, series: str) -> dict | None:
     named = os.environ.get(variable)
     if not named:
         return None
-    wanted = f"a {KIND[twin]} CPython {series}"
+    required = f"it must be a {KIND[twin]} CPython {series}"
     executable = shutil.which(named)
     if executable is None:
-        raise TwinsError(f"{variable}={named}: there is no such program; it must be {wanted}", 2)
+        raise TwinsError(f"{variable}={named}: there is no such program; {required}", 2)
     try:
-        found = _facts(executable)
+        facts = _facts(executable)
     except (OSError, subprocess.SubprocessError, ValueError) as error:
-        detail = (getattr(error, "stderr", None) or str(error)).strip()
-        last = detail.splitlines()[-1] if detail else "no output"
-        raise TwinsError(f"{variable}={named} does not run as a Python ({last}); it must be {wanted}", 2) from error
-    is_now = f"{found['implementation']} {found['version']}, {KIND['ft' if found['free_threaded'] else 'gil']} build"
-    if found["implementation"] != "CPython" or found["series"] != series:
-        other = f" (PYTHON_SERIES={found['series']} chooses another series)" if found["series"] in SERIES else ""
-        raise TwinsError(f"{variable}={named} is {is_now}; it must be {wanted}{other}", 2)
-    if found["free_threaded"] != (twin == "ft"):
-        raise TwinsError(f"{variable}={named} is {is_now}; it must be {wanted}", 2)
+        detail = (getattr(error, "stderr", None) or str(error)).strip() or "no output"
+        last = detail.splitlines()[-1]
+        raise TwinsError(f"{variable}={named} does not run as a Python ({last}); {required}", 2) from error
+    if complaint := _complaint(facts, twin, series, required):
+        raise TwinsError(f"{variable}={named} {complaint}", 2)
     real = os.path.realpath(executable)
-    identity = hashlib.sha256(f"{real} {found['build']} {os.stat(real).st_mtime_ns}".encode()).hexdigest()[:12]
-    return {"executable": executable, "version": found["version"], "pgo": found["pgo"], "identity": identity}
+    identity = hashlib.sha256(f"{real} {facts['build']} {os.stat(real).st_mtime_ns}".encode()).hexdigest()[:12]
+    return {"executable": executable, "version": facts["version"], "pgo": facts["pgo"], "identity": identity}
+
+
+def _complaint(facts: dict, twin: str, series: str, required: str) -> str:
+    """Return an error message if an interpreter is not the one that `twin` needs, else ""."""
+    kind = KIND["ft" if facts["free_threaded"] else "gil"]
+    is_now = f"is {facts['implementation']} {facts['version']}, {kind} build"
+    if facts["implementation"] != "CPython" or facts["series"] != series:
+        if facts["series"] in SERIES:
+            return f"{is_now}; {required} (PYTHON_SERIES={facts['series']} chooses another series)"
+        return f"{is_now}; {required}"
+    if facts["free_threaded"] != (twin == "ft"):
+        return f"{is_now}; {required}"
+    return ""

@@ -23,10 +23,9 @@ def check_platform() -> None:
             f"the twins need Linux (this is {sys.platform}): use Docker, `docker compose run --rm ft-bench`", 3
         )
     if machine not in ARCHITECTURES:
+        supported = " and ".join(f"{key} ({name})" for key, name in ARCHITECTURES.items())
         raise TwinsError(
-            f"unsupported architecture {machine}: PyTorch and nvImageCodec have packages for "
-            f"{' and '.join(f'{key} ({name})' for key, name in ARCHITECTURES.items())} only",
-            3,
+            f"unsupported architecture {machine}: PyTorch and nvImageCodec have packages for {supported} only", 3
         )
 
 
@@ -43,21 +42,21 @@ def check_space(directory: Path, needed_gb: float) -> None:
         )
 
 
-def missing_packages(wanted: list[str]) -> list[str]:
-    """Return those Debian packages in `wanted` that are not installed."""
+def missing_packages(packages: list[str]) -> list[str]:
+    """Return those of the Debian packages that are not installed."""
     answer = subprocess.run(
-        ["dpkg-query", "--show", "--showformat", "${Package} ${db:Status-Status}\n", *wanted],
+        ["dpkg-query", "--show", "--showformat", "${Package} ${db:Status-Status}\n", *packages],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
         check=False,
     ).stdout
     installed = {line.split()[0] for line in answer.splitlines() if line.endswith(" installed")}
-    return [package for package in wanted if package not in installed]
+    return [package for package in packages if package not in installed]
 
 
-def install_command(wanted: list[str], agreed: bool) -> list[str] | None:
-    """Return the command that installs those Debian packages in `wanted` that are missing; None if none is missing.
+def install_command(packages: list[str], agreed: bool) -> list[str] | None:
+    """Return the command that installs those of the Debian packages that are missing; None if none is missing.
 
     Asks the user first, unless `agreed` is true or the variable CI is set. If no user can answer, assumes consent.
     Raises TwinsError if this system has no apt, or if packages are missing and the user refuses or is not root.
@@ -69,21 +68,23 @@ def install_command(wanted: list[str], agreed: bool) -> list[str] | None:
             "or use Docker:\n  docker compose run --rm ft-bench",
             3,
         )
-    missing = missing_packages(wanted)
+    missing = missing_packages(packages)
     if not missing:
         return None
     root = os.geteuid() == 0
     if not root or not (agreed or os.environ.get("CI") or _agrees(missing)):
-        sudo = "" if root else "sudo "
-        raise TwinsError(
-            "packages that the build needs are missing; install them and try again"
-            f"{' (./twins setup --yes installs them)' if root else ''}:\n"
-            f"  {sudo}apt-get update && {sudo}apt-get install -y --no-install-recommends {' '.join(missing)}",
-            3,
-        )
+        raise TwinsError(_how_to_install(missing, root), 3)
     # Without this setting, a package that asks a question during its configuration waits forever.
     install = 'apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "$@"'
     return ["sh", "-c", install, "sh", *missing]
+
+
+def _how_to_install(missing: list[str], root: bool) -> str:
+    hint, sudo = (" (./twins setup --yes installs them)", "") if root else ("", "sudo ")
+    return (
+        f"packages that the build needs are missing; install them and try again{hint}:\n"
+        f"  {sudo}apt-get update && {sudo}apt-get install -y --no-install-recommends {' '.join(missing)}"
+    )
 
 
 def can_ask() -> bool:

@@ -66,26 +66,8 @@ class Progress:
         """
         log = self._log(step)
         with self._lock:
-            if self._stopping:
-                raise TwinsError("stopped")
-            self._started += 1
-            number = self._started
-            # In a session of its own, so that Ctrl-C reaches only this program, which then ends the whole session.
-            with open(log, "wb") as output:
-                process = subprocess.Popen(
-                    [str(part) for part in command],
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=output,
-                    start_new_session=True,
-                    pass_fds=[lock_descriptor],
-                    env=env,
-                )
-            self._processes[step] = process
-            self._running[step] = begin = time.monotonic()
-            if not self._terminal:
-                self._print(f"[{number}/{self._total}] {step} (log: {log})")
-            self._draw()
+            number, process = self._start(step, command, lock_descriptor, env)
+            begin = self._running[step]
         code = process.wait()
         with self._lock:
             del self._processes[step], self._running[step]
@@ -134,6 +116,32 @@ class Progress:
                         self._print(f"    {step}: running for {clock(last - begin)}")
 
     # The methods below are called with the lock held.
+
+    def _start(
+        self, step: str, command: Sequence, lock_descriptor: int, env: dict | None
+    ) -> tuple[int, subprocess.Popen]:
+        """Start a step; return its number and its process. Raises TwinsError if `stop` was called."""
+        if self._stopping:
+            raise TwinsError("stopped")
+        self._started += 1
+        log = self._log(step)
+        # In a session of its own, so that Ctrl-C reaches only this program, which then ends the whole session.
+        with open(log, "wb") as output:
+            process = subprocess.Popen(
+                [str(part) for part in command],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+                pass_fds=[lock_descriptor],
+                env=env,
+            )
+        self._processes[step] = process
+        self._running[step] = time.monotonic()
+        if not self._terminal:
+            self._print(f"[{self._started}/{self._total}] {step} (log: {log})")
+        self._draw()
+        return self._started, process
 
     def _print(self, text: str) -> None:
         self._erase()

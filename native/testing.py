@@ -65,25 +65,32 @@ class TestRun:
         try:
             code = self.process.wait(within)
         except subprocess.TimeoutExpired:
-            self.process.send_signal(signal.SIGABRT)  # pytest's faulthandler prints the tracebacks of all threads
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self.process.wait(5)
-            with contextlib.suppress(ProcessLookupError):  # nothing is left of it
-                os.killpg(self.process.pid, signal.SIGKILL)
-            code = self.process.wait()
+            code = self._abort()
         passed = code == 0 or (code == NOTHING_SELECTED and selection)
+        if passed:
+            result = "passed"
+        else:
+            result = "FAILED" if within is None else "interrupted"
         seconds = time.monotonic() - self.started
         self.output.seek(0)
-        text = self.output.read()
-        result = "passed" if passed else "FAILED" if within is None else "interrupted"
-        print(f"\n== {self.title}: {result} in {clock(seconds)}\n{text}", flush=True)
+        print(f"\n== {self.title}: {result} in {clock(seconds)}\n{self.output.read()}", flush=True)
         return passed
+
+    def _abort(self) -> int:
+        """Kill the command, after pytest has said where it hangs; return its exit status."""
+        assert self.process
+        self.process.send_signal(signal.SIGABRT)  # pytest's faulthandler prints the tracebacks of all threads
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(5)
+        with contextlib.suppress(ProcessLookupError):  # nothing is left of it
+            os.killpg(self.process.pid, signal.SIGKILL)
+        return self.process.wait()
 
 
 def chosen(twins: list[Twin], arguments: list[str]) -> list[TestRun]:
     """Return a run of pytest for each twin if any of pytest's `arguments` names a file or folder in tests/, else []."""
-    found = ((CHECKOUT / argument.partition("::")[0]).resolve() for argument in arguments)
-    if not any(CHECKOUT / "tests" in path.parents and path.exists() for path in found):
+    paths = [(CHECKOUT / argument.partition("::")[0]).resolve() for argument in arguments]
+    if not any(CHECKOUT / "tests" in path.parents and path.exists() for path in paths):
         return []
     return [_pytest(f"{twin.name}: {twin.label}", twin, [], arguments) for twin in twins]
 
@@ -100,14 +107,7 @@ def _pytest(
 def all_runs(ready: dict[str, Twin], arguments: list[str]) -> list[TestRun]:
     """Describe, for `run`, the runs of `./twins test`, the longest first; pre-commit only without `arguments`."""
     first = next(iter(ready.values()))
-    runs = []
-    if not arguments:
-        reason = checks.why_not()
-        if reason:
-            print(f"== format, lint and types: skipped: {reason}")
-        else:
-            hooks = checks.command(ready.get("gil", first))
-            runs.append(TestRun("format, lint and types", hooks, checks.variables()))
+    runs = [] if arguments else _hooks(ready.get("gil", first))
     # Tests that are not about an interpreter (the images, ./twins itself, the report's page) run once.
     runs.append(_pytest("the images", first, ["images"], arguments))
     runs.append(_pytest(f"{first.name}, the benchmark", first, OF_THE_BENCHMARK, arguments))
@@ -116,17 +116,26 @@ def all_runs(ready: dict[str, Twin], arguments: list[str]) -> list[TestRun]:
         runs.append(_pytest(f"{name}, the loader: {twin.label}", twin, OF_THE_LOADER, arguments))
     runs.append(_pytest(f"{first.name}, the audit and programs", first, PROGRAMS, arguments))
     # Tests that another run makes in full: only the quick ones. With arguments, all tests that these select.
-    again = arguments or ["--quick"]
+    repeated = arguments or ["--quick"]
     for name, twin in ready.items():
         if twin is not first:
             tools = [*OF_THE_BENCHMARK, *PROGRAMS]
-            runs.append(_pytest(f"{name}, the benchmark, the audit and programs", twin, tools, again))
+            runs.append(_pytest(f"{name}, the benchmark, the audit and programs", twin, tools, repeated))
     if "ft" in ready:
         ft, forced = ready["ft"], {"PYTHON_GIL": "1"}
-        runs.append(_pytest("ft with the GIL forced on", ft, ["unit/loader", "conformance"], again, forced))
+        runs.append(_pytest("ft with the GIL forced on", ft, ["unit/loader", "conformance"], repeated, forced))
         runs.append(_pytest("ft with the GIL forced on: races", ft, ["stress"], arguments, forced))
         runs.append(_pytest("ft, each test in four threads at once", ft, AT_ONCE, [*FOUR_THREADS, *arguments]))
     return runs
+
+
+def _hooks(twin: Twin) -> list[TestRun]:
+    """Describe the run of pre-commit; return [] if it cannot run here."""
+    reason = checks.why_not()
+    if reason:
+        print(f"== format, lint and types: skipped: {reason}")
+        return []
+    return [TestRun("format, lint and types", checks.command(twin), checks.variables())]
 
 
 # Folders and pytest's options. More runs than the processors of a small machine, as many tests wait; the longest first.
@@ -151,8 +160,11 @@ def quick_runs(twin: Twin, arguments: list[str]) -> list[TestRun]:
 def _interruption_afterwards():
     """Context manager: if SIGINT (Ctrl-C) or SIGTERM comes during the block, call its handler after the block."""
     came: list[signal.Signals] = []
-    # In the background of a script, SIGINT is ignored.
-    handlers = {n: found for n in (signal.SIGINT, signal.SIGTERM) if callable(found := signal.getsignal(n))}
+    handlers = {}
+    for number in (signal.SIGINT, signal.SIGTERM):
+        handler = signal.getsignal(number)
+        if callable(handler):  # in the background of a script, SIGINT is ignored
+            handlers[number] = handler
     for number in handlers:
         signal.signal(number, lambda number, _: came.append(signal.Signals(number)))
     try:
@@ -180,21 +192,30 @@ def run(runs: list[TestRun], selection: bool) -> int:
                 with _interruption_afterwards():  # else a run that has started could go on unnoticed
                     running[test_run.start()] = test_run
                 continue
-            # WNOWAIT leaves the exit status to Popen.wait.
-            ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
-            assert ended  # None comes only with WNOHANG
-            test_run = running.pop(ended.si_pid)
+            test_run = running.pop(_wait_for_any())
             if not test_run.finish(selection):
                 failed.append(test_run.title)
     except KeyboardInterrupt:
-        # pytest ends its test, cleans up after it and reports.
-        for pid in running:
-            os.kill(pid, signal.SIGINT)
-        end = time.monotonic() + REPORTS_WITHIN
-        for test_run in running.values():
-            test_run.finish(selection, max(0.0, end - time.monotonic()))
+        _interrupt(running, selection)
         raise
     print(f"== {len(runs) - len(failed)} of {len(runs)} runs passed")
     for title in failed:
         print(f"   failed: {title}", file=sys.stderr)
     return 1 if failed else 0
+
+
+def _wait_for_any() -> int:
+    """Wait until a child of this process has ended; return its id."""
+    # WNOWAIT leaves the exit status to Popen.wait.
+    ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
+    assert ended  # None comes only with WNOHANG
+    return ended.si_pid
+
+
+def _interrupt(running: dict[int, TestRun], selection: bool) -> None:
+    """Interrupt the runs, {process id: run}. pytest ends its test, cleans up after it and reports."""
+    for pid in running:
+        os.kill(pid, signal.SIGINT)
+    end = time.monotonic() + REPORTS_WITHIN
+    for test_run in running.values():
+        test_run.finish(selection, max(0.0, end - time.monotonic()))

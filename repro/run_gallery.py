@@ -37,11 +37,11 @@ from pathlib import Path
 from packaging.version import Version
 
 from ftrun.configurations import CONFIGURATIONS
+from ftrun.errors import Interrupted, OverlayError, TwinError
 from ftrun.escape import markdown
-from ftrun.interruption import Interrupted, Interruption
-from ftrun.overlay import OverlayError, install
+from ftrun.interruption import Interruption
+from ftrun.overlay import install
 from ftrun.project import normalise
-from ftrun.twin import TwinError
 from ftsafety.repro.arguments import scheduler
 from ftsafety.repro.campaign import Campaign, Runs
 from ftsafety.repro.cluster import ClusterCampaign, NoCluster

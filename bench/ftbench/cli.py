@@ -18,9 +18,9 @@ from ftbench.stats.analysis import Analysis, analyse
 from ftbench.trial.process import TrialFailed
 from ftrun import escape, host
 from ftrun.configurations import TWIN, this_twin
-from ftrun.inline_metadata import MetadataError, dependencies
-from ftrun.interruption import Interrupted, Interruption
-from ftrun.twin import TwinError, TwinLost
+from ftrun.errors import Interrupted, MetadataError, TwinError, TwinLost
+from ftrun.inline_metadata import dependencies
+from ftrun.interruption import Interruption
 
 if TYPE_CHECKING:
     from ftbench.rounds.twins import Twins

@@ -42,9 +42,9 @@ from ftbench.stats import statistics, turns, waterfall
 from ftbench.stats.statistics import Ratio
 from ftbench.trial.process import TrialFailed
 from ftrun import environment
-from ftrun.interruption import Interrupted, Interruption
+from ftrun.errors import Interrupted, TwinError
+from ftrun.interruption import Interruption
 from ftrun.options import number
-from ftrun.twin import TwinError
 
 DESCRIPTION = """\
 Find out on this machine whether the benchmark's verdicts can be trusted. It measures a case of a scenario (threads and

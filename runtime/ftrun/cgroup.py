@@ -12,6 +12,7 @@ import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 
 def read(path: Path) -> str | None:
@@ -22,16 +23,56 @@ def read(path: Path) -> str | None:
         return None
 
 
+class _Mount(NamedTuple):
+    """Mounted hierarchy of control groups."""
+
+    root: str
+    """The group that is mounted."""
+    directory: Path
+    is_v2: bool
+
+
 def _groups(controller: str, proc: Path) -> Iterator[tuple[Path, bool]]:
     """Yield (directory, True if cgroup version 2) of this process's group for *controller*, then of its ancestors."""
-    mounts: list[tuple[str, Path, bool]] = []
+    paths = _group_paths(controller, proc)
+    for mount in _mounts(controller, proc):
+        # Without a cgroup namespace the path is the host's. It then begins with `root`,
+        # which is mounted here, and the rest of it is the path below the mount.
+        path = paths.get(mount.is_v2, "/")
+        if mount.root != "/" and path.startswith(mount.root):
+            path = path[len(mount.root) :]
+        group = mount.directory / path.strip("/")
+        if not group.is_dir():
+            group = mount.directory
+        yield group, mount.is_v2
+        while group != mount.directory and mount.directory in group.parents:
+            group = group.parent
+            yield group, mount.is_v2
+
+
+def _mounts(controller: str, proc: Path) -> Iterator[_Mount]:
     for line in (read(proc / "self/mountinfo") or "").splitlines():
         left, _, right = line.partition(" - ")
-        fields, kind = left.split(), right.split()
+        fields = left.split()
+        kind = right.split()
         if len(fields) < 5 or len(kind) < 3:
             continue
-        if kind[0] == "cgroup2" or (kind[0] == "cgroup" and controller in kind[2].split(",")):
-            mounts.append((fields[3], Path(fields[4]), kind[0] == "cgroup2"))
+        if _has_controller(kind, controller):
+            yield _Mount(fields[3], Path(fields[4]), kind[0] == "cgroup2")
+
+
+def _has_controller(kind: list[str], controller: str) -> bool:
+    """True for a mount of cgroup version 2, which has all controllers, or of this controller in version 1.
+
+    `kind`: type, device and options of the mount.
+    """
+    if kind[0] == "cgroup2":
+        return True
+    return kind[0] == "cgroup" and controller in kind[2].split(",")
+
+
+def _group_paths(controller: str, proc: Path) -> dict[bool, str]:
+    """Return {True for cgroup version 2, else False: path of this process's group}."""
     paths: dict[bool, str] = {}
     for line in (read(proc / "self/cgroup") or "").splitlines():
         number, controllers, path = line.split(":", 2)
@@ -39,47 +80,50 @@ def _groups(controller: str, proc: Path) -> Iterator[tuple[Path, bool]]:
             paths[True] = path
         elif controller in controllers.split(","):
             paths[False] = path
-    for root, mount, is_v2 in mounts:
-        # Without a cgroup namespace the path is the host's. It then begins with `root`,
-        # which is mounted here, and the rest of it is the path below the mount.
-        path = paths.get(is_v2, "/")
-        if root != "/" and path.startswith(root):
-            path = path[len(root) :]
-        group = mount / path.strip("/")
-        if not group.is_dir():
-            group = mount
-        while True:
-            yield group, is_v2
-            if group == mount or mount not in group.parents:
-                break
-            group = group.parent
+    return paths
+
+
+def _statistic(path: Path, name: str) -> int | None:
+    """Return the number after *name* in a file of lines "name number", such as memory.stat; None if it has none."""
+    for line in (read(path) or "").splitlines():
+        key, _, value = line.partition(" ")
+        if key == name and value.isdecimal():
+            return int(value)
+    return None
 
 
 def cpu_quota(proc: Path = Path("/proc")) -> float | None:
     """Return the number of CPUs that the tightest quota allows this process, such as 1.5; None without a quota."""
     quotas = []
     for group, is_v2 in _groups("cpu", proc):
-        if is_v2:
-            quota, _, period = (read(group / "cpu.max") or "max").partition(" ")
-        else:
-            quota = read(group / "cpu.cfs_quota_us") or "-1"
-            period = read(group / "cpu.cfs_period_us") or "100000"
-        # "max" or -1 means no quota.
-        if quota.isdecimal() and int(quota) and (period or "100000").isdecimal():
-            quotas.append(int(quota) / int(period or 100_000))
+        quota, period = _quota(group, is_v2)
+        if quota not in ("max", "-1"):
+            quotas.append(int(quota) / int(period))
     return min(quotas, default=None)
+
+
+def _quota(group: Path, is_v2: bool) -> tuple[str, str]:
+    """Return a group's quota, "max" or "-1" if it has none, and the period that the quota is for."""
+    if is_v2:
+        quota, _, period = (read(group / "cpu.max") or "max").partition(" ")
+    else:
+        quota = read(group / "cpu.cfs_quota_us") or "-1"
+        period = read(group / "cpu.cfs_period_us") or ""
+    return quota, period or "100000"
 
 
 def throttled_seconds(proc: Path = Path("/proc")) -> float | None:
     """Return the seconds for which a CPU quota has stopped this process's group so far; None if unknown."""
-    found = []
+    durations = []
     for group, is_v2 in _groups("cpu", proc):
-        unit, name = (1e6, "throttled_usec") if is_v2 else (1e9, "throttled_time")
-        for line in (read(group / "cpu.stat") or "").splitlines():
-            key, _, value = line.partition(" ")
-            if key == name and value.isdecimal():
-                found.append(int(value) / unit)
-    return max(found, default=None)
+        if is_v2:
+            unit, name = 1e6, "throttled_usec"
+        else:
+            unit, name = 1e9, "throttled_time"
+        duration = _statistic(group / "cpu.stat", name)
+        if duration is not None:
+            durations.append(duration / unit)
+    return max(durations, default=None)
 
 
 def memory_left(proc: Path = Path("/proc")) -> tuple[int | None, int | None]:
@@ -90,20 +134,29 @@ def memory_left(proc: Path = Path("/proc")) -> tuple[int | None, int | None]:
     """
     tightest: tuple[int, int] | None = None
     for group, is_v2 in _groups("memory", proc):
-        limit_text = read(group / ("memory.max" if is_v2 else "memory.limit_in_bytes"))
-        usage_text = read(group / ("memory.current" if is_v2 else "memory.usage_in_bytes"))
-        if not limit_text or not usage_text or limit_text == "max":
+        limit, usage = _memory(group, is_v2)
+        if limit is None or usage is None:
             continue
-        limit = int(limit_text)
-        if limit >= 1 << 60:  # v1 writes "no limit" as the largest page-aligned number
-            continue
-        key = "inactive_file " if is_v2 else "total_inactive_file "
-        stat = read(group / "memory.stat") or ""
-        cache = next((int(s[len(key) :]) for s in stat.splitlines() if s.startswith(key)), 0)
-        left = max(0, limit - int(usage_text) + cache)
+        left = max(0, limit - usage)
         if tightest is None or left < tightest[1]:
             tightest = (limit, left)
     return tightest or (None, None)
+
+
+def _memory(group: Path, is_v2: bool) -> tuple[int | None, int | None]:
+    """Return a group's memory limit and its use without page cache, in bytes; None without a limit."""
+    if is_v2:
+        limit_name, usage_name, cache_name = "memory.max", "memory.current", "inactive_file"
+    else:
+        limit_name, usage_name, cache_name = "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"
+    limit = read(group / limit_name)
+    usage = read(group / usage_name)
+    if not limit or not usage or limit == "max":
+        return None, None
+    if int(limit) >= 1 << 60:  # v1 writes "no limit" as the largest page-aligned number
+        return None, None
+    cache = _statistic(group / "memory.stat", cache_name)
+    return int(limit), int(usage) - (cache or 0)
 
 
 def kills(proc: Path = Path("/proc")) -> int:
@@ -111,9 +164,17 @@ def kills(proc: Path = Path("/proc")) -> int:
 
     The count itself means nothing, since one kill may count several times. A rise between two calls shows a kill.
     """
-    files = [group / ("memory.events" if is_v2 else "memory.oom_control") for group, is_v2 in _groups("memory", proc)]
-    text = "\n".join(read(path) or "" for path in [*files, proc / "vmstat"])
-    return sum(map(int, re.findall(r"^oom_kill (\d+)$", text, re.MULTILINE)))
+    files = [proc / "vmstat"]
+    for group, is_v2 in _groups("memory", proc):
+        if is_v2:
+            files.append(group / "memory.events")
+        else:
+            files.append(group / "memory.oom_control")
+    total = 0
+    for file in files:
+        for number in re.findall(r"^oom_kill (\d+)$", read(file) or "", re.MULTILINE):
+            total += int(number)
+    return total
 
 
 def usable_cpus(proc: Path = Path("/proc")) -> int:
@@ -123,4 +184,7 @@ def usable_cpus(proc: Path = Path("/proc")) -> int:
     """
     allowed = os.process_cpu_count() or 1
     quota = cpu_quota(proc)
-    return allowed if quota is None else max(1, min(allowed, math.ceil(quota - 1e-6)))
+    if quota is None:
+        return allowed
+    whole = math.ceil(quota - 1e-6)
+    return max(1, min(allowed, whole))

@@ -32,8 +32,8 @@ class Configuration:
 
 
 CONFIGURATIONS = {
-    each.name: each
-    for each in (
+    configuration.name: configuration
+    for configuration in (
         Configuration("gil", "gil", None, "GIL build", "GIL build", "the build with the GIL", "with the GIL"),
         Configuration(
             "ft-gil",
@@ -57,7 +57,7 @@ CONFIGURATIONS = {
 }
 """All configurations by name, in the order in which tables list them."""
 
-TWIN = {name: each.twin for name, each in CONFIGURATIONS.items()}
+TWIN = {name: configuration.twin for name, configuration in CONFIGURATIONS.items()}
 
 
 def this_twin() -> str:
@@ -82,20 +82,26 @@ def child_environment(
 
     PYTHON_GIL is set as the configuration `config` needs it. If `config` is None, PYTHON_GIL is left out.
     """
-    environment = {name: value for name, value in base.items() if name != "PYTHON_GIL"}
-    forced = None if config is None else CONFIGURATIONS[config].python_gil
-    if forced is not None:
+    environment = dict(base)
+    environment.pop("PYTHON_GIL", None)
+    if config is not None and (forced := CONFIGURATIONS[config].python_gil) is not None:
         environment["PYTHON_GIL"] = forced
     # In a checkout both twins import the same source. Installed, each twin has a copy in its own site-packages,
     # and must not see the other's: the extension modules there do not fit it.
-    before = [path for path in base.get("PYTHONPATH", "").split(os.pathsep) if path]
-    wanted = [*SOURCE_PATHS, *paths]
-    if wanted:
-        environment["PYTHONPATH"] = os.pathsep.join([*wanted, *(path for path in before if path not in wanted)])
+    folders = [*SOURCE_PATHS, *paths]
+    if folders:
+        environment["PYTHONPATH"] = _search_path(folders, base.get("PYTHONPATH", ""))
     return environment
+
+
+def _search_path(folders: list[str], before: str) -> str:
+    """Return a value of PYTHONPATH: the folders, then the others of the value that it had before."""
+    rest = [path for path in before.split(os.pathsep) if path and path not in folders]
+    return os.pathsep.join(folders + rest)
 
 
 def last_lines(stderr: bytes, count: int = 12) -> str:
     """Return the last `count` lines of `stderr` for an error message, indented, each after a line break."""
-    lines = stderr.decode(errors="replace").rstrip().splitlines()[-count:]
+    text = stderr.decode(errors="replace").rstrip()
+    lines = text.splitlines()[-count:]
     return "".join(f"\n    {line}" for line in lines)

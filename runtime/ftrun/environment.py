@@ -16,7 +16,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ftrun import cgroup
@@ -54,21 +54,23 @@ def interpreter() -> dict:
 
 def packages() -> dict[str, str]:
     """Return every installed distribution's version, by normalised name."""
-    found: dict[str, str] = {}
+    versions: dict[str, str] = {}
     for distribution in importlib.metadata.distributions():
         name = distribution.metadata["Name"]
         # Of two copies, the first one on sys.path is imported.
         if name:
-            found.setdefault(normalise(name), distribution.version)
-    return dict(sorted(found.items()))
+            versions.setdefault(normalise(name), distribution.version)
+    return dict(sorted(versions.items()))
 
 
 def cpu() -> dict:
     """Describe the processor, and the number of CPUs that this process may use."""
     text = cgroup.read(Path("/proc/cpuinfo")) or ""
-    names = re.search(r"^(?:model name|Model|Processor)\s*:\s*(.+)$", text, re.MULTILINE)
+    model = f"unknown ({platform.machine()})"
+    if name := re.search(r"^(?:model name|Model|Processor)\s*:\s*(.+)$", text, re.MULTILINE):
+        model = name[1].strip()
     return {
-        "model": names.group(1).strip() if names else f"unknown ({platform.machine()})",
+        "model": model,
         "machine": platform.machine(),
         "count": os.cpu_count(),
         "affinity": len(os.sched_getaffinity(0)),
@@ -83,6 +85,9 @@ def memory() -> dict:
 
     machine = psutil.virtual_memory()
     limit, left = cgroup.memory_left()
+    available = machine.available
+    if left is not None:
+        available = min(available, left)
     try:
         shm = os.statvfs("/dev/shm")
         shm_total, shm_free = shm.f_blocks * shm.f_frsize, shm.f_bavail * shm.f_frsize
@@ -91,7 +96,7 @@ def memory() -> dict:
     return {
         "total": machine.total,
         "limit": limit,
-        "available": machine.available if left is None else min(machine.available, left),
+        "available": available,
         "shm_total": shm_total,
         "shm_free": shm_free,
     }
@@ -106,9 +111,10 @@ def operating_system() -> dict:
         name = platform.freedesktop_os_release().get("PRETTY_NAME", "unknown")
     except OSError:
         name = "unknown"
-    known = machine_id()
-    found = {"name": name, "kernel": platform.release(), "container": container()}
-    return {**found, "machine_id": known} if known else found
+    facts = {"name": name, "kernel": platform.release(), "container": container()}
+    if identity := machine_id():
+        facts["machine_id"] = identity
+    return facts
 
 
 def machine_id(path: Path = Path("/etc/machine-id")) -> str | None:
@@ -117,10 +123,11 @@ def machine_id(path: Path = Path("/etc/machine-id")) -> str | None:
     machine-id(5) asks for a hash in place of the id. Machines made from one image may have the same id, so the host's
     name is part of it. In a container the id is that of the image, and the name changes with each container.
     """
-    found = cgroup.read(path)
-    if container() or not found or not re.fullmatch("[0-9a-f]{32}", found):
+    identity = cgroup.read(path)
+    if container() or not identity or not re.fullmatch("[0-9a-f]{32}", identity):
         return None
-    return hashlib.sha256(f"ft-env {found} {platform.node()}".encode()).hexdigest()[:16]
+    text = f"ft-env {identity} {platform.node()}"
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def container() -> str | None:
@@ -135,59 +142,85 @@ def container() -> str | None:
 
 def gpu() -> dict:
     """Describe the GPUs and their driver, or say why there is none."""
-    none: dict = {"devices": [], "driver": None}
     tool = shutil.which("nvidia-smi")
-    devices = [p.name for p in Path("/dev").glob("nvidia[0-9]*")]
     if tool is None:
-        reason = "no NVIDIA GPU is visible: no /dev/nvidia* and no nvidia-smi (in a container: start it with "
-        reason += "--gpus all, or with compose.gpu.yaml)"
-        if devices:
-            reason = f"the device files of {len(devices)} NVIDIA GPU(s) are here, but nvidia-smi is not: no driver "
-            reason += "libraries in this environment"
-        return {**none, "reason": reason}
+        return _no_gpu(_why_no_tool())
     query = [tool, "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader"]
     try:
         done = subprocess.run(query, capture_output=True, text=True, timeout=15)
     except (OSError, subprocess.TimeoutExpired) as error:
-        return {**none, "reason": f"nvidia-smi failed: {error}"}
-    rows = [line.split(", ") for line in done.stdout.splitlines() if line.count(", ") == 2]
+        return _no_gpu(f"nvidia-smi failed: {error}")
+    rows = _rows(done.stdout)
     if done.returncode or not rows:
-        text = (done.stdout + done.stderr).strip().splitlines() or [f"exit {done.returncode}"]
-        return {**none, "reason": f"nvidia-smi failed: {text[0]}"}
-    return {"devices": [f"{name} ({size})" for name, size, _ in rows], "driver": rows[0][2], "reason": None}
+        output = (done.stdout + done.stderr).strip()
+        lines = output.splitlines() or [f"exit {done.returncode}"]
+        return _no_gpu(f"nvidia-smi failed: {lines[0]}")
+    devices = [f"{name} ({size})" for name, size, _ in rows]
+    return {"devices": devices, "driver": rows[0][2], "reason": None}
+
+
+def _rows(table: str) -> list[list[str]]:
+    """Return the lines of three columns."""
+    rows = [line.split(", ") for line in table.splitlines()]
+    return [row for row in rows if len(row) == 3]
+
+
+def _no_gpu(reason: str) -> dict:
+    return {"devices": [], "driver": None, "reason": reason}
+
+
+def _why_no_tool() -> str:
+    devices = list(Path("/dev").glob("nvidia[0-9]*"))
+    if devices:
+        return (
+            f"the device files of {len(devices)} NVIDIA GPU(s) are here, but nvidia-smi is not: no driver libraries in "
+            "this environment"
+        )
+    return (
+        "no NVIDIA GPU is visible: no /dev/nvidia* and no nvidia-smi (in a container: start it with --gpus all, or "
+        "with compose.gpu.yaml)"
+    )
 
 
 def revision(root: Path = ROOT) -> dict:
     """Return the source's commit or "unknown", and where it was found: git, an image's file REVISION, or None."""
-
-    def git(*arguments: str) -> str | None:
-        try:
-            done = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, timeout=15)
-        except (OSError, subprocess.TimeoutExpired):
-            return None
-        return os.fsdecode(done.stdout).strip() if done.returncode == 0 else None
-
-    top = git("rev-parse", "--show-toplevel")
+    top = _git(root, "rev-parse", "--show-toplevel")
     # The commit of another repository, which holds a copy of the package, would be wrong.
     if top and Path(top).resolve() == root:
-        commit = git("rev-parse", "HEAD")
+        commit = _git(root, "rev-parse", "HEAD")
         if commit:
-            return {"commit": commit, "dirty": bool(git("status", "--porcelain")), "from": "git"}
+            return {"commit": commit, "dirty": bool(_git(root, "status", "--porcelain")), "from": "git"}
     commit = cgroup.read(root / "REVISION")
     if commit:
         return {"commit": commit, "dirty": None, "from": "REVISION"}
     return {"commit": "unknown", "dirty": None, "from": None}
 
 
+def _git(root: Path, *arguments: str) -> str | None:
+    """Return the output of a git command in *root*; None if it fails."""
+    try:
+        done = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, timeout=15)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return os.fsdecode(done.stdout).strip() if done.returncode == 0 else None
+
+
 def source_hash(folders: Sequence[Path] | None = None) -> str:
     """Return a SHA-256 over the source files (names and contents) in `folders`, by default the project's packages."""
     digest = hashlib.sha256()
-    for folder in source_folders() if folders is None else folders:
-        for path in sorted(folder.rglob("*")):
-            if path.suffix in (".py", ".json", ".jinja") and path.is_file():
-                digest.update(f"{folder.name}/{path.relative_to(folder)}\0".encode())
-                digest.update(hashlib.sha256(path.read_bytes()).digest())
+    if folders is None:
+        folders = source_folders()
+    for folder in folders:
+        for path in _source_files(folder):
+            digest.update(f"{folder.name}/{path.relative_to(folder)}\0".encode())
+            digest.update(hashlib.sha256(path.read_bytes()).digest())
     return digest.hexdigest()
+
+
+def _source_files(folder: Path) -> Iterator[Path]:
+    for path in sorted(folder.rglob("*")):
+        if path.suffix in (".py", ".json", ".jinja") and path.is_file():
+            yield path
 
 
 def describe() -> dict:

@@ -20,12 +20,20 @@ def terminal(text: str) -> str:
     r"""Return *text* with escapes such as \x1b in place of unprintable characters. Keeps line breaks and tabs."""
     if text.isprintable():
         return text
-    return "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in text)
+    return "".join(map(_escaped, text))
+
+
+def _escaped(character: str) -> str:
+    if character.isprintable() or character in "\n\t":
+        return character
+    return character.encode("unicode_escape").decode()
 
 
 def one_line(text: str) -> str:
     """Return *text* as one line that is safe on a terminal: spaces replace line breaks and tabs."""
-    return terminal(text.translate({ord("\n"): " ", ord("\t"): " ", ord("\r"): " "}))
+    for character in "\n\t\r":
+        text = text.replace(character, " ")
+    return terminal(text)
 
 
 def markdown(text: str) -> str:
@@ -38,7 +46,8 @@ def markdown(text: str) -> str:
 def fenced(text: str, language: str = "") -> str:
     """Return *text* as a Markdown code block, with a fence longer than any row of backticks in *text*."""
     text = terminal(text)
-    longest = max(map(len, re.findall(r"`+", text)), default=0)
+    rows = re.findall(r"`+", text)
+    longest = max(map(len, rows), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}{language}\n{text.rstrip()}\n{fence}"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import sys
+import types
 import warnings
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -28,20 +29,23 @@ class TurnedOn(NamedTuple):
 @contextlib.contextmanager
 def noticing() -> Iterator[list[TurnedOn]]:
     """Context manager: collect the imports that turn the GIL on. Their warnings are shown as before."""
-    found: list[TurnedOn] = []
+    imports: list[TurnedOn] = []
     show = warnings.showwarning
 
     def notice(message: Warning | str, *more: Any, **named: Any) -> None:
         match = MESSAGE.search(str(message))
         if match:
-            frame = sys._getframe(1)
-            while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] in _BETWEEN:
-                frame = frame.f_back
-            importer = frame.f_globals.get("__name__", "")
-            found.append(TurnedOn(match[1], importer, frame.f_code.co_filename, frame.f_lineno))
+            imports.append(_turned_on(match[1], sys._getframe(1)))
         show(message, *more, **named)
 
     with warnings.catch_warnings():
         warnings.filterwarnings("always", message="The global interpreter lock", category=RuntimeWarning)
         warnings.showwarning = notice
-        yield found
+        yield imports
+
+
+def _turned_on(module: str, frame: types.FrameType) -> TurnedOn:
+    while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] in _BETWEEN:
+        frame = frame.f_back
+    importer = frame.f_globals.get("__name__", "")
+    return TurnedOn(module, importer, frame.f_code.co_filename, frame.f_lineno)

@@ -22,14 +22,20 @@ def command(default: str) -> str:
 
 def folders() -> dict[str, str]:
     """Return the host's paths of the folders mounted for code and data: {"CODE": ..., "DATA": ...}; {} if none is."""
-    return {name: os.environ[f"FT_{name}"] for name in ("CODE", "DATA") if os.environ.get(f"FT_{name}")}
+    paths = {}
+    for name in ("CODE", "DATA"):
+        if path := os.environ.get(f"FT_{name}"):
+            paths[name] = path
+    return paths
 
 
 def path(inside: str) -> str:
     """Return the host's path for the container's path *inside*; *inside* itself if no mounted folder contains it."""
     for folder, variable in _MOUNTED.items():
         if variable in os.environ and f"{inside}/".startswith(f"{folder}/"):
-            return os.path.normpath(os.path.join(os.environ[variable] or ".", inside[len(folder) :].lstrip("/")))
+            mounted = os.environ[variable] or "."
+            below = inside[len(folder) :].lstrip("/")
+            return os.path.normpath(os.path.join(mounted, below))
     return inside
 
 
@@ -37,20 +43,30 @@ def inside(typed: str) -> Path:
     """Return the container's path of the results at *typed* on the host; outside of containers, *typed* itself."""
     if (where := os.environ.get("FT_RESULTS")) is None:
         return Path(typed)
-    folder, plain = os.path.normpath(where or "."), os.path.normpath(typed)
-    return Path("/results" + plain[len(folder) :] if f"{plain}/".startswith(f"{folder}/") else typed)
+    folder = os.path.normpath(where or ".")
+    plain = os.path.normpath(typed)
+    if f"{plain}/".startswith(f"{folder}/"):
+        return Path("/results" + plain[len(folder) :])
+    return Path(typed)
 
 
 def quoted(word: str) -> str:
     """Quote a word for a shell. A leading "~/", as in paths from .env, is not quoted: the shell has to expand it."""
-    return "~/" + shlex.quote(word[2:]) if word.startswith("~/") else shlex.quote(word)
+    if word.startswith("~/"):
+        return "~/" + shlex.quote(word[2:])
+    return shlex.quote(word)
 
 
-def assignments(given: Mapping[str, str]) -> str:
-    """Return the variables that let a Compose command mount the folders *given*: "CODE=/me DATA=./photos "."""
-    # Compose treats a name without a slash as a volume.
-    paths = {name: where if where.startswith("~/") else os.path.join(".", where) for name, where in given.items()}
-    return "".join(f"{name}={quoted(where)} " for name, where in sorted(paths.items()))
+def assignments(folders: Mapping[str, str]) -> str:
+    """Return the variables that let a Compose command mount these folders: "CODE=/me DATA=./photos "."""
+    words = []
+    for name, folder in sorted(folders.items()):
+        # Compose treats a name without a slash as a volume.
+        path = folder
+        if not path.startswith("~/"):
+            path = os.path.join(".", path)
+        words.append(f"{name}={quoted(path)} ")
+    return "".join(words)
 
 
 def report(results: str) -> str:
@@ -65,7 +81,9 @@ def audit(target: str, mounted: Mapping[str, str] | None = None) -> str:
     Args:
         mounted: the host's folders to mount for code and data. Default: the folders that this container has mounted.
     """
-    if mounted is None and "FT_CODE" not in os.environ:
-        return f"./twins audit {shlex.quote(target)}"
-    before = assignments(folders() if mounted is None else mounted)
-    return f"{before}docker compose run --rm ft-audit {shlex.quote(target.replace('/code/', '', 1))}"
+    if mounted is None:
+        if "FT_CODE" not in os.environ:
+            return f"./twins audit {shlex.quote(target)}"
+        mounted = folders()
+    below = target.replace("/code/", "", 1)
+    return f"{assignments(mounted)}docker compose run --rm ft-audit {shlex.quote(below)}"

@@ -19,19 +19,26 @@ import sys
 import sysconfig
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
+from importlib.metadata import Distribution, PackagePath
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ftrun import gil
 from ftrun.configurations import child_environment, command, gil_enabled
+from ftrun.errors import LockError
 from ftrun.project import ROOT, normalise
 
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
+
+Parts = tuple[str, ...]
+"""Parts of a path or of a dotted name."""
+Modules = tuple[str, str, list[str], list[str]]
+"""(name, version, modules, extension modules) of a package."""
+
 DEFAULT_LOCK = ROOT / "docker" / "requirements.lock"
-
-
-class LockError(Exception):
-    """The lock file cannot be read, or one of its lines is not a pinned requirement."""
 
 
 @dataclass
@@ -53,7 +60,7 @@ class Verdict:
     @property
     def turned_gil_on(self) -> bool:
         """True if the GIL was on after the import, or a warning said that the import turns it on."""
-        return self.gil_enabled_after_import or any("global interpreter lock" in w.lower() for w in self.warnings)
+        return self.gil_enabled_after_import or any("global interpreter lock" in line.lower() for line in self.warnings)
 
 
 def read_lock(path: Path) -> dict[str, str]:
@@ -68,13 +75,10 @@ def read_lock(path: Path) -> dict[str, str]:
     except OSError as error:
         raise LockError(f"cannot read the lock file {path}: {error.strerror}") from error
     pinned = {}
-    for line in text.splitlines():
-        # Continuation lines hold the hashes; only the requirement itself starts a line.
-        if not line.strip() or line[0] in " #-":
-            continue
+    for line in _requirement_lines(text):
         try:
             requirement = Requirement(line.rstrip("\\").strip())
-            (version,) = [s.version for s in requirement.specifier if s.operator == "=="]
+            version = _pinned_version(requirement)
         except (InvalidRequirement, ValueError) as error:
             raise LockError(f"{path}: not a pinned requirement: {line!r}") from error
         if requirement.marker is None or requirement.marker.evaluate():
@@ -82,26 +86,64 @@ def read_lock(path: Path) -> dict[str, str]:
     return pinned
 
 
-def modules_of(distribution: importlib.metadata.Distribution) -> tuple[list[str], list[str]]:
+def _requirement_lines(text: str) -> Iterator[str]:
+    """Yield the lines that begin with a requirement. Continuation lines, which hold the hashes, are indented."""
+    for line in text.splitlines():
+        if line.strip() and line[0] not in " #-":
+            yield line
+
+
+def _pinned_version(requirement: Requirement) -> str:
+    """Return the version that a requirement pins; raises ValueError if it pins none or several."""
+    (version,) = (limit.version for limit in requirement.specifier if limit.operator == "==")
+    return version
+
+
+def modules_of(distribution: Distribution) -> tuple[list[str], list[str]]:
     """Return two lists of an installed package's modules, by dotted name: top-level ones, and extension modules."""
-    # The interpreter's own tag and the stable ABI; a plain .so is a library, not a module.
-    endings = (f".{sysconfig.get_config_var('SOABI')}.so", ".abi3.so")
+    files = [file for file in distribution.files or [] if _is_importable(file)]
+    packages = {file.parent.parts for file in files if file.name == "__init__.py"}
     top, extensions = set(), set()
-    files = [f for f in distribution.files or [] if f.parts[0] != ".."]
-    packages = {f.parent.parts for f in files if f.name == "__init__.py"}
     for file in files:
-        parts = file.parts
-        if any(not part.isidentifier() for part in parts[:-1]) or "tests" in parts:
-            continue
-        ending = next((e for e in endings if file.name.endswith(e)), None)
-        if ending:
-            extensions.add(".".join((*parts[:-1], file.name[: -len(ending)])))
-        if file.name == "__init__.py" and not any(parts[:n] in packages for n in range(1, len(parts) - 1)):
-            top.add(".".join(parts[:-1]))
-        elif len(parts) == 1 and file.suffix == ".py":
-            top.add(file.stem)
-    public = {name for name in top if not name.startswith("_")}
-    return sorted(public or top), sorted(extensions)
+        if "tests" not in file.parts:
+            extensions.add(_extension_name(file))
+            top.add(_top_level_name(file, packages))
+    return _public(top - {""}), sorted(extensions - {""})
+
+
+def _public(names: set[str]) -> list[str]:
+    """Return the names that do not begin with an underscore; if there are none, all."""
+    public = {name for name in names if not name.startswith("_")}
+    return sorted(public or names)
+
+
+def _is_importable(file: PackagePath) -> bool:
+    """True if the file's folders, of which `..` is none, have names of packages."""
+    return all(part.isidentifier() for part in file.parts[:-1])
+
+
+def _top_level_name(file: PackagePath, packages: set[Parts]) -> str:
+    """Return the dotted name of the top-level package or module that a file makes; "" for other files."""
+    package = file.parent.parts
+    if file.name == "__init__.py":
+        return "" if _is_inside(package, packages) else ".".join(package)
+    if not package and file.suffix == ".py":
+        return file.stem
+    return ""
+
+
+def _is_inside(package: Parts, packages: set[Parts]) -> bool:
+    return any(package[:depth] in packages for depth in range(1, len(package)))
+
+
+def _extension_name(file: PackagePath) -> str:
+    """Return the dotted name of an extension module; "" for other files."""
+    # The interpreter's own tag and the stable ABI; a plain .so is a library, not a module.
+    for ending in (f".{sysconfig.get_config_var('SOABI')}.so", ".abi3.so"):
+        if file.name.endswith(ending):
+            name = file.name.removesuffix(ending)
+            return ".".join((*file.parent.parts, name))
+    return ""
 
 
 def judge(names: Iterable[str]) -> Iterator[Verdict]:
@@ -109,22 +151,43 @@ def judge(names: Iterable[str]) -> Iterator[Verdict]:
 
     Raises importlib.metadata.PackageNotFoundError if a package is not installed.
     """
-    distributions = [(name, importlib.metadata.distribution(name)) for name in names]
-    return judge_modules([(name, each.version, *modules_of(each)) for name, each in distributions])
+    packages = []
+    for name in names:
+        distribution = importlib.metadata.distribution(name)
+        packages.append((name, distribution.version, *modules_of(distribution)))
+    return judge_modules(packages)
 
 
 def judge_modules(
-    waiting: list[tuple[str, str, list[str], list[str]]], timeout: float | None = None, folders: Iterable[str] = ()
+    waiting: list[Modules], timeout: float | None = None, folders: Iterable[str] = ()
 ) -> Iterator[Verdict]:
     """Import the modules of packages in child processes; yield a verdict for each package.
 
-    `waiting`: (name, version, modules, extension modules) of each package. `folders` are added to PYTHONPATH.
+    `waiting`: the packages. `folders` are added to PYTHONPATH.
     Raises subprocess.TimeoutExpired if all children together take longer than *timeout* seconds.
     """
     deadline = None if timeout is None else time.monotonic() + timeout
     while waiting:
-        verdicts = 0
-        child = subprocess.Popen(
+        child = _Importer(folders, deadline)
+        number = 0
+        with contextlib.closing(child.verdicts(waiting)) as verdicts:
+            for verdict in verdicts:
+                number += 1
+                yield verdict
+        if child.overdue.is_set():
+            raise subprocess.TimeoutExpired(child.process.args, timeout or 0.0)
+        waiting = waiting[number:]
+        status = child.process.returncode
+        if waiting and (status or not number):  # an import may end the interpreter with any status
+            name, version, *_ = waiting.pop(0)
+            yield Verdict(name, version, errors=[f"importing it ended the interpreter (status {status})"])
+
+
+class _Importer:
+    """Child process that imports packages until one turns the GIL on or crashes the child."""
+
+    def __init__(self, folders: Iterable[str], deadline: float | None) -> None:
+        self.process = subprocess.Popen(
             command(sys.executable, "ftrun.imports"),
             # Without PYTHON_GIL, which would keep an import from turning the GIL on.
             env=child_environment(paths=folders),
@@ -133,30 +196,34 @@ def judge_modules(
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
         )
-        overdue = threading.Event()
-        left = threading.TIMEOUT_MAX if deadline is None else max(0.0, deadline - time.monotonic())
-        timer = threading.Timer(left, lambda child=child, overdue=overdue: (overdue.set(), child.kill()))
-        timer.daemon = True
-        timer.start()
+        self.overdue = threading.Event()
+        """Set once the child was killed because of the deadline."""
+        left = threading.TIMEOUT_MAX
+        if deadline is not None:
+            left = max(0.0, deadline - time.monotonic())
+        self._timer = threading.Timer(left, self._kill)
+        self._timer.daemon = True
+
+    def _kill(self) -> None:
+        self.overdue.set()
+        self.process.kill()
+
+    def verdicts(self, packages: list[Modules]) -> Generator[Verdict]:
+        """Import the packages; yield a verdict for each of the first of them. Wait for the child's end."""
+        self._timer.start()
+        stdin, stdout = self.process.stdin, self.process.stdout
+        assert stdin and stdout
         try:
-            assert child.stdin and child.stdout
-            with contextlib.suppress(BrokenPipeError), child.stdin:
-                json.dump(waiting, child.stdin)
-            with child.stdout:
-                for line in child.stdout:
-                    verdicts += 1
+            with contextlib.suppress(BrokenPipeError), stdin:
+                json.dump(packages, stdin)
+            with stdout:
+                for line in stdout:
                     yield Verdict(**json.loads(line))
-            status = child.wait()
+            self.process.wait()
         finally:
-            timer.cancel()
-            child.kill()
-            child.wait()
-        if overdue.is_set():
-            raise subprocess.TimeoutExpired(child.args, timeout or 0.0)
-        waiting = waiting[verdicts:]
-        if waiting and (status or not verdicts):  # an import may end the interpreter with any status
-            name, version, *_ = waiting.pop(0)
-            yield Verdict(name, version, errors=[f"importing it ended the interpreter (status {status})"])
+            self._timer.cancel()
+            self.process.kill()
+            self.process.wait()
 
 
 def _import_one(name: str) -> tuple[str | None, list[str]]:
@@ -170,13 +237,25 @@ def _import_one(name: str) -> tuple[str | None, list[str]]:
         try:
             importlib.import_module(name)
         except (Exception, SystemExit) as problem:
-            error = f"{name}: {type(problem).__name__}: {problem}".splitlines()[0]
+            message = f"{name}: {type(problem).__name__}: {problem}"
+            error = message.splitlines()[0]
         finally:
             sys.stderr.flush()
             os.dup2(saved, 2)
             os.close(saved)
         captured.seek(0)
         return error, captured.read().decode(errors="replace").splitlines()
+
+
+def _import_all(modules: Iterable[str], verdict: Verdict) -> list[str]:
+    """Import modules, and add what that wrote to stderr to the verdict's warnings; return the errors."""
+    errors = []
+    for module in modules:
+        error, lines = _import_one(module)
+        verdict.warnings += lines
+        if error:
+            errors.append(error)
+    return errors
 
 
 def _child() -> None:
@@ -188,13 +267,10 @@ def _child() -> None:
     with gil.noticing() as turned_on:
         for name, version, modules, extensions in json.load(sys.stdin):
             verdict = Verdict(name, version, len(modules), len(extensions))
+            verdict.errors += _import_all(modules, verdict)
             # A private extension may need hardware, or something that only its own package sets up. If it cannot be
             # loaded, that says nothing about the GIL.
-            for wanted, errors in ((modules, verdict.errors), (extensions, verdict.not_judged)):
-                for module in wanted:
-                    error, lines = _import_one(module)
-                    verdict.warnings += lines
-                    errors += [error] if error else []
+            verdict.not_judged += _import_all(extensions, verdict)
             for _, importer, file, number in turned_on:
                 if importer != __name__:
                     verdict.turned_on_at = f"{importer}, line {number}: {linecache.getline(file, number).strip()}"

@@ -11,6 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from ftrun import environment, host, imports
+from ftrun.errors import LockError
 from ftrun.escape import any_locale
 
 DESCRIPTION = """\
@@ -34,36 +35,35 @@ unclear for this interpreter.
 
 TORCH_CUDA = """
 import json, torch
-seen = torch.cuda.is_available()
-print(json.dumps({"available": seen, "built_for": torch.version.cuda,
-                  "devices": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
-                  if seen else []}))
+available = torch.cuda.is_available()
+devices = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())] if available else []
+print(json.dumps({"available": available, "built_for": torch.version.cuda, "devices": devices}))
 """
 
 
-def parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    result = argparse.ArgumentParser(
+    parser = argparse.ArgumentParser(
         prog=host.command("python -m ftrun.info"),
         description=DESCRIPTION,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    result.add_argument("--json", action="store_true", help="print one JSON object")
-    result.add_argument("--verify", action="store_true", help="also exit with 1 without a lock file")
-    twin = "with --verify: the twin that it must be, ft (free-threaded) or gil"
-    result.add_argument("--expect", choices=("ft", "gil"), help=twin)
-    wanted = "look at these packages (PEP 508), requirements files, pyproject.toml or lock files"
-    result.add_argument("--requirements", nargs="+", metavar="FILE|PACKAGE", help=wanted)
-    also = "with --requirements: import the packages in this interpreter, from a temporary folder"
-    result.add_argument("--import", dest="import_too", action="store_true", help=also)
-    cache = "with --requirements: the folder for uv and its cache (default: a temporary one)"
-    result.add_argument("--cache", type=Path, metavar="DIR", help=cache)
-    lock = f"the lock file to compare with (default: {imports.DEFAULT_LOCK})"
-    result.add_argument("--lock", type=Path, metavar="FILE", help=lock)
-    return result
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--verify", action="store_true", help="also exit with 1 without a lock file")
+    help_text = "with --verify: the twin that it must be, ft (free-threaded) or gil"
+    parser.add_argument("--expect", choices=("ft", "gil"), help=help_text)
+    help_text = "look at these packages (PEP 508), requirements files, pyproject.toml or lock files"
+    parser.add_argument("--requirements", nargs="+", metavar="FILE|PACKAGE", help=help_text)
+    help_text = "with --requirements: import the packages in this interpreter, from a temporary folder"
+    parser.add_argument("--import", dest="import_too", action="store_true", help=help_text)
+    help_text = "with --requirements: the folder for uv and its cache (default: a temporary one)"
+    parser.add_argument("--cache", type=Path, metavar="DIR", help=help_text)
+    help_text = f"the lock file to compare with (default: {imports.DEFAULT_LOCK})"
+    parser.add_argument("--lock", type=Path, metavar="FILE", help=help_text)
+    return parser
 
 
-class Shown:
+class Printer:
     """Printer of the facts about an environment, line by line, as they become known."""
 
     def __init__(self) -> None:
@@ -74,29 +74,42 @@ class Shown:
 
     def facts(self, info: dict) -> None:
         """Print the quickly known facts of `collect`: interpreter, processor, memory, system, GPU, revision."""
-        python, cpu, memory, os_ = info["interpreter"], info["cpu"], info["memory"], info["os"]
-        gpu, revision, gib = info["gpu"], info["revision"], 1024**3
+        self._python(info["interpreter"])
+        self._machine(info)
+        self._line("GPU", _gpu(info["gpu"]))
+        revision = info["revision"]
+        changes = " + changes" if revision["dirty"] else ""
+        self._line("revision", revision["commit"] + changes)
+
+    def _python(self, python: dict) -> None:
         self._free_threaded = python["free_threaded"]
         gil = "on" if python["gil_enabled"] else "off"
-        kind = "free-threaded" if python["free_threaded"] else "with the GIL"
-        quota = "no quota" if cpu["quota"] is None else f"quota {cpu['quota']:g}"
-        limit = "no limit" if memory["limit"] is None else f"limit {memory['limit'] / gib:.1f} GiB"
-        sizes = f"{memory['total'] / gib:.1f} GiB, {limit}, {memory['available'] / gib:.1f} GiB free"
-        usable = f"{cpu['usable']} usable of {cpu['count']} (affinity {cpu['affinity']}, {quota})"
+        kind = "with the GIL"
+        if self._free_threaded:
+            kind = "free-threaded"
         self._line("Python", f"{python['version']} {kind}, GIL {gil} at start, {python['build']}")
         self._line("", python["executable"])
         if self._free_threaded:
             delay = python.get("mimalloc_purge_delay")
-            set_ = "is not set: freed memory goes back after 10 ms" if delay is None else f"is {delay}"
-            self._line("allocator", f"mimalloc, MIMALLOC_PURGE_DELAY {set_}")
+            setting = "is not set: freed memory goes back after 10 ms" if delay is None else f"is {delay}"
+            self._line("allocator", f"mimalloc, MIMALLOC_PURGE_DELAY {setting}")
         self._line("configured with", python["config_args"] or "unknown")
         self._line("compiler", f"{python['compiler']}  {python['cflags']}")
+
+    def _machine(self, info: dict) -> None:
+        cpu, memory, system = info["cpu"], info["memory"], info["os"]
+        quota = "no quota"
+        if cpu["quota"] is not None:
+            quota = f"quota {cpu['quota']:g}"
+        usable = f"{cpu['usable']} usable of {cpu['count']} (affinity {cpu['affinity']}, {quota})"
         self._line("processor", f"{cpu['model']}: {usable}")
-        self._line("memory", f"{sizes}; /dev/shm {memory['shm_total'] / gib:.2f} GiB")
-        self._line("system", f"{os_['name']}, Linux {os_['kernel']}, {os_['container'] or 'no container'}")
-        seen = ", ".join(gpu["devices"]) + f", driver {gpu['driver']}" if gpu["devices"] else gpu["reason"]
-        self._line("GPU", seen)
-        self._line("revision", revision["commit"] + (" + changes" if revision["dirty"] else ""))
+        limit = "no limit"
+        if memory["limit"] is not None:
+            limit = f"limit {_gib(memory['limit'])}"
+        sizes = f"{_gib(memory['total'])}, {limit}, {_gib(memory['available'])} free"
+        self._line("memory", f"{sizes}; /dev/shm {_gib(memory['shm_total'], 2)}")
+        container = system["container"] or "no container"
+        self._line("system", f"{system['name']}, Linux {system['kernel']}, {container}")
 
     def package(self, package: dict) -> None:
         """Print a locked package's row: its version and what importing it did to the GIL."""
@@ -104,12 +117,22 @@ class Shown:
             self._headed = True
             self._print("Locked packages", "italic")
             self._print(f"{'package':<30} {'version':<14} {'extensions':>10}  GIL after import", "bold")
-        on = package["gil_enabled_after_import"]
-        wrong = bool(package["errors"]) or (on and self._free_threaded)
-        state = "on: turned on by this import" if on and self._free_threaded else "on" if on else "off"
-        state = package["errors"][0] if package["errors"] else state
-        row = f"{package['name']:<30} {package['installed']:<14} {package['extensions'] or '':>10}  {state}"
-        self._print(row, "red" if wrong else "")
+        style = ""
+        if package["errors"] or self._turned_on(package):
+            style = "red"
+        extensions = package["extensions"] or ""
+        row = f"{package['name']:<30} {package['installed']:<14} {extensions:>10}  {self._state(package)}"
+        self._print(row, style)
+
+    def _turned_on(self, package: dict) -> bool:
+        return package["gil_enabled_after_import"] and self._free_threaded
+
+    def _state(self, package: dict) -> str:
+        if package["errors"]:
+            return package["errors"][0]
+        if self._turned_on(package):
+            return "on: turned on by this import"
+        return "on" if package["gil_enabled_after_import"] else "off"
 
     def end(self, info: dict) -> None:
         """Print the facts that `collect` finds last: the GPUs that torch sees, and remarks."""
@@ -128,85 +151,130 @@ class Shown:
         sys.stdout.flush()
 
 
-def collect(lock: Path | None, shown: Shown | None = None) -> dict:
-    """Return facts about this environment and a list of problems; raises imports.LockError if `lock` is unusable.
+def _gib(size: int, digits: int = 1) -> str:
+    return f"{size / 1024**3:.{digits}f} GiB"
 
-    `shown` prints each fact as soon as it is known, since importing all packages takes up to a minute.
+
+def _gpu(gpu: dict) -> str:
+    if not gpu["devices"]:
+        return gpu["reason"]
+    return f"{', '.join(gpu['devices'])}, driver {gpu['driver']}"
+
+
+def collect(lock: Path | None, printer: Printer | None = None) -> dict:
+    """Return facts about this environment and a list of problems; raises LockError if `lock` is unusable.
+
+    `printer` prints each fact as soon as it is known, since importing all packages takes up to a minute.
     """
     cuda = subprocess.Popen(
         [sys.executable, "-P", "-c", TORCH_CUDA], text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     )
-    result = environment.describe()
-    result["revision"] = environment.revision()
-    problems, remarks, pinned = [], [], {}
+    info = environment.describe()
+    info["revision"] = environment.revision()
+    info["remarks"] = _remarks()
+    pinned = {}
+    lock = lock or _default_lock()
+    if lock:
+        pinned = imports.read_lock(lock)
+    else:
+        info["remarks"].append(f"no lock file at {imports.DEFAULT_LOCK}: packages are not compared")
+    info["lock"] = lock and str(lock)
+    if printer:
+        printer.facts(info)
+    info["problems"] = _differences(pinned, info["packages"])
+    info["imports"] = []
+    _import_packages(info, pinned, printer)
+    output = cuda.communicate()[0]
+    info["gpu"]["torch"] = None
+    if cuda.returncode == 0:
+        info["gpu"]["torch"] = json.loads(output)
+    if printer:
+        printer.end(info)
+    return info
+
+
+def _import_packages(info: dict, pinned: dict[str, str], printer: Printer | None) -> None:
+    """Import the installed ones of the locked packages; add the results and problems to *info*."""
+    installed = [name for name in pinned if name in info["packages"]]
+    for verdict in imports.judge(installed):
+        package = {"locked": pinned[verdict.name], **asdict(verdict)}
+        info["imports"].append(package)
+        if printer:
+            printer.package(package)
+        info["problems"] += _problems(verdict, info["interpreter"]["free_threaded"])
+
+
+def _problems(verdict: imports.Verdict, free_threaded: bool) -> list[str]:
+    problems = [f"{verdict.name}: {error}" for error in verdict.errors]
+    if free_threaded and verdict.turned_gil_on:
+        problems.append(f"importing {verdict.name} {verdict.installed} turns the GIL on")
+    return problems
+
+
+def _default_lock() -> Path | None:
+    if imports.DEFAULT_LOCK.exists():
+        return imports.DEFAULT_LOCK
+    return None  # installed with pip into another environment: there is no lock to compare with
+
+
+def _remarks() -> list[str]:
     try:
         ctypes.CDLL("libturbojpeg.so.0")
     except OSError:
-        remarks.append(
-            "ftloader.decode leaves JPEGs to Pillow, which is slower: install libturbojpeg0 (Ubuntu: libturbojpeg)"
-        )
-    if lock is None and not imports.DEFAULT_LOCK.exists():
-        # Installed with pip into another environment: there is no lock to compare with.
-        remarks.append(f"no lock file at {imports.DEFAULT_LOCK}: packages are not compared")
-    else:
-        lock = lock or imports.DEFAULT_LOCK
-        pinned = imports.read_lock(lock)
-    if shown:
-        shown.facts(result)
+        return ["ftloader.decode leaves JPEGs to Pillow, which is slower: install libturbojpeg0 (Ubuntu: libturbojpeg)"]
+    return []
+
+
+def _differences(pinned: dict[str, str], installed: dict[str, str]) -> list[str]:
+    """Return error messages for packages that are missing or have another version than the lock's."""
+    problems = []
     for name, version in pinned.items():
-        found = result["packages"].get(name)
-        if found is None:
+        if name not in installed:
             problems.append(f"{name} {version} is locked but not installed")
-        elif found != version:
-            problems.append(f"{name} is {found}, the lock says {version}")
-    judged = []
-    for verdict in imports.judge(name for name in pinned if name in result["packages"]):
-        judged.append({"locked": pinned[verdict.name], **asdict(verdict)})
-        if shown:
-            shown.package(judged[-1])
-        problems += [f"{verdict.name}: {error}" for error in verdict.errors]
-        if result["interpreter"]["free_threaded"] and verdict.turned_gil_on:
-            problems.append(f"importing {verdict.name} {verdict.installed} turns the GIL on")
-    result |= {"lock": lock and str(lock), "problems": problems, "remarks": remarks, "imports": judged}
-    output = cuda.communicate()[0]
-    result["gpu"]["torch"] = json.loads(output) if cuda.returncode == 0 else None
-    if shown:
-        shown.end(result)
-    return result
+        elif installed[name] != version:
+            problems.append(f"{name} is {installed[name]}, the lock says {version}")
+    return problems
 
 
 def check_twin(info: dict, expect: str | None) -> list[str]:
     """Return error messages if this interpreter is not the twin `expect`, or if `expect` is "ft" and the GIL is on."""
-    found = info["interpreter"]["twin"]
-    if expect and found != expect:
-        is_now = f"this interpreter is the {found!r} twin (Py_GIL_DISABLED={int(found == 'ft')})"
+    twin = info["interpreter"]["twin"]
+    if expect and twin != expect:
+        is_now = f"this interpreter is the {twin!r} twin (Py_GIL_DISABLED={int(twin == 'ft')})"
         return [f"{is_now}, expected {expect!r}: {info['interpreter']['executable']}"]
     # PYTHON_GIL can force the GIL on, which defeats the purpose of this twin.
     if expect == "ft" and info["interpreter"]["gil_enabled"]:
         variable = info["interpreter"]["python_gil_variable"]
-        return ["the GIL is on at start" + (f": PYTHON_GIL={variable} is set" if variable else "")]
+        reason = f": PYTHON_GIL={variable} is set" if variable else ""
+        return [f"the GIL is on at start{reason}"]
     return []
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line `arguments` (default: this process's); return the exit status."""
-    options = parser().parse_args(arguments)
+    parser = make_parser()
+    options = parser.parse_args(arguments)
     any_locale()
     if options.expect and not options.verify:
-        parser().error("--expect needs --verify")
+        parser.error("--expect needs --verify")
     if options.import_too and not options.requirements:
-        parser().error("--import needs --requirements")
+        parser.error("--import needs --requirements")
     if options.requirements:
         from ftrun.wheels import command  # needs packages that a plain environment may lack
 
         return command.run(options.requirements, options.json, options.import_too, options.cache)
     try:
-        info = collect(options.lock, None if options.json else Shown())
-    except imports.LockError as error:
+        info = collect(options.lock, None if options.json else Printer())
+    except LockError as error:
         print(f"ftrun.info: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:  # its children got the signal too
         return 130
+    return _finish(info, options)
+
+
+def _finish(info: dict, options: argparse.Namespace) -> int:
+    """Print the facts as JSON, if asked for, and the problems; return the exit status."""
     info["problems"] = check_twin(info, options.expect) + info["problems"]
     if options.verify and info["lock"] is None:
         info["problems"].append(f"no lock file at {imports.DEFAULT_LOCK}: name one with --lock")
@@ -214,13 +282,17 @@ def main(arguments: list[str] | None = None) -> int:
         json.dump(info, sys.stdout, indent=2)
         print()
     if info["problems"]:
-        print("ftrun.info: this environment is not what it should be:", file=sys.stderr)
-        for problem in info["problems"]:
-            print(f"  - {problem}", file=sys.stderr)
+        _print_problems(info["problems"])
         return 1
     if options.verify and not options.json:
         print(f"verified: {info['interpreter']['twin']} twin, {len(info['imports'])} locked packages")
     return 0
+
+
+def _print_problems(problems: list[str]) -> None:
+    print("ftrun.info: this environment is not what it should be:", file=sys.stderr)
+    for problem in problems:
+        print(f"  - {problem}", file=sys.stderr)
 
 
 if __name__ == "__main__":

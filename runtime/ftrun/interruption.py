@@ -12,19 +12,11 @@ import select
 import signal
 from collections.abc import Callable
 from types import FrameType
+from typing import Any
 
+from ftrun.errors import Interrupted
 
-class Interrupted(Exception):
-    """Exception: a signal asked this process to stop."""
-
-    def __init__(self, signum: int):
-        super().__init__(signal.Signals(signum).name)
-        self.signum = signum
-
-    @property
-    def exit_status(self) -> int:
-        """The exit status by the shell's convention: 130 for SIGINT, 143 for SIGTERM, 129 for SIGHUP."""
-        return 128 + self.signum
+Progress = Callable[[int, int], None]
 
 
 class Interruption:
@@ -38,8 +30,11 @@ class Interruption:
 
     def __enter__(self) -> Interruption:
         self._reader, self._writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        kept = {signal.SIGHUP} if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else set()
-        self._previous = {s: signal.signal(s, self._handle) for s in self.SIGNALS if s not in kept}
+        self._previous: dict[signal.Signals, Any] = {}
+        for signum in self.SIGNALS:
+            is_ignored = signal.getsignal(signum) is signal.SIG_IGN
+            if signum != signal.SIGHUP or not is_ignored:
+                self._previous[signum] = signal.signal(signum, self._handle)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -68,7 +63,7 @@ class Interruption:
         if self.signum:
             raise Interrupted(self.signum)
 
-    def checked(self, progress: Callable[[int, int], None]) -> Callable[[int, int], None]:
+    def checked(self, progress: Progress) -> Progress:
         """Return a function that calls `progress(done, total)`, or raises Interrupted once a signal has arrived."""
 
         def update(done: int, total: int) -> None:

@@ -7,14 +7,12 @@ import selectors
 import time
 from collections.abc import Callable, Mapping
 
+from ftrun.errors import Stopped
+
 # File descriptors and their callbacks. A callback that returns True asks to stop what the loop waits for.
 Watch = Mapping[int, Callable[[], bool]]
 # The kernel reports neither the memory nor the number of a process's children as events.
 LOOK_SECONDS = 0.25
-
-
-class Stopped(Exception):
-    """Exception: a callback of a watch returned True."""
 
 
 class Loop:
@@ -22,8 +20,8 @@ class Loop:
 
     def __init__(self, watch: Watch):
         self._selector = selectors.DefaultSelector()
-        for fd, wanted in watch.items():
-            self.add(fd, functools.partial(self._check, wanted))
+        for fd, callback in watch.items():
+            self.add(fd, functools.partial(self._check, callback))
 
     def __enter__(self) -> Loop:
         return self
@@ -46,18 +44,24 @@ class Loop:
         """
         while not done():
             # Checked while events arrive too: a writer that never pauses must not exceed the time limit.
-            left = None if until is None else until - time.monotonic()
-            if left is not None and left <= 0:
+            if until is not None and time.monotonic() >= until:
                 return False
-            if look is not None:
-                left = LOOK_SECONDS if left is None else min(left, LOOK_SECONDS)
-            for key, _ in self._selector.select(left):
-                key.data()
+            self._handle(until, LOOK_SECONDS if look else None)
             if look is not None:
                 look()
         return True
 
+    def _handle(self, until: float | None, most: float | None) -> None:
+        """Wait for events until time.monotonic() reaches `until`, but at most `most` seconds; call their handlers."""
+        left = most
+        if until is not None:
+            left = max(0.0, until - time.monotonic())
+            if most is not None:
+                left = min(left, most)
+        for key, _ in self._selector.select(left):
+            key.data()
+
     @staticmethod
-    def _check(wanted: Callable[[], bool]) -> None:
-        if wanted():
+    def _check(callback: Callable[[], bool]) -> None:
+        if callback():
             raise Stopped

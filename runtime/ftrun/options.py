@@ -8,7 +8,8 @@ from typing import Any
 
 from ftrun.configurations import CONFIGURATIONS
 
-Option = tuple[str, Callable[[str], Any], Any, str, str]
+Parser = Callable[[str], Any]
+Option = tuple[str, Parser, Any, str, str]
 """An option with a value: the option's name, the value's parser, default and name, and the help text."""
 
 
@@ -18,16 +19,17 @@ def add_all(group: argparse._ActionsContainer, options: Iterable[Option]) -> Non
         group.add_argument(name, type=parse, default=default, metavar=metavar, help=f"{text} (default: {default:g})")
 
 
-def number(what: str, least: float, most: float, kind: type = float) -> Callable[[str], Any]:
-    """Return an argparse type for numbers from `least` to `most`. `what` describes them in the error message."""
+def number(description: str, least: float, most: float, kind: type = float) -> Parser:
+    """Return an argparse type for numbers from `least` to `most`. The error message has their `description`."""
 
     def parse(text: str) -> Any:
         try:
-            value = kind(text) if kind is not int or text.isdecimal() else None
+            value = kind(text)
         except ValueError:
             value = None
-        if value is None or not least <= value <= most:
-            raise argparse.ArgumentTypeError(f"{text!r} is not {what}")
+        is_number = value is not None and least <= value <= most
+        if not is_number or (kind is int and not text.isdecimal()):
+            raise argparse.ArgumentTypeError(f"{text!r} is not {description}")
         return value
 
     return parse
@@ -41,10 +43,9 @@ def whole(least: int, most: int) -> Callable[[str], int]:
 def configurations(text: str) -> tuple[str, ...]:
     """Return the names in a comma-separated list of configurations, in the order of CONFIGURATIONS."""
     names = text.split(",")
-    if unknown := [name for name in names if name not in CONFIGURATIONS]:
-        raise argparse.ArgumentTypeError(
-            f"unknown: {', '.join(map(repr, unknown))}; known: {', '.join(CONFIGURATIONS)}"
-        )
+    unknown = [repr(name) for name in names if name not in CONFIGURATIONS]
+    if unknown:
+        raise argparse.ArgumentTypeError(f"unknown: {', '.join(unknown)}; known: {', '.join(CONFIGURATIONS)}")
     return tuple(name for name in CONFIGURATIONS if name in names)
 
 

@@ -12,12 +12,14 @@ import re
 import shutil
 import sys
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ftrun.interruption import Interrupted, Interruption
+from ftrun.errors import Interrupted, OverlayError, Stopped, TimedOut
+from ftrun.interruption import Interruption
 from ftrun.project import ROOT, normalise
-from ftrun.supervise import Completed, Stopped, TimedOut, supervise
+from ftrun.supervise import Completed, supervise
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
@@ -33,8 +35,17 @@ PASSED_ON = re.compile(
 )
 
 
-class OverlayError(Exception):
-    """The packages cannot be installed for a twin; the message says why."""
+@dataclass(frozen=True)
+class WithoutWheels:
+    """Distributions of which the package index has no wheels."""
+
+    build: tuple[str, ...] = ()
+    """Names of those that may be built from source."""
+    never: tuple[str, ...] = ()
+    """Names of those to leave out even if a package requires them."""
+
+
+ALL_FROM_WHEELS = WithoutWheels()
 
 
 def install(
@@ -45,8 +56,7 @@ def install(
     cache: Path,
     interruption: Interruption,
     constraints: Iterable[str] = (),
-    build: Iterable[str] = (),
-    never: Iterable[str] = (),
+    without_wheels: WithoutWheels = ALL_FROM_WHEELS,
 ) -> list[str]:
     """Install, into a new `folder`, the packages that `requirements` need and the twin lacks.
 
@@ -57,38 +67,79 @@ def install(
         installed: versions of the twin's own packages by normalised name. They are used where `requirements` allow it.
         cache: the folder for uv's cache, and for the pinned uv if PATH has no uv.
         constraints: versions (NAME==VERSION) that must be used, such as those that the other twin got.
-        build: distributions that may be built from source.
-        never: distributions to leave out even if a package requires them.
+        without_wheels: distributions that are not to be installed from wheels.
     """
-    checked = [_checked(each) for each in requirements]
+    checked = [_checked(requirement) for requirement in requirements]
     uv = find_uv(cache, interruption)
     folder.mkdir(parents=True)
-    wanted, held, left_out = (folder.with_name(folder.name + suffix) for suffix in (".in", ".held", ".never"))
-    wanted.write_text("".join(f"{each}\n" for each in checked))
-    fixed = {normalise(pin.partition("==")[0]): pin for pin in constraints}
-    twins_own = {name: f"{name}=={version}" for name, version in installed.items()}
-    asked = {normalise(re.match(r"[\w.-]+", each)[0]) for each in checked}  # type: ignore[index]
-    left_out.write_text("".join(f"{name}; python_version < '3'\n" for name in never))
-    wheels = ["--only-binary", ":all:", *(f"--no-binary={name}" for name in build)]
-    compile_ = [uv, "pip", "compile", "--quiet", "--no-header", "--no-annotate", *wheels, "--overrides", str(left_out)]
-    compile_ += ["--no-emit-package", "triton", "--python", python, str(wanted)]
-    # If the script needs other versions than the twin's, pins are dropped: first of the packages that it names.
-    others = {name: pin for name, pin in twins_own.items() if name not in asked}
-    for pins_held in ({**twins_own, **fixed}, {**others, **fixed}, fixed):
-        held.write_text("".join(f"{pin}\n" for pin in pins_held.values()))
-        done = run([*compile_, "--constraints", str(held)], cache, interruption)
-        if done.returncode == 0:
-            break
-    else:
-        raise OverlayError(last_words(done))
-    pins = [line.strip() for line in done.stdout.decode().splitlines() if line.strip() and line[0] not in " #-"]
-    missing = [pin for pin in pins if installed.get(normalise(pin.partition("==")[0])) != pin.partition("==")[2]]
+    wheels = ["--only-binary", ":all:", *(f"--no-binary={name}" for name in without_wheels.build)]
+    resolver = [uv, "pip", "compile", "--quiet", "--no-header", "--no-annotate", *wheels]
+    resolver += ["--no-emit-package", "triton", "--python", python]
+    left_out = folder.with_name(folder.name + ".never")
+    _write(left_out, [f"{name}; python_version < '3'" for name in without_wheels.never])
+    resolver += ["--overrides", str(left_out)]
+    requirements_file = folder.with_name(folder.name + ".in")
+    _write(requirements_file, checked)
+    resolver.append(str(requirements_file))
+    choices = _choices(checked, installed, constraints)
+    pins = _resolve(resolver, folder, choices, cache, interruption)
+    missing = _missing(pins, installed)
     if missing:
-        line = [uv, "pip", "install", "--quiet", "--no-deps", *wheels, "--python", python, "--target", str(folder)]
-        done = run([*line, *missing], cache, interruption)
+        installer = [uv, "pip", "install", "--quiet", "--no-deps", *wheels]
+        installer += ["--python", python, "--target", str(folder)]
+        done = run([*installer, *missing], cache, interruption)
         if done.returncode:
             raise OverlayError(last_words(done))
     return missing
+
+
+def _missing(pins: list[str], installed: Mapping[str, str]) -> list[str]:
+    """Return those of the *pins* that are not installed in this version."""
+    missing = []
+    for pin in pins:
+        name, _, version = pin.partition("==")
+        if installed.get(normalise(name)) != version:
+            missing.append(pin)
+    return missing
+
+
+def _choices(
+    requirements: Iterable[str], installed: Mapping[str, str], constraints: Iterable[str]
+) -> list[dict[str, str]]:
+    """Return the sets of pins to try, {name: pin}.
+
+    If the script needs other versions than the twin's, pins are dropped: first of the packages that it names.
+    """
+    fixed = {normalise(pin.partition("==")[0]): pin for pin in constraints}
+    twin_pins = {name: f"{name}=={version}" for name, version in installed.items()}
+    unnamed = dict(twin_pins)
+    for requirement in requirements:
+        name = re.match(r"[\w.-]+", requirement)
+        assert name, "a checked requirement begins with a name"
+        unnamed.pop(normalise(name[0]), None)
+    return [{**twin_pins, **fixed}, {**unnamed, **fixed}, fixed]
+
+
+def _resolve(
+    resolver: list[str], folder: Path, choices: Iterable[dict[str, str]], cache: Path, interruption: Interruption
+) -> list[str]:
+    """Return the versions (NAME==VERSION) that fit the first of the *choices* for which there are any."""
+    constraints = folder.with_name(folder.name + ".held")
+    for pins in choices:
+        _write(constraints, pins.values())
+        done = run([*resolver, "--constraints", str(constraints)], cache, interruption)
+        if done.returncode == 0:
+            lines = done.stdout.decode().splitlines()
+            return [line.strip() for line in lines if _is_pin(line)]
+    raise OverlayError(last_words(done))
+
+
+def _is_pin(line: str) -> bool:
+    return bool(line.strip()) and line[0] not in " #-"
+
+
+def _write(path: Path, lines: Iterable[str]) -> None:
+    path.write_text("".join(f"{line}\n" for line in lines))
 
 
 def has_wheel(requirement: str, series: str, free_threaded: bool, cache: Path, interruption: Interruption) -> bool:
@@ -96,11 +147,13 @@ def has_wheel(requirement: str, series: str, free_threaded: bool, cache: Path, i
 
     `free_threaded`: True for the free-threaded build of CPython, False for the build with the GIL.
     """
-    abi = f"cp{series.replace('.', '')}{'t' if free_threaded else ''}"
-    platform = ("manylinux_2_28_", "manylinux2014_", "manylinux_2_17_")
+    abi = f"cp{series.replace('.', '')}"
+    if free_threaded:
+        abi += "t"
     pip = [sys.executable, "-I", "-m", "pip", "install", "--quiet", "--dry-run", "--ignore-installed", "--no-deps"]
     pip += ["--only-binary=:all:", "--python-version", series, "--abi", abi, "--target", str(cache / "none")]
-    pip += [f"--platform={each}{os.uname().machine}" for each in platform]
+    for platform in ("manylinux_2_28", "manylinux2014", "manylinux_2_17"):
+        pip.append(f"--platform={platform}_{os.uname().machine}")
     try:
         return run([*pip, _checked(requirement)], cache, interruption).returncode == 0
     except OverlayError:
@@ -109,9 +162,10 @@ def has_wheel(requirement: str, series: str, free_threaded: bool, cache: Path, i
 
 def find_uv(cache: Path, interruption: Interruption) -> str:
     """Return the path of uv. If PATH has no uv, install the pinned version into *cache*."""
-    if found := shutil.which("uv"):
-        return found
-    version = next((line.split()[0] for line in UV_LOCK.read_text().splitlines() if line.startswith("uv==")), "uv")
+    if path := shutil.which("uv"):
+        return path
+    pin = re.search(r"^uv==\S+", UV_LOCK.read_text(), re.MULTILINE)
+    version = pin[0] if pin else "uv"
     directory = cache / "tools" / version
     if not (directory / "bin" / "uv").exists():
         draft = directory.with_name(f".{version}.{os.getpid()}")
@@ -128,16 +182,10 @@ def find_uv(cache: Path, interruption: Interruption) -> str:
 
 
 def run(command: list[str], cache: Path, interruption: Interruption) -> Completed:
-    variables = {
-        **{name: value for name, value in os.environ.items() if PASSED_ON.fullmatch(name)},
-        **dict.fromkeys(("UV_NO_PROGRESS", "UV_NO_CONFIG", "UV_SYSTEM_CERTS", "PIP_DISABLE_PIP_VERSION_CHECK"), "1"),
-    }
-    variables.setdefault("UV_CACHE_DIR", str(cache / "uv"))
-    if variables.get("PIP_INDEX_URL"):
-        variables.setdefault("UV_DEFAULT_INDEX", variables["PIP_INDEX_URL"])
+    """Run uv or pip to its end. Raises OverlayError if it cannot be run or takes too long, or Interrupted."""
     watch = {interruption.fileno(): interruption.wanted}
     try:
-        return supervise(command, b"", variables, watch, INSTALL_SECONDS)
+        return supervise(command, b"", _variables(cache), watch, INSTALL_SECONDS)
     except Stopped:
         raise Interrupted(interruption.signum) from None
     except TimedOut as error:
@@ -146,17 +194,28 @@ def run(command: list[str], cache: Path, interruption: Interruption) -> Complete
         raise OverlayError(f"{command[0]} cannot be run: {error}") from error
 
 
+def _variables(cache: Path) -> dict[str, str]:
+    """Return the environment variables for uv and pip."""
+    variables = {name: value for name, value in os.environ.items() if PASSED_ON.fullmatch(name)}
+    for switch in ("UV_NO_PROGRESS", "UV_NO_CONFIG", "UV_SYSTEM_CERTS", "PIP_DISABLE_PIP_VERSION_CHECK"):
+        variables[switch] = "1"
+    variables.setdefault("UV_CACHE_DIR", str(cache / "uv"))
+    if variables.get("PIP_INDEX_URL"):
+        variables.setdefault("UV_DEFAULT_INDEX", variables["PIP_INDEX_URL"])
+    return variables
+
+
 def absent(requirement: str, installed: Mapping[str, str]) -> bool:
     """True if `requirement` is malformed, or not met by `installed` (versions by normalised name)."""
     from packaging.markers import UndefinedComparison, UndefinedEnvironmentName
     from packaging.requirements import Requirement
 
     try:
-        wanted = Requirement(requirement)
-        if wanted.marker is not None and not wanted.marker.evaluate():
+        parsed = Requirement(requirement)
+        if parsed.marker is not None and not parsed.marker.evaluate():
             return False
-        version = installed.get(normalise(wanted.name))
-        return version is None or not wanted.specifier.contains(version, prereleases=True)
+        version = installed.get(normalise(parsed.name))
+        return version is None or not parsed.specifier.contains(version, prereleases=True)
     # ValueError: InvalidRequirement, InvalidVersion, and a number of more than 4,300 digits.
     except (ValueError, UndefinedComparison, UndefinedEnvironmentName, RecursionError):
         return True
@@ -189,4 +248,7 @@ def _checked(text: str) -> str:
 def last_words(done: Completed) -> str:
     text = done.stderr.decode(errors="replace").strip() or f"exit status {done.returncode}"
     text = " ".join(text.split())
-    return text if len(text) <= LONGEST_WORDS else "... " + text[-LONGEST_WORDS:].partition(" ")[2]
+    if len(text) <= LONGEST_WORDS:
+        return text
+    end = text[-LONGEST_WORDS:].partition(" ")[2]
+    return f"... {end}"

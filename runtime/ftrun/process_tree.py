@@ -15,6 +15,8 @@ import time
 from collections.abc import Iterable
 
 PR_SET_CHILD_SUBREAPER = 36
+NONE: frozenset[int] = frozenset()
+MOST_PROCESSES = 1 << 30
 PAGE = os.sysconf("SC_PAGE_SIZE")
 # Only a process that hangs in the kernel (on a dead network file system) survives SIGKILL for long.
 PATIENCE_SECONDS = 10.0
@@ -22,36 +24,38 @@ PATIENCE_SECONDS = 10.0
 
 def become_reaper() -> None:
     """Make this process adopt, from now on, each descendant whose own parent ends. Linux only."""
-    if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
+    library = ctypes.CDLL(None, use_errno=True)
+    if library.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
 
 
 def children(pid: int) -> list[int]:
     """Return the ids of a process's children, zombies included."""
-    found: list[int] = []
+    ids: list[int] = []
     with contextlib.suppress(OSError):
         for task in os.listdir(f"/proc/{pid}/task"):
             with contextlib.suppress(OSError):
-                found += map(int, _read(f"/proc/{pid}/task/{task}/children").split())
-    return found
+                words = _read(f"/proc/{pid}/task/{task}/children").split()
+                ids += map(int, words)
+    return ids
 
 
-def below(pid: int, without: frozenset[int] = frozenset(), most: int = 1 << 30) -> list[int]:
+def below(pid: int, without: frozenset[int] = NONE, most: int = MOST_PROCESSES) -> list[int]:
     """Return the ids of `pid`'s descendants, parents first. Stop once at least `most` ids are found.
 
     The processes `without` and their descendants are left out.
     """
-    found: list[int] = []
-    seen = set(without)
+    descendants: list[int] = []
+    visited = set(without)
     waiting = [pid]
-    while waiting and len(found) < most:
+    while waiting and len(descendants) < most:
         for child in children(waiting.pop()):
             # A process that gets another parent during the search may be met twice.
-            if child not in seen:
-                seen.add(child)
-                found.append(child)
+            if child not in visited:
+                visited.add(child)
+                descendants.append(child)
                 waiting.append(child)
-    return found
+    return descendants
 
 
 def resident(pid: int) -> int:
@@ -70,15 +74,20 @@ def memory(pids: Iterable[int], enough: int) -> int:
     pids = list(pids)
     total = sum(map(resident, pids))
     # The proportional size (PSS) counts a page that N forked processes share once. It takes longer to find.
-    return sum(map(_proportional, pids)) if total > enough and len(pids) > 1 else total
+    if total > enough and len(pids) > 1:
+        return sum(map(_proportional, pids))
+    return total
 
 
 def _proportional(pid: int) -> int:
     try:
-        found = re.search(rb"^Pss:\s+(\d+) kB", _read(f"/proc/{pid}/smaps_rollup"), re.MULTILINE)
-        return int(found[1]) * 1024 if found else resident(pid)
+        sizes = _read(f"/proc/{pid}/smaps_rollup")
     except OSError:  # it has gone, or is another user's
         return resident(pid)
+    size = re.search(rb"^Pss:\s+(\d+) kB", sizes, re.MULTILINE)
+    if not size:
+        return resident(pid)
+    return int(size[1]) * 1024
 
 
 def cpu_seconds(pids: Iterable[int]) -> float:
@@ -86,7 +95,8 @@ def cpu_seconds(pids: Iterable[int]) -> float:
     total = 0
     for pid in pids:
         with contextlib.suppress(OSError, IndexError):  # it has gone
-            total += sum(map(int, _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()[11:15]))
+            ticks = _status(pid)[11:15]
+            total += sum(map(int, ticks))
     return total / os.sysconf("SC_CLK_TCK")
 
 
@@ -97,7 +107,8 @@ def waiting_seconds(pids: Iterable[int]) -> float:
         with contextlib.suppress(OSError):  # it has gone
             for task in os.listdir(f"/proc/{pid}/task"):
                 with contextlib.suppress(OSError, IndexError):
-                    total += int(_read(f"/proc/{pid}/task/{task}/schedstat").split()[1])
+                    times = _read(f"/proc/{pid}/task/{task}/schedstat").split()
+                    total += int(times[1])
     return total / 1e9
 
 
@@ -107,24 +118,18 @@ def end_all(without: frozenset[int], leader: int) -> int:
     The processes `without` and their descendants are spared. The child `leader` is killed but not reaped, so that the
     code that started it can read its exit status.
     """
-    here = os.getpid()
+    parent = os.getpid()
+    spared = without | {leader}
     deadline = time.monotonic() + PATIENCE_SECONDS
     # The leader's group first: while a signal to the group is pending, none of its processes can fork.
     with contextlib.suppress(ProcessLookupError):
         os.killpg(leader, signal.SIGKILL)
     while True:
-        living = [pid for pid in below(here, without) if not dead(pid)]
-        # All are stopped before any is killed: processes that watch each other would start new ones.
-        for sent in (signal.SIGSTOP, signal.SIGKILL):
-            for pid in living:
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.kill(pid, sent)
-        for pid in children(here):
-            if pid not in without and pid != leader:
-                with contextlib.suppress(ChildProcessError):
-                    os.waitpid(pid, os.WNOHANG)
+        living = [pid for pid in below(parent, without) if not dead(pid)]
+        _kill(living)
+        _reap(set(children(parent)) - spared)
         # This process has adopted the child of a process that forked and ended during the search.
-        if not living and all(pid in without or pid == leader or dead(pid) for pid in children(here)):
+        if not living and not _living_children(parent, spared):
             return 0
         if time.monotonic() > deadline:
             return len(living)
@@ -132,12 +137,37 @@ def end_all(without: frozenset[int], leader: int) -> int:
             _wait_for(living[-1], 0.5)
 
 
+def _living_children(parent: int, spared: frozenset[int]) -> set[int]:
+    living = set(children(parent)) - spared
+    return {pid for pid in living if not dead(pid)}
+
+
+def _kill(pids: Iterable[int]) -> None:
+    # All are stopped before any is killed: processes that watch each other would start new ones.
+    for number in (signal.SIGSTOP, signal.SIGKILL):
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, number)
+
+
+def _reap(pids: Iterable[int]) -> None:
+    for pid in pids:
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(pid, os.WNOHANG)
+
+
 def dead(pid: int) -> bool:
     """True if a process has ended, reaped or not."""
     try:
-        return _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()[0] in b"ZX"
+        return _status(pid)[0] in b"ZX"
     except (OSError, IndexError):
         return True
+
+
+def _status(pid: int) -> list[bytes]:
+    """Return the fields of /proc/PID/stat after the program's name, which may hold spaces and brackets."""
+    line = _read(f"/proc/{pid}/stat")
+    return line.rpartition(b")")[2].split()
 
 
 def _read(path: str) -> bytes:

@@ -35,14 +35,21 @@ IS_CHECKOUT = all((_BESIDE / folder / name).is_dir() for name, folder in PACKAGE
 ROOT = _BESIDE if IS_CHECKOUT else Path(os.environ.get("FT_ENV_PROJECT") or _BESIDE)
 """The folder that holds docker/ and tests/, where these exist."""
 
-SOURCE_PATHS = tuple(str(ROOT / folder) for folder in PACKAGES.values()) if IS_CHECKOUT else ()
+SOURCE_PATHS: tuple[str, ...] = ()
 """The folders that an interpreter needs on its path to import the project's packages; empty if they are installed."""
+
+if IS_CHECKOUT:
+    SOURCE_PATHS = tuple(str(ROOT / folder) for folder in PACKAGES.values())
 
 
 def source_folders() -> list[Path]:
     """Return the folders of the project's packages that this interpreter can import."""
-    found = (importlib.util.find_spec(name) for name in PACKAGES)
-    return [Path(folder) for spec in found if spec for folder in spec.submodule_search_locations or ()]
+    folders = []
+    for name in PACKAGES:
+        spec = importlib.util.find_spec(name)
+        if spec:
+            folders += [Path(folder) for folder in spec.submodule_search_locations or ()]
+    return folders
 
 
 def normalise(name: str) -> str:

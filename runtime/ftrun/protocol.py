@@ -15,18 +15,16 @@ import contextlib
 import json
 import socket
 import time
+from collections.abc import Iterable
 
-from ftrun.loop import Loop, Stopped, Watch
+from ftrun.errors import Disconnected, Stopped
+from ftrun.loop import Loop, Watch
 
 PROTOCOL = 5
 # Requests name a few thousand files at most, and so are shorter.
 LONGEST_LINE = 16 * 1024 * 1024
 # A peer that does not read for this long counts as gone.
 SEND_SECONDS = 120.0
-
-
-class Disconnected(Exception):
-    """The peer has closed the connection, or does not speak the protocol."""
 
 
 def decode(text: str | bytes | bytearray) -> object:
@@ -43,15 +41,27 @@ def conforms(value: object, form: object) -> bool:
     A schema is a type, a tuple of types, [schema of all elements], {str: schema of all values}, or {key: schema, ...}.
     """
     if isinstance(form, dict):
-        if not isinstance(value, dict):
-            return False
-        forms = dict.fromkeys(value, form[str]) if str in form else form
-        return all(key in value and conforms(value[key], each) for key, each in forms.items())
+        return isinstance(value, dict) and _conforms_dict(value, form)
     if isinstance(form, list):
-        return isinstance(value, list) and all(conforms(each, form[0]) for each in value)
+        return isinstance(value, list) and _conform(value, form[0])
     if isinstance(value, (int, float)) and not abs(value) < 1 << 63:
         return False
-    return type(value) in (form if isinstance(form, tuple) else (form,))
+    if isinstance(form, tuple):
+        return type(value) in form
+    return type(value) is form
+
+
+def _conforms_dict(value: dict, form: dict) -> bool:
+    if str in form:
+        return _conform(value.values(), form[str])
+    for key, schema in form.items():
+        if key not in value or not conforms(value[key], schema):
+            return False
+    return True
+
+
+def _conform(values: Iterable[object], form: object) -> bool:
+    return all(conforms(value, form) for value in values)
 
 
 class Channel:
@@ -98,8 +108,10 @@ class Channel:
             data = self.connection.recv(1 << 16)
         except OSError as error:
             raise Disconnected(str(error)) from error
-        if not data or len(self._received) > LONGEST_LINE:
-            raise Disconnected("line too long" if data else "end of stream")
+        if not data:
+            raise Disconnected("end of stream")
+        if len(self._received) > LONGEST_LINE:
+            raise Disconnected("line too long")
         self._received += data
 
     def close(self) -> None:

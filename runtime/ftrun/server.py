@@ -15,14 +15,11 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from ftrun.errors import Disconnected, ServerError, Stopped
 from ftrun.interruption import Interruption
-from ftrun.loop import Loop, Stopped, Watch
+from ftrun.loop import Loop, Watch
 from ftrun.options import add_all
-from ftrun.protocol import PROTOCOL, Channel, Disconnected
-
-
-class ServerError(Exception):
-    """The server cannot start; the message says what to do."""
+from ftrun.protocol import PROTOCOL, Channel
 
 
 @contextlib.contextmanager
@@ -70,10 +67,13 @@ class Server:
     def _client_gone(self) -> None:
         """End the processes that still run for the client, which has gone. Subclasses implement this."""
 
+    def _accept(self) -> socket.socket:
+        return self._listener.accept()[0]
+
     def _refuse(self) -> bool:
         """Tell a second client that the server is busy. Return False, so that the first client's request goes on."""
         with contextlib.suppress(OSError, Disconnected):
-            channel = Channel(self._listener.accept()[0])
+            channel = Channel(self._accept())
             channel.send({"busy": "it serves another client"})
             channel.close()
         return False
@@ -83,7 +83,7 @@ class Server:
         signals = {self._interruption.fileno(): self._interruption.wanted}
         clients: list[socket.socket] = []
         with Loop(signals) as loop, contextlib.suppress(Stopped):
-            loop.add(self._listener.fileno(), lambda: clients.append(self._listener.accept()[0]))
+            loop.add(self._listener.fileno(), lambda: clients.append(self._accept()))
             loop.run(lambda: bool(clients), time.monotonic() + idle)
         if not clients:
             return
@@ -93,7 +93,8 @@ class Server:
             channel.send({"hello": PROTOCOL})
             while (request := channel.receive(watch)) is not None:
                 # A client sends nothing while its request runs: if its socket is readable, the client has gone.
-                channel.send(self._answer(request, {**watch, channel.fileno(): lambda: True}))
+                answer = self._answer(request, {**watch, channel.fileno(): lambda: True})
+                channel.send(answer)
         except (Disconnected, Stopped):
             pass  # the client has gone or a signal came
         finally:

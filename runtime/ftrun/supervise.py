@@ -19,7 +19,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ftrun import process_tree
-from ftrun.loop import Loop, Stopped, Watch
+from ftrun.errors import Stopped, TimedOut
+from ftrun.loop import Loop, Watch
 from ftrun.parent_death import die_with_parent
 
 # How long to go on reading after the child was killed, if another process holds a pipe open.
@@ -27,15 +28,7 @@ DRAIN_SECONDS = 1.0
 # For a dump of all stacks: until its first byte, between two of them, and in all.
 DUMP_SECONDS, DUMP_PAUSE_SECONDS, DUMP_MOST_SECONDS = 3.0, 0.5, 5.0
 
-__all__ = ["Child", "Completed", "Stopped", "Stream", "TimedOut", "Watch", "signal_name", "supervise"]
-
-
-class TimedOut(Exception):
-    """The child exceeded its time limit and has been killed. `stderr` has what the child wrote to stderr."""
-
-    def __init__(self, seconds: float, stderr: bytes):
-        super().__init__(f"did not end within {seconds:.0f} s")
-        self.stderr = stderr
+__all__ = ["Child", "Completed", "Stream", "Watch", "signal_name", "supervise"]
 
 
 @dataclass(frozen=True)
@@ -76,10 +69,14 @@ class Stream:
 
     def text(self) -> bytes:
         """Return the kept bytes, with a note in place of dropped bytes."""
-        tail = bytes(self.tail[-self.keep :]) if self.keep else b""
+        tail = b""
+        if self.keep:
+            tail = bytes(self.tail[-self.keep :])
         dropped = self.total - len(self.head) - len(tail)
-        note = f"\n[... {dropped} bytes left out ...]\n".encode() if dropped else b""
-        return bytes(self.head) + note + tail
+        note = ""
+        if dropped:
+            note = f"\n[... {dropped} bytes left out ...]\n"
+        return bytes(self.head) + note.encode() + tail
 
 
 def signal_name(number: int) -> str:
@@ -137,45 +134,63 @@ class Child:
         self.unkillable = 0
         """Number of processes that survived SIGKILL, since they hang in the kernel."""
         self._unsent, self._last = memoryview(b""), False
+        self._excluded: frozenset[int] | None = None  # not to be killed
         if tree:
             process_tree.become_reaper()
-        self._excluded = frozenset(process_tree.children(os.getpid())) if tree else None  # not to be killed
+            self._excluded = frozenset(process_tree.children(os.getpid()))
+            options["preexec_fn"] = functools.partial(die_with_parent, os.getpid())
         with contextlib.ExitStack() as stack:
             ends = [os.pipe() for _ in range(pipes)]
             for reader, _ in ends:
                 stack.callback(os.close, reader)
-            writers = tuple(writer for _, writer in ends)
-            options = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
-            try:
-                self._process = subprocess.Popen(
-                    arguments(*writers) if callable(arguments) else arguments,
-                    env=dict(environment),
-                    start_new_session=True,
-                    preexec_fn=functools.partial(die_with_parent, os.getpid()) if tree else None,
-                    bufsize=0,
-                    pass_fds=writers,
-                    **options,
-                )
-            finally:
-                for writer in writers:
-                    os.close(writer)
+            self._process = self._start(arguments, environment, [writer for _, writer in ends], options)
             stack.enter_context(self._process)  # closes the pipes and waits for the child's end
             stack.callback(self.kill)
             self._pidfd = os.pidfd_open(self._process.pid)
             stack.callback(os.close, self._pidfd)
             self._resources = stack.pop_all()
-        self.stdout, self.stderr, *self.pipes = (Stream(keep) for _ in range(2 + pipes))
-        self._open = {reader: stream for (reader, _), stream in zip(ends, self.pipes)}
+        self.stdout, self.stderr = Stream(keep), Stream(keep)
+        self.pipes = [Stream(keep) for _ in ends]
+        self._open: dict[int, Stream] = {}
+        for (reader, _), stream in zip(ends, self.pipes):
+            self._open[reader] = stream
+        self._open_standard_streams()
+
+    def _open_standard_streams(self) -> None:
         for pipe, stream in ((self._process.stdout, self.stdout), (self._process.stderr, self.stderr)):
             if pipe:
                 self._open[pipe.fileno()] = stream
         if self._process.stdin:
             os.set_blocking(self._process.stdin.fileno(), False)
 
+    @staticmethod
+    def _start(
+        arguments: list[str] | Callable[..., list[str]],
+        environment: Mapping[str, str],
+        writers: list[int],
+        options: Mapping[str, Any],
+    ) -> subprocess.Popen:
+        """Start the process; close this process's copies of the pipes' ends that the child writes to."""
+        pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+        try:
+            return subprocess.Popen(
+                arguments(*writers) if callable(arguments) else arguments,
+                env=dict(environment),
+                start_new_session=True,
+                bufsize=0,
+                pass_fds=writers,
+                **{**pipes, **options},
+            )
+        finally:
+            for writer in writers:
+                os.close(writer)
+
     @property
     def returncode(self) -> int:
         """Exit status, or minus the number of the signal that ended the child. Valid after the child's end or kill."""
-        return -signal.SIGKILL if self.ended_at is None else self._process.wait()
+        if self.ended_at is None:
+            return -signal.SIGKILL
+        return self._process.wait()
 
     @property
     def seconds(self) -> float:
@@ -188,8 +203,8 @@ class Child:
         Raises Stopped or TimedOut, after killing the child.
         """
         self._send(line, watch, timeout, lambda: b"\n" in self.stdout.head)
-        answer, found, rest = self.stdout.head.partition(b"\n")
-        if not found:
+        answer, end, rest = self.stdout.head.partition(b"\n")
+        if not end:
             return None
         self.stdout.head[:] = rest
         return bytes(answer)
@@ -201,7 +216,9 @@ class Child:
         """
         self._last = True
         self._send(stdin, watch, timeout, lambda: False)
-        return Completed(self.returncode, bytes(self.stdout.head), bytes(self.stderr.head), self.seconds)
+        stdout = bytes(self.stdout.head)
+        stderr = bytes(self.stderr.head)
+        return Completed(self.returncode, stdout, stderr, self.seconds)
 
     def listen(
         self,
@@ -218,13 +235,7 @@ class Child:
         """
         until = time.monotonic() + seconds
         with Loop(watch) as loop:
-            for fd in self._open:
-                loop.add(fd, functools.partial(self._read, loop, fd))
-            if self.ended_at is None:
-                loop.add(self._pidfd, functools.partial(self._on_end, loop))
-            stdin = self._process.stdin
-            if stdin and not stdin.closed and (self._unsent or self._last):
-                loop.add(stdin.fileno(), functools.partial(self._write, loop), selectors.EVENT_WRITE)
+            self._add_pipes(loop)
             try:
                 if not loop.run(lambda: self.ended_at is not None or done(), until, look):
                     return False
@@ -235,6 +246,18 @@ class Child:
                 raise
         return True
 
+    def _add_pipes(self, loop: Loop) -> None:
+        for fd in self._open:
+            handler = functools.partial(self._read, loop, fd)
+            loop.add(fd, handler)
+        if self.ended_at is None:
+            handler = functools.partial(self._on_end, loop)
+            loop.add(self._pidfd, handler)
+        stdin = self._process.stdin
+        if stdin and not stdin.closed and (self._unsent or self._last):
+            handler = functools.partial(self._write, loop)
+            loop.add(stdin.fileno(), handler, selectors.EVENT_WRITE)
+
     def read_stacks(self, number: int, stacks: Stream, watch: Watch, look: Callable[[], None] | None = None) -> bool:
         """Send signal `number`, at which the child dumps its stacks, and read the dump into `stacks`.
 
@@ -244,7 +267,7 @@ class Child:
         until = time.monotonic() + DUMP_MOST_SECONDS
         pause, before = DUMP_SECONDS, stacks.total
         while self.ended_at is None and (left := until - time.monotonic()) > 0:
-            self.listen(watch, min(pause, left), functools.partial(lambda seen: stacks.total > seen, before), look)
+            self.listen(watch, min(pause, left), functools.partial(lambda total: stacks.total > total, before), look)
             if stacks.total == before:
                 break
             pause, before = DUMP_PAUSE_SECONDS, stacks.total
@@ -252,13 +275,17 @@ class Child:
 
     def descendants(self, most: int) -> list[int]:
         """Return the ids of the child and its descendants; stop after finding `most` or more ids. Needs `tree`."""
-        return process_tree.below(os.getpid(), self._excluded or frozenset(), most)
+        excluded = self._excluded or frozenset()
+        return process_tree.below(os.getpid(), excluded, most)
 
     def signal(self, number: int, group: bool = False) -> None:
         """Send signal `number` to the child or, with `group`, to the child's process group."""
         if self.ended_at is None:
             with contextlib.suppress(ProcessLookupError):
-                (os.killpg if group else os.kill)(self._process.pid, number)
+                if group:
+                    os.killpg(self._process.pid, number)
+                else:
+                    os.kill(self._process.pid, number)
 
     def kill(self) -> None:
         """Kill the child and its process group; with `tree`, also all other descendants of the child."""
@@ -291,7 +318,8 @@ class Child:
         stdin = self._process.stdin
         assert stdin is not None
         try:
-            self._unsent = self._unsent[os.write(stdin.fileno(), self._unsent) :]
+            written = os.write(stdin.fileno(), self._unsent)
+            self._unsent = self._unsent[written:]
         except BrokenPipeError:
             self._unsent = self._unsent[:0]  # the child has ended early; its status says why
         if not self._unsent:
@@ -303,6 +331,7 @@ class Child:
         self.ended_at = time.monotonic()
         loop.remove(self._pidfd)
         if self._excluded is not None:
-            self.left_behind = sum(not process_tree.dead(pid) for pid in self.descendants(1000))
+            living = [pid for pid in self.descendants(1000) if not process_tree.dead(pid)]
+            self.left_behind = len(living)
         # What the child left behind would hold its pipes open.
         self.kill()

@@ -11,9 +11,7 @@ from typing import Any
 
 import torch.utils.data
 
-
-class TargetError(Exception):
-    """FILE.py:NAME gives no dataset; the message says why."""
+from ftrun.errors import TargetError
 
 
 def load(target: str) -> Any:
@@ -26,7 +24,9 @@ def load(target: str) -> Any:
 
 def is_factory(value: Any) -> bool:
     """True if *value* may make a dataset when it is called: a class, or a callable that is not a dataset."""
-    return issubclass(type(value), type) or (callable(value) and not _is_dataset(value))
+    if issubclass(type(value), type):
+        return True
+    return callable(value) and not _is_dataset(value)
 
 
 def make(value: Any, target: str) -> Any:
@@ -37,10 +37,8 @@ def make(value: Any, target: str) -> Any:
     """
     if is_factory(value):
         value = _guarded(f"calling {target.rpartition(':')[2]}()", value)
-    loader, depth = value, 0
-    while loader is not None and not issubclass(type(loader), torch.utils.data.DataLoader) and depth < 10:
-        loader, depth = native_attribute(loader, "__wrapped__"), depth + 1  # behind a proxy, such as wrapt's
-    if issubclass(type(loader), torch.utils.data.DataLoader):
+    loader = _loader(value)
+    if loader is not None:
         value = loader.dataset
     if not _is_dataset(value):
         raise TargetError(
@@ -48,6 +46,15 @@ def make(value: Any, target: str) -> Any:
             "torch.utils.data.IterableDataset"
         )
     return value
+
+
+def _loader(value: Any) -> torch.utils.data.DataLoader | None:
+    """Return *value*, or the object behind this proxy (such as wrapt's), if it is a DataLoader; else None."""
+    for _ in range(11):
+        if value is None or issubclass(type(value), torch.utils.data.DataLoader):
+            return value
+        value = native_attribute(value, "__wrapped__")
+    return None
 
 
 def find(target: str) -> Any:
@@ -58,9 +65,14 @@ def find(target: str) -> Any:
         try:
             value = getattr(value, name)
         except AttributeError:
-            public = sorted(known for known in dir(value) if not known.startswith("_"))
-            raise TargetError(f"{module_name} has no {path}; it has {', '.join(public[:20]) or 'nothing'}") from None
+            raise TargetError(f"{module_name} has no {path}; it has {_public_names(value)}") from None
     return value
+
+
+def _public_names(value: Any) -> str:
+    names = [name for name in dir(value) if not name.startswith("_")]
+    names.sort()
+    return ", ".join(names[:20]) or "nothing"
 
 
 def native_attribute(value: Any, name: str) -> Any:
@@ -91,11 +103,13 @@ def _import(name: str) -> types.ModuleType:
         raise TargetError(f"there is no file {name}")
     path = os.path.abspath(name)
     sys.path.insert(0, os.path.dirname(path))  # as python FILE does
-    # Under its own name if that is free, so that what it pickles can be unpickled.
-    own = os.path.basename(path).removesuffix(".py")
-    if getattr(sys.modules.get(own), "__file__", None) == path:
-        return sys.modules[own]
-    spec = importlib.util.spec_from_file_location(own if own not in sys.modules else f"_audited_{own}", path)
+    # Under the file's name if that is free, so that what it pickles can be unpickled.
+    module_name = os.path.basename(path).removesuffix(".py")
+    if getattr(sys.modules.get(module_name), "__file__", None) == path:
+        return sys.modules[module_name]
+    if module_name in sys.modules:
+        module_name = f"_audited_{module_name}"
+    spec = importlib.util.spec_from_file_location(module_name, path)
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
@@ -103,17 +117,18 @@ def _import(name: str) -> types.ModuleType:
     return module
 
 
-def _guarded(what: str, work: Any, *arguments: Any) -> Any:
+def _guarded(action: str, function: Any, *arguments: Any) -> Any:
+    """Call user code. Raises TargetError, which says that *action* failed, with the user's frames of the traceback."""
     try:
-        return work(*arguments)
+        return function(*arguments)
     except TargetError:
         raise
     except (Exception, SystemExit) as error:
-        frames = [
-            frame
-            for frame in traceback.extract_tb(error.__traceback__)
-            if not frame.filename.startswith((__file__, "<frozen")) and "importlib" not in frame.filename
-        ]
+        frames = [frame for frame in traceback.extract_tb(error.__traceback__) if _is_user_code(frame.filename)]
         listing = "".join(traceback.format_list(frames[-8:]))
         text = "".join(traceback.format_exception_only(error)).strip()
-        raise TargetError(f"{what} failed:\n{listing}{text}") from error
+        raise TargetError(f"{action} failed:\n{listing}{text}") from error
+
+
+def _is_user_code(filename: str) -> bool:
+    return not filename.startswith((__file__, "<frozen")) and "importlib" not in filename

@@ -13,9 +13,10 @@ import time
 from pathlib import Path
 
 from ftrun.configurations import child_environment, command, last_lines
-from ftrun.interruption import Interrupted, Interruption
-from ftrun.protocol import PROTOCOL, Channel, Disconnected, conforms, decode
-from ftrun.supervise import Stopped, TimedOut, supervise
+from ftrun.errors import Disconnected, Interrupted, Stopped, TimedOut, TwinError, TwinLost
+from ftrun.interruption import Interruption
+from ftrun.protocol import PROTOCOL, Channel, conforms, decode
+from ftrun.supervise import supervise
 
 CONNECT_SECONDS, RETRY_SECONDS, STOPPED_TOGETHER_SECONDS = 30.0, 0.2, 0.5
 # A description takes a second on an idle machine, mostly for imports.
@@ -35,14 +36,6 @@ DESCRIPTION = {
 }
 
 
-class TwinError(Exception):
-    """The twin cannot be used; the message says what to do."""
-
-
-class TwinLost(TwinError):
-    """The server has gone or does not answer any more."""
-
-
 class LocalTwin:
     """A twin on this machine, whose Python runs in child processes of this process."""
 
@@ -59,26 +52,25 @@ class LocalTwin:
 
     def describe(self) -> dict:
         """Return the result of `ftrun.environment.describe` in this twin; raises TwinError."""
-        line = command(self.name, "ftrun.environment")
-        not_one = "is not a Python that can be a twin (3.13 or newer with the packages of the lock):"
-        return self._described(line, DESCRIPTION, DESCRIBE_SECONDS, not_one)
+        arguments = command(self.name, "ftrun.environment")
+        complaint = "is not a Python that can be a twin (3.13 or newer with the packages of the lock):"
+        return self._answer(arguments, DESCRIPTION, DESCRIBE_SECONDS, complaint)
 
-    def _described(self, line: list[str], form: object, seconds: float, not_one: str) -> dict:
-        """Run the command *line*; return the JSON object that it prints, which must fit the schema *form*.
+    def _answer(self, arguments: list[str], form: object, seconds: float, complaint: str) -> dict:
+        """Run a command in this twin; return the JSON object that it prints, which must match the schema *form*.
 
-        Raises TwinError if that fails. If the command ran but printed no such object, the message says that the twin
-        *not_one*, such as "is no Python".
+        Raises TwinError if it cannot be run, or with *complaint* ("is not a Python ...") if it prints something else.
         """
         try:
-            done = supervise(line, b"", child_environment(), self._watch, seconds)
+            done = supervise(arguments, b"", child_environment(), self._watch, seconds)
         except Stopped:
             raise Interrupted(self._interruption.signum) from None
         except (OSError, TimedOut) as error:
             raise TwinError(f"{self.name} cannot be run: {error}") from error
         with contextlib.suppress(ValueError):
-            if done.returncode == 0 and conforms(found := decode(done.stdout), form):
-                return found  # type: ignore[return-value]  # a dict, as it conforms
-        raise TwinError(f"{self.name} {not_one}" + last_lines(done.stderr, 4))
+            if done.returncode == 0 and conforms(answer := decode(done.stdout), form):
+                return answer  # type: ignore[return-value]  # a dict, as it conforms
+        raise TwinError(f"{self.name} {complaint}" + last_lines(done.stderr, 4))
 
     def close(self) -> None:
         """Do nothing: a twin on this machine has no connection to close."""

@@ -25,8 +25,8 @@ def documents(file: Path, folder: Path) -> list[dict[str, Any]]:
 
     A folder of an earlier call is used again.
     """
+    from ftrun.errors import OverlayError
     from ftrun.interruption import Interruption
-    from ftrun.overlay import OverlayError
     from tests.libraries.run import CACHE, install_for
 
     try:

@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
+from ftrun.errors import OverlayError
 from ftrun.inline_metadata import dependencies
 from ftrun.interruption import Interruption
-from ftrun.overlay import OverlayError
 from tests.checkout import CHECKOUT, importable
 from tests.libraries.run import CACHE, install_for
 from tests.programs import completed

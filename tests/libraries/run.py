@@ -14,9 +14,10 @@ import sysconfig
 import tempfile
 from pathlib import Path
 
+from ftrun.errors import OverlayError
 from ftrun.inline_metadata import dependencies
 from ftrun.interruption import Interruption
-from ftrun.overlay import OverlayError, install
+from ftrun.overlay import WithoutWheels, install
 from ftrun.project import normalise
 
 HERE = Path(__file__).parent
@@ -26,7 +27,7 @@ def install_for(file: Path, folder: Path, cache: Path, interruption: Interruptio
     """Install what *file* names and the twin lacks into *folder*; return its NAME==VERSION. Raises OverlayError."""
     installed = {normalise(each.name): each.version for each in importlib.metadata.distributions()}
     wanted = dependencies(file.read_text())
-    return install(folder, sys.executable, wanted, installed, cache, interruption, **WITHOUT_WHEELS)
+    return install(folder, sys.executable, wanted, installed, cache, interruption, without_wheels=WITHOUT_WHEELS)
 
 
 def run(file: Path, work: Path, cache: Path, interruption: Interruption) -> int:
@@ -48,7 +49,9 @@ def run(file: Path, work: Path, cache: Path, interruption: Interruption) -> int:
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "ft-twins"
 # What has no wheels for free-threaded builds: PyYAML builds without a compiler, and without hf-xet there are
 # only no downloads.
-WITHOUT_WHEELS = {"build": ["pyyaml"], "never": ["hf-xet"]} if sysconfig.get_config_var("Py_GIL_DISABLED") else {}
+WITHOUT_WHEELS = WithoutWheels()
+if sysconfig.get_config_var("Py_GIL_DISABLED"):
+    WITHOUT_WHEELS = WithoutWheels(build=("pyyaml",), never=("hf-xet",))
 
 
 if __name__ == "__main__":

@@ -30,8 +30,8 @@ from ftbench.trial import stress
 from ftbench.trial.process import TrialFailed
 from ftrun import environment
 from ftrun.configurations import TWIN
-from ftrun.interruption import Interrupted, Interruption
-from ftrun.twin import TwinError
+from ftrun.errors import Interrupted, TwinError
+from ftrun.interruption import Interruption
 
 # Seconds reserved, once and for each scenario: for the report, and for a last round that takes longer than expected.
 REPORT_SECONDS = 4.0, 1.0

@@ -9,9 +9,9 @@ from ftbench.document.model import Skipped
 from ftbench.plan.candidates import VARIANTS
 from ftbench.trial.endpoints import Endpoint, LocalEndpoint, connect
 from ftrun.configurations import TWIN
+from ftrun.errors import OverlayError, TwinError
 from ftrun.interruption import Interruption
-from ftrun.overlay import OverlayError, absent, install
-from ftrun.twin import TwinError
+from ftrun.overlay import absent, install
 
 NEEDED = ("torch", "numpy", "pillow", "psutil")
 # Packages that only some variants need.

@@ -13,6 +13,7 @@ from ftbench.measure import checksums, epochs
 from ftbench.plan.case import Amount, Case
 from ftbench.plan.scenario import OWN, Scenario, Task, TrialError, Turns
 from ftbench.plan.waterfall import WaterfallPlan
+from ftrun.errors import TargetError
 
 # Seconds of work for one worker in a turn, and the usual batch size, unless samples take too long for it.
 TURN_SECONDS, BATCH_SIZE = 0.3, 32
@@ -33,7 +34,7 @@ def _named(name: str, what: str) -> Any:
 
     try:
         return getattr(target, what)(name)
-    except target.TargetError as error:
+    except TargetError as error:
         lacking = isinstance(error.__cause__, ModuleNotFoundError)
         more = "; name it with --requirements FILE or in the file's inline metadata" if lacking else ""
         raise TrialError(f"{error}{more}") from error

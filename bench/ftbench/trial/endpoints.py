@@ -10,9 +10,10 @@ from typing import Any
 
 from ftbench.trial.process import Process, TrialFailed, TrialProcess
 from ftbench.trial.stress import StressProcess
-from ftrun.interruption import Interrupted, Interruption
+from ftrun.errors import Interrupted, TwinError
+from ftrun.interruption import Interruption
 from ftrun.supervise import Watch
-from ftrun.twin import CONNECT_SECONDS, LocalTwin, RemoteTwin, TwinError
+from ftrun.twin import CONNECT_SECONDS, LocalTwin, RemoteTwin
 
 
 def start(python: str, request: dict, watch: Watch, packages: str | None = None) -> Process:

@@ -7,7 +7,8 @@ from typing import Any
 
 from ftbench.machine.disturbance import between, counters, together
 from ftrun.configurations import child_environment, command, last_lines
-from ftrun.supervise import Child, Completed, TimedOut, Watch
+from ftrun.errors import TimedOut
+from ftrun.supervise import Child, Completed, Watch
 
 
 class TrialFailed(Exception):

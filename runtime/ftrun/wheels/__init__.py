@@ -1,4 +1,4 @@
 """Check of wheels on a package index: which turn the GIL on? Only ``imported`` installs and runs packages. Data flow:
 
-requirements -> index -> archive -> gil_slot -> judge -> table
+requirements -> index -> archive -> gil_slot -> judge -> survey -> table
 """

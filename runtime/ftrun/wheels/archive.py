@@ -17,22 +17,24 @@ from collections.abc import Iterator
 import requests
 from urllib3.exceptions import HTTPError
 
+from ftrun.errors import BadArchive
+
 TIMEOUT = 30.0
 """Seconds to wait for a connection, and for each part of an answer."""
 _LONGEST = 600.0  # seconds for a whole answer
 _PART = 1 << 16  # bytes fetched at least at once
 _GROUP = 8 << 20  # bytes of modules fetched at once: a request takes longer than its bytes
 _GAP = 1 << 18  # bytes between two modules that are fetched with them
-_MOST_AT_ONCE, _MOST_IN_MODULES, _MOST_WHOLE = 512 << 20, 1 << 30, 8 << 30
-_MOST_IN_DIRECTORY, _MOST_MEMBERS, _MOST_MODULES = 64 << 20, 200_000, 5_000
+_MOST_AT_ONCE = 512 << 20
+_MOST_IN_MODULES = 1 << 30
+_MOST_WHOLE = 8 << 30
+_MOST_IN_DIRECTORY = 64 << 20
+_MOST_MEMBERS = 200_000
+_MOST_MODULES = 5_000
 # With the tag of an interpreter or of a stable ABI, or without: then it may also be a library.
 _EXTENSION = re.compile(r"(?:.*/)?[^./]+(?:\.cpython-(?P<cpython>\d+t?)-[\w-]+|\.(?P<stable>abi3t?))?\.so")
 # torchaudio has modules in a folder lib.
 _LIBRARY = re.compile(r"(?:.*/)?(?:(?:[^/]+\.libs|lib64|bin)/[^/]+|libs?/lib[^/]+)", re.DOTALL)
-
-
-class BadArchive(Exception):
-    """Raised if a file is damaged, too large or no ZIP archive, or the server did not send the requested bytes."""
 
 
 def received(answer: requests.Response, most: int, decoded: bool = False) -> bytes:
@@ -40,8 +42,12 @@ def received(answer: requests.Response, most: int, decoded: bool = False) -> byt
 
     Raises urllib3's ``HTTPError`` if the body ends too early, or takes more than ten minutes.
     """
-    parts, end = [], time.monotonic() + _LONGEST
-    while most and (part := answer.raw.read1(min(most, 1 << 20), decode_content=decoded)):
+    parts = []
+    end = time.monotonic() + _LONGEST
+    while most:
+        part = answer.raw.read1(min(most, 1 << 20), decode_content=decoded)
+        if not part:
+            break
         parts.append(part)
         most -= len(part)
         if time.monotonic() > end:
@@ -58,8 +64,11 @@ class _Ranges(io.RawIOBase):
 
     def __init__(self, session: requests.Session, url: str, size: int) -> None:
         super().__init__()
-        self._session, self._url, self._size = session, url, size
-        self._position = self._begin = 0
+        self._session = session
+        self._url = url
+        self._size = size
+        self._position = 0
+        self._begin = 0
         self._fetched = b""
 
     def readable(self) -> bool:
@@ -72,10 +81,13 @@ class _Ranges(io.RawIOBase):
         return self._position
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
-        if start + offset < 0:
+        if whence == io.SEEK_CUR:
+            offset += self._position
+        elif whence == io.SEEK_END:
+            offset += self._size
+        if offset < 0:
             raise OSError("a place before the first byte")  # as of a file; zipfile expects it
-        self._position = start + offset
+        self._position = offset
         return self._position
 
     def fetch(self, begin: int, length: int) -> None:
@@ -88,8 +100,8 @@ class _Ranges(io.RawIOBase):
         except requests.RequestException as error:
             raise _Failed from error
         with answer:
-            data = received(answer, length + 1) if answer.status_code == 206 else b""
-        if len(data) != length or not answer.headers.get("Content-Range", "").startswith(f"bytes {begin}-"):
+            data = _part(answer, begin, length)
+        if len(data) != length:
             raise BadArchive(f"the server did not send the bytes from {begin} on ({answer.status_code})")
         self._begin, self._fetched = begin, data
 
@@ -99,8 +111,8 @@ class _Ranges(io.RawIOBase):
             return 0
         if not self._begin <= self._position < self._begin + len(self._fetched):
             self.fetch(self._position, max(size, _PART))
-        at = self._position - self._begin
-        part = self._fetched[at : at + size]
+        offset = self._position - self._begin
+        part = self._fetched[offset : offset + size]
         buffer[: len(part)] = part
         self._position += len(part)
         return len(part)
@@ -118,6 +130,14 @@ class _Reader(io.BufferedReader):
         if size is not None and size > self.most:
             raise BadArchive(f"a part of it takes {size} bytes")
         return super().read(size)
+
+
+def _part(answer: requests.Response, begin: int, length: int) -> bytes:
+    """Return what an answer has of a range of bytes; b"" if it is an answer to something else."""
+    content_range = answer.headers.get("Content-Range", "")
+    if answer.status_code != 206 or not content_range.startswith(f"bytes {begin}-"):
+        return b""
+    return received(answer, length + 1)
 
 
 def _range(begin: int, length: int) -> dict[str, str]:
@@ -146,7 +166,8 @@ def extensions(session: requests.Session, url: str, abi: str) -> Iterator[tuple[
 
 
 def _open(session: requests.Session, url: str, stack: contextlib.ExitStack) -> tuple[_Reader, _Ranges | None]:
-    answer = stack.enter_context(session.get(url, headers=_range(0, 1), stream=True, timeout=TIMEOUT))
+    answer = session.get(url, headers=_range(0, 1), stream=True, timeout=TIMEOUT)
+    stack.enter_context(answer)
     answer.raise_for_status()
     if answer.status_code == 206:
         size = answer.headers.get("Content-Range", "").rpartition("/")[2]
@@ -154,7 +175,8 @@ def _open(session: requests.Session, url: str, stack: contextlib.ExitStack) -> t
             raise BadArchive("the server does not say its size")
         ranges = _Ranges(session, url, int(size))
         return _Reader(ranges, _PART), ranges
-    file, end = stack.enter_context(tempfile.TemporaryFile("w+b", 0)), time.monotonic() + 6 * _LONGEST
+    file = stack.enter_context(tempfile.TemporaryFile("w+b", 0))
+    end = time.monotonic() + 6 * _LONGEST
     for part in answer.iter_content(1 << 20):
         file.write(part)
         if file.tell() > _MOST_WHOLE or time.monotonic() > end:
@@ -164,20 +186,17 @@ def _open(session: requests.Session, url: str, stack: contextlib.ExitStack) -> t
 
 def _modules(archive: zipfile.ZipFile, ranges: _Ranges | None, abi: str) -> Iterator[tuple[str, bytes]]:
     members = _members(archive, abi)
-    there = 0  # offset up to which the file is fetched
+    fetched = 0  # offset up to which the file is fetched
     for number, member in enumerate(members):
-        if ranges is not None and _end(member) > there:
-            there = _end(member)
-            for further in members[number + 1 :]:
-                if further.header_offset > there + _GAP or _end(further) > member.header_offset + _GROUP:
-                    break
-                there = max(there, _end(further))
-            ranges.fetch(member.header_offset, there - member.header_offset)
+        if ranges is not None and _end(member) > fetched:
+            fetched = _group_end(members[number:])
+            ranges.fetch(member.header_offset, fetched - member.header_offset)
         with archive.open(member) as file:
             data = file.read(member.file_size + 1)
         if len(data) != member.file_size:
             raise BadArchive(f"{member.filename} has another size than its directory says")
-        yield member.filename.split(".", 1)[0].replace("/", "."), data
+        name = member.filename.split(".", 1)[0]
+        yield name.replace("/", "."), data
 
 
 def _end(member: zipfile.ZipInfo) -> int:
@@ -185,26 +204,47 @@ def _end(member: zipfile.ZipInfo) -> int:
     return member.header_offset + member.compress_size + len(member.filename) + 1024
 
 
+def _group_end(members: list[zipfile.ZipInfo]) -> int:
+    """Return the end of the first members that are close enough to each other to be fetched at once."""
+    begin = members[0].header_offset
+    end = _end(members[0])
+    for member in members[1:]:
+        if member.header_offset > end + _GAP or _end(member) > begin + _GROUP:
+            break
+        end = max(end, _end(member))
+    return end
+
+
 def _members(archive: zipfile.ZipFile, abi: str) -> list[zipfile.ZipInfo]:
     """Return the members that may be extension modules for *abi*, in the order of their offsets in the file."""
     members = archive.infolist()
     if len(members) > _MOST_MEMBERS:
         raise BadArchive(f"{len(members)} files")
-    left, modules = _MOST_IN_MODULES, []
-    for member in members:
-        match = _EXTENSION.fullmatch(member.filename)
-        if match is None or (match["cpython"] and f"cp{match['cpython']}" != abi):
-            continue
-        if match["stable"] == "abi3" or (match["stable"] and abi in ("cp313t", "cp314t")):  # abi3t: since 3.15
-            continue
-        if not match["cpython"] and _LIBRARY.fullmatch(member.filename):
-            continue
+    modules = [member for member in members if _is_module(member.filename, abi)]
+    _check_modules(modules)
+    return sorted(modules, key=lambda member: member.header_offset)
+
+
+def _check_modules(modules: list[zipfile.ZipInfo]) -> None:
+    """Raise BadArchive if there are too many modules, or if they are too large or packed in an unusual way."""
+    if len(modules) > _MOST_MODULES:
+        raise BadArchive(f"over {_MOST_MODULES} modules")
+    for member in modules:
         if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):  # others may unpack to any size
             raise BadArchive(f"{member.filename} is compressed by method {member.compress_type}")
-        left -= member.file_size
-        modules.append(member)
-        if len(modules) > _MOST_MODULES:
-            raise BadArchive(f"over {_MOST_MODULES} modules")
-        if left < 0 or member.file_size > _MOST_AT_ONCE:
-            raise BadArchive("its modules take over 1 GiB, or one of them over 512 MiB")
-    return sorted(modules, key=lambda member: member.header_offset)
+    sizes = [member.file_size for member in modules]
+    if sum(sizes) > _MOST_IN_MODULES or max(sizes, default=0) > _MOST_AT_ONCE:
+        raise BadArchive("its modules take over 1 GiB, or one of them over 512 MiB")
+
+
+def _is_module(filename: str, abi: str) -> bool:
+    match = _EXTENSION.fullmatch(filename)
+    if match is None:
+        return False
+    if match["cpython"]:
+        return f"cp{match['cpython']}" == abi
+    if _LIBRARY.fullmatch(filename):
+        return False
+    if match["stable"] == "abi3t":  # since 3.15
+        return abi not in ("cp313t", "cp314t")
+    return not match["stable"]

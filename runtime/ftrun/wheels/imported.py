@@ -28,7 +28,9 @@ def imported(requirement: Requirement, cache: Path, interruption: Interruption) 
     with tempfile.TemporaryDirectory(prefix="ft-imports-") as work:
         folder = Path(work) / "packages"
         added = overlay.install(folder, sys.executable, [str(requirement)], packages(), cache, interruption)
-        names = {normalise(pin.partition("==")[0]) for pin in added} | {normalise(requirement.name)}
+        names = {normalise(requirement.name)}
+        for pin in added:
+            names.add(normalise(pin.partition("==")[0]))
         for name in sorted(names):
             interruption.check()
             distributions = importlib.metadata.distributions(name=name, path=[str(folder)])
@@ -36,8 +38,8 @@ def imported(requirement: Requirement, cache: Path, interruption: Interruption) 
                 distribution = next(iter(distributions), None) or importlib.metadata.distribution(name)
             except importlib.metadata.PackageNotFoundError:  # its marker excludes this interpreter
                 continue
-            one = [(name, distribution.version, *imports.modules_of(distribution))]
+            package = (name, distribution.version, *imports.modules_of(distribution))
             try:
-                yield from imports.judge_modules(one, _SECONDS, [str(folder)])
+                yield from imports.judge_modules([package], _SECONDS, [str(folder)])
             except subprocess.TimeoutExpired:
                 yield Verdict(name, distribution.version, errors=[f"its import took over {_SECONDS:.0f} s"])

@@ -9,6 +9,7 @@ import math
 import os
 import re
 import ssl
+from collections.abc import Iterable
 from dataclasses import dataclass
 from urllib.parse import unquote, urljoin, urlsplit, urlunsplit
 
@@ -20,16 +21,13 @@ from requests.adapters import HTTPAdapter
 from urllib3.exceptions import HTTPError
 from urllib3.util import Retry
 
+from ftrun.errors import IndexFailed
 from ftrun.wheels.archive import TIMEOUT, received
 
 DEFAULT = "https://pypi.org/simple"
 _LARGEST_PAGE = 64 << 20
 _LONGEST_TAGS, _MOST_TAGS = 255, 200  # of a file
 _ACCEPT = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1"
-
-
-class IndexFailed(Exception):
-    """The index cannot be reached, lacks the project, or sends something that is no page of a project."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +46,9 @@ class File:
 
 def address() -> str:
     """Return the address of the package index, with user and password if it has them."""
-    named = os.environ.get("UV_DEFAULT_INDEX") or os.environ.get("PIP_INDEX_URL") or DEFAULT
+    named = os.environ.get("UV_DEFAULT_INDEX")
+    if not named:
+        named = os.environ.get("PIP_INDEX_URL") or DEFAULT
     return re.sub(r"^[\w.-]+=(?=https?://)", "", named).rstrip("/")  # uv takes NAME=ADDRESS, too
 
 
@@ -83,28 +83,33 @@ class Index:
             parts = urlsplit(self.url)
         except ValueError:
             return "the index, whose address is none,"
-        return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+        host = parts.netloc.rpartition("@")[2]
+        return urlunsplit(parts._replace(netloc=host))
 
     def files(self, project: str) -> list[File]:
         """Return the wheels and source distributions of *project* (a normalised name); raises ``IndexFailed``."""
         url = f"{self.url}/{project}/"
         try:
             with self.session.get(url, headers={"Accept": _ACCEPT}, stream=True, timeout=TIMEOUT) as answer:
-                if answer.status_code == 404:
-                    raise IndexFailed(f"not on {self.shown}")
-                answer.raise_for_status()
-                page = received(answer, _LARGEST_PAGE + 1, decoded=True)
-                if len(page) > _LARGEST_PAGE:
-                    raise IndexFailed(f"{self.shown} sent a page of over 64 MiB")
-                links = (
-                    _links_of_json(answer, page) if "json" in answer.headers.get("Content-Type", "") else _links(page)
-                )
-                found = [file for link in links if (file := _file(answer.url, *link))]
+                return self._files(answer)
         except (requests.RequestException, HTTPError, OSError) as error:
             raise IndexFailed(f"{self.shown} cannot be read: {type(error).__name__}") from error
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise IndexFailed(f"{self.shown} sent no page of a project: {error}") from error
-        return found
+
+    def _files(self, answer: requests.Response) -> list[File]:
+        if answer.status_code == 404:
+            raise IndexFailed(f"not on {self.shown}")
+        answer.raise_for_status()
+        page = received(answer, _LARGEST_PAGE + 1, decoded=True)
+        if len(page) > _LARGEST_PAGE:
+            raise IndexFailed(f"{self.shown} sent a page of over 64 MiB")
+        if "json" in answer.headers.get("Content-Type", ""):
+            links = _links_of_json(page)
+        else:
+            links = _links(page)
+        files = [_file(answer.url, *link) for link in links]
+        return list(filter(None, files))
 
 
 def _file(page: str, name: str, address: str, requires_python: str, yanked: bool, *hashes: str) -> File | None:
@@ -112,22 +117,25 @@ def _file(page: str, name: str, address: str, requires_python: str, yanked: bool
     if not address.startswith("https://"):  # joining takes longer than all else here
         address = urljoin(page, address)
     parsed = _parsed(name)
-    if parsed and address.startswith(("http://", "https://")):
-        return File(name, address, *parsed, requires_python, yanked, frozenset(hashes))
-    return None
+    if not parsed or not address.startswith(("http://", "https://")):
+        return None
+    version, tags = parsed
+    return File(name, address, version, tags, requires_python, yanked, frozenset(hashes))
 
 
-def _links_of_json(answer, page: bytes) -> list[tuple]:
-    return [
-        (
-            str(file["filename"]),
-            str(file["url"]),
-            str(file.get("requires-python") or ""),
-            bool(file.get("yanked")),
-            *(f"{kind}:{value}".lower() for kind, value in dict(file.get("hashes") or {}).items()),
-        )
-        for file in json.loads(page)["files"]
-    ]
+def _links_of_json(page: bytes) -> list[tuple]:
+    links = []
+    for file in json.loads(page)["files"]:
+        name, url = str(file["filename"]), str(file["url"])
+        requires = str(file.get("requires-python") or "")
+        yanked = bool(file.get("yanked"))
+        hashes = dict(file.get("hashes") or {})
+        links.append((name, url, requires, yanked, *_joined(hashes.items())))
+    return links
+
+
+def _joined(hashes: Iterable[tuple[str, str]]) -> list[str]:
+    return [f"{algorithm}:{value}".lower() for algorithm, value in hashes]
 
 
 def _links(page: bytes) -> list[tuple]:
@@ -136,13 +144,13 @@ def _links(page: bytes) -> list[tuple]:
 
     class Parser(html.parser.HTMLParser):
         def handle_starttag(self, tag, attributes) -> None:
-            found = dict(attributes)
-            if tag == "a" and found.get("href"):
-                name = unquote(urlsplit(found["href"]).path.rpartition("/")[2])
-                hashes = re.findall(r"#(\w+)=([0-9a-fA-F]+)$", found["href"])
-                requires = found.get("data-requires-python") or ""
-                told = (f"{kind}:{value}".lower() for kind, value in hashes)
-                links.append((name, found["href"], requires, "data-yanked" in found, *told))
+            attributes = dict(attributes)
+            address = attributes.get("href")
+            if tag == "a" and address:
+                name = unquote(urlsplit(address).path.rpartition("/")[2])
+                requires = attributes.get("data-requires-python") or ""
+                hashes = _joined(re.findall(r"#(\w+)=([0-9a-fA-F]+)$", address))
+                links.append((name, address, requires, "data-yanked" in attributes, *hashes))
 
     Parser().feed(page.decode(errors="replace"))
     return links
@@ -153,8 +161,10 @@ def _parsed(name: str) -> tuple[Version, frozenset[Tag]] | None:
     try:
         if not name.endswith(".whl"):
             return parse_sdist_filename(name)[1], frozenset()
-        _, version, *build, python, abi, platform = name[:-4].split("-")
-        return (_version(version), _tags(python, abi, platform)) if len(build) < 2 else None
+        _, version, *build, python, abi, platform = name.removesuffix(".whl").split("-")
+        if len(build) > 1:
+            return None
+        return _version(version), _tags(python, abi, platform)
     except (InvalidSdistFilename, ValueError):  # too few parts, InvalidVersion, or a number of over 4300 digits
         return None
 

@@ -16,11 +16,13 @@ _PLACES = {
     **dict.fromkeys(("path", "directory", "file"), "this machine"),
 }
 
-Parents = dict[str, dict[str, list[str]]]
-"""{package: {package that needs it: markers under which it is needed}}."""
+Reasons = dict[str, str]
+Markers = dict[str, list[str]]
+"""{package that needs another one: markers under which it does}."""
+Parents = dict[str, Markers]
 
 
-def packages(document: dict, indexes: Collection[str]) -> tuple[list[Package], dict[str, str]]:
+def packages(document: dict, indexes: Collection[str]) -> tuple[list[Package], Reasons]:
     """Return the packages of a lock without the project's own, and {name: reason} of those that cannot be judged.
 
     Raises errors of wrong types for a document that is no lock. *indexes*: addresses of package indexes. Packages of
@@ -37,7 +39,8 @@ def packages(document: dict, indexes: Collection[str]) -> tuple[list[Package], d
         if reason := _elsewhere(entry, indexes):
             reasons[name] = reason
         else:
-            locked.append(_package(entry, projects, parents.get(name, {})))
+            markers = parents.get(name, {})
+            locked.append(_package(entry, projects, markers))
     return locked, reasons
 
 
@@ -54,21 +57,31 @@ def _parents(entries: Iterable[dict]) -> Parents:
     for entry in entries:
         name = canonicalize_name(entry["name"])
         for dependency, marker in _dependencies(entry):
-            parents.setdefault(dependency, {}).setdefault(name, []).append(marker)
+            needing = parents.setdefault(dependency, {})
+            needing.setdefault(name, []).append(marker)
     return parents
 
 
-def _package(entry: dict, projects: set[str], parents: dict[str, list[str]]) -> Package:
+def _package(entry: dict, projects: set[str], parents: Markers) -> Package:
     conditions = _own_markers(entry)
-    markers = list(itertools.chain.from_iterable(parents.values()))
-    # Only uv writes down what the project itself needs. Its markers of extras are names of its own.
-    if projects and not any("extra" in marker for marker in markers):
-        conditions.append(_either(markers))
+    if projects:  # only uv writes down what the project itself needs
+        conditions.append(_marker_of_parents(parents))
     text = f"{canonicalize_name(entry['name'])}=={entry['version']}"
-    if condition := " and ".join(f"({marker})" for marker in conditions if marker):
+    condition = _join(conditions, " and ")
+    if condition:
         text = f"{text}; {condition}"
-    needed_by = () if parents.keys() & projects else tuple(sorted(parents))
-    return Package(Requirement(text), frozenset(_hashes(entry)), needed_by)
+    package = Package(Requirement(text), frozenset(_hashes(entry)))
+    if not parents.keys() & projects:
+        package.needed_by = tuple(sorted(parents))
+    return package
+
+
+def _marker_of_parents(parents: Markers) -> str:
+    """Return the marker under which a package is needed. uv's markers of extras are names of its own: "" for these."""
+    markers = list(itertools.chain.from_iterable(parents.values()))
+    if any("extra" in marker for marker in markers):
+        return ""
+    return _either(markers)
 
 
 def _source(entry: dict) -> dict:
@@ -82,14 +95,18 @@ def _source(entry: dict) -> dict:
 def _elsewhere(entry: dict, indexes: Collection[str]) -> str:
     """Return the reason why a package is of none of these indexes; "" if it is of one."""
     source = _source(entry)
-    kinds = [source["type"]] if "type" in source else list(source)  # Poetry gives the kind as a type
+    kinds = list(source)
+    if "type" in source:  # Poetry gives the kind as a type
+        kinds = [source["type"]]
     for kind in kinds:
         if kind in _PLACES:
             return f"comes from {_PLACES[kind]}; only packages of an index can be judged"
-    index = _index(entry, source)
-    if index and index.rstrip("/") not in indexes:
+    index = _index(entry, source).rstrip("/")
+    if index and index not in indexes:
         return "comes from another index; UV_DEFAULT_INDEX names the one to look at"
-    return "" if "version" in entry else "has no version in the lock"
+    if "version" not in entry:
+        return "has no version in the lock"
+    return ""
 
 
 def _index(entry: dict, source: dict) -> str:
@@ -120,14 +137,22 @@ def _poetry_dependencies(dependencies: dict) -> Iterator[tuple[str, str]]:
         if not isinstance(limits, list):
             limits = [limits]
         for limit in limits:
-            marker = limit.get("markers", "") if isinstance(limit, dict) else ""
+            marker = ""
+            if isinstance(limit, dict):
+                marker = limit.get("markers", "")
             yield canonicalize_name(name), marker
 
 
 def _either(markers: Iterable[str]) -> str:
     """Return the marker that holds if one of these does; "" if one of them is empty, or if there are none."""
     alternatives = list(dict.fromkeys(markers))
-    return "" if "" in alternatives else " or ".join(f"({marker})" for marker in alternatives)
+    if "" in alternatives:
+        return ""
+    return _join(alternatives, " or ")
+
+
+def _join(markers: Iterable[str], operator: str) -> str:
+    return operator.join(f"({marker})" for marker in markers if marker)
 
 
 def _own_markers(entry: dict) -> list[str]:
@@ -139,7 +164,8 @@ def _own_markers(entry: dict) -> list[str]:
 
 
 def _hashes(entry: dict) -> Iterator[str]:
-    files = [*entry.get("wheels", ()), *entry.get("files", ())]
+    files = list(entry.get("wheels", ()))
+    files += entry.get("files", ())
     if "sdist" in entry:
         files.append(entry["sdist"])
     for file in files:

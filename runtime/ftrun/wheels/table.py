@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import collections
+import enum
+
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -9,56 +12,99 @@ from rich.table import Table
 from ftrun.escape import one_line
 from ftrun.imports import Verdict
 from ftrun.wheels.judge import SERIES, Answer, Finding, Report
+from ftrun.wheels.survey import Survey
 
-_STYLES = {Answer.ON: "red", Answer.SOURCE: "yellow", Answer.NONE: "yellow", Answer.DAMAGED: "red"}
+_STYLES = {**dict.fromkeys((Answer.ON, Answer.DAMAGED), "red"), **dict.fromkeys((Answer.SOURCE, Answer.NONE), "yellow")}
 _PASSES = {Answer.OFF, Answer.PURE}
 _NAMED = 3  # modules of a wheel that are named
 
 
-def show(reports: list[Report], verdicts: dict[str, list[Verdict]], failed: dict[str, str]) -> None:
+def show(survey: Survey) -> None:
     """Print a table of the findings, then the modules that turn the GIL on, then the results of the imports."""
     console = Console(highlight=False)
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    for heading in ("package", *SERIES):
-        table.add_column(heading, overflow="fold")
-    pure = [report for report in reports if _answers(report) == {Answer.PURE}]
-    excluded = [report for report in reports if not report.findings and not report.error and not report.needed_by]
-    off = [report for report in reports if report.needed_by and {Answer.OFF} <= _answers(report) <= _PASSES]
-    listed = [report for report in reports if report.findings and report not in pure and report not in off]
-    for report in listed:
-        below = f" (for {', '.join(report.needed_by)})" if report.needed_by else ""
-        table.add_row(_text(report.name + below), *(_cell(report, series) for series in SERIES))
-    if listed:
-        console.print(table)
-    for report in listed:
-        for series, finding in report.findings.items():
-            for line in _remarks(finding):
-                console.print(f"{_text(report.name)}, {series}: {line}")
-    for title, group in (
-        ("GIL off", off),
-        ("pure Python", pure),
-        ("not for these interpreters, by their markers", excluded),
-    ):
-        if group:
-            console.print(f"{title}: {_text(', '.join(report.name for report in group))}")
-    for report in reports:
-        if report.error:
-            console.print(f"[red]{_text(report.name)}[/red]: {_text(report.error)}")
-    if verdicts or failed:
-        console.print("\nimported in this interpreter:")
-    for name, each in verdicts.items():
-        for verdict in each:
-            console.print(f"  {_text(name)}: {_text(verdict.name)} {_text(verdict.installed)}: {_imported(verdict)}")
-    for name, error in failed.items():
-        console.print(f"  {_text(name)}: cannot be installed: {_text(error)}")
-    if any(finding.answer is Answer.UNKNOWN for report in reports for finding in report.findings.values()):
+    groups: dict[_Group, list[Report]] = collections.defaultdict(list)
+    for report in survey.reports:
+        groups[_group(report)].append(report)
+    _show_table(console, groups[_Group.LISTED])
+    for group in (_Group.OFF, _Group.PURE, _Group.EXCLUDED):
+        reports = groups[group]
+        if reports:
+            names = ", ".join(report.name for report in reports)
+            console.print(f"{group.value}: {_text(names)}")
+    _show_errors(console, survey)
+    _show_imports(console, survey)
+    if any(finding.answer is Answer.UNKNOWN for finding in survey.findings()):
         console.print(
             "\nSome modules say only as they start whether they need the GIL: --import tries it, in a process each."
         )
 
 
-def _answers(report: Report) -> set[Answer]:
-    return {finding.answer for finding in report.findings.values()}
+class _Group(enum.Enum):
+    """Reports that are shown together: those in the table, and those of which one line has only the names."""
+
+    LISTED = "in the table"
+    OFF = "GIL off"
+    PURE = "pure Python"
+    EXCLUDED = "not for these interpreters, by their markers"
+    NOT_JUDGED = "not named"
+
+
+def _group(report: Report) -> _Group:
+    answers = {finding.answer for finding in report.findings.values()}
+    if not answers:
+        # Of packages that others need, those that the markers exclude are not named.
+        if report.error or report.needed_by:
+            return _Group.NOT_JUDGED
+        return _Group.EXCLUDED
+    if answers == {Answer.PURE}:
+        return _Group.PURE
+    if report.needed_by and answers <= _PASSES:
+        return _Group.OFF
+    return _Group.LISTED
+
+
+def _show_table(console: Console, reports: list[Report]) -> None:
+    if not reports:
+        return
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for heading in ("package", *SERIES):
+        table.add_column(heading, overflow="fold")
+    for report in reports:
+        cells = [_cell(report, series) for series in SERIES]
+        table.add_row(_title(report), *cells)
+    console.print(table)
+    for report in reports:
+        _show_remarks(console, report)
+
+
+def _title(report: Report) -> str:
+    title = report.name
+    if report.needed_by:
+        title += f" (for {', '.join(report.needed_by)})"
+    return _text(title)
+
+
+def _show_remarks(console: Console, report: Report) -> None:
+    for series, finding in report.findings.items():
+        if remark := _remark(finding):
+            console.print(f"{_text(report.name)}, {series}: {remark}")
+
+
+def _show_errors(console: Console, survey: Survey) -> None:
+    for report in survey.reports:
+        if report.error:
+            name = _text(report.name)
+            console.print(f"[red]{name}[/red]: {_text(report.error)}")
+
+
+def _show_imports(console: Console, survey: Survey) -> None:
+    if survey.verdicts or survey.failed:
+        console.print("\nimported in this interpreter:")
+    for project, verdict in survey.imports():
+        package = _text(f"{project}: {verdict.name} {verdict.installed}")
+        console.print(f"  {package}: {_imported(verdict)}")
+    for project, error in survey.failed.items():
+        console.print(f"  {_text(project)}: cannot be installed: {_text(error)}")
 
 
 def _text(text: str) -> str:
@@ -69,23 +115,29 @@ def _cell(report: Report, series: str) -> str:
     finding = report.findings.get(series)
     if finding is None:
         return ""
-    style = _STYLES.get(finding.answer)
-    words = f"[{style}]{finding.answer.value}[/{style}]" if style else finding.answer.value
-    version = "" if report.name.endswith(f"=={finding.version}") else _text(f"{finding.version} ")
-    better = (
-        _text(f" ({finding.better}: {'off' if finding.answer is Answer.ON else 'wheel'})") if finding.better else ""
-    )
-    return f"{version}{words}{better}".strip()
+    cell = finding.answer.value
+    if style := _STYLES.get(finding.answer):
+        cell = f"[{style}]{cell}[/{style}]"
+    if not report.name.endswith(f"=={finding.version}"):
+        cell = f"{_text(finding.version)} {cell}"
+    if finding.better:
+        kind = "off" if finding.answer is Answer.ON else "wheel"
+        cell += _text(f" ({finding.better}: {kind})")
+    return cell.strip()
 
 
-def _remarks(finding: Finding) -> list[str]:
-    """Return lines that explain a finding: its error, or the modules that turn the GIL on."""
+def _remark(finding: Finding) -> str:
+    """Return the finding's error, or the modules that turn the GIL on; "" if there are none."""
     if finding.error:
-        return [f"{_text(finding.wheel)}: {_text(finding.error)}"]
+        return _text(f"{finding.wheel}: {finding.error}")
     if finding.answer is not Answer.ON:
-        return []
-    named, more = finding.modules[:_NAMED], len(finding.modules) - _NAMED
-    return [f"turns the GIL on: {_text(', '.join(named))}" + (f" and {more} more" if more > 0 else "")]
+        return ""
+    names = ", ".join(finding.modules[:_NAMED])
+    remark = f"turns the GIL on: {_text(names)}"
+    more = len(finding.modules) - _NAMED
+    if more > 0:
+        remark += f" and {more} more"
+    return remark
 
 
 def _imported(verdict: Verdict) -> str:

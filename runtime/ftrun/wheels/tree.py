@@ -18,6 +18,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from ftrun import overlay
+from ftrun.errors import OverlayError
 from ftrun.interruption import Interruption
 from ftrun.wheels.package import Package
 
@@ -49,37 +50,62 @@ def resolve(
     requirements. *cache* is the folder for uv and its cache. Raises ``Interrupted``.
     """
     by_name = {canonicalize_name(requirement.name): requirement for requirement in requirements}
-    without_wheel: list[str] = []
     with tempfile.TemporaryDirectory(prefix="ft-tree-") as folder:
-        inputs = {name: Path(folder, name) for name in ("requirements.in", "constraints.txt", "left-out.txt")}
-        inputs["requirements.in"].write_text("".join(f"{requirement}\n" for requirement in requirements))
-        inputs["constraints.txt"].write_text("".join(f"{line}\n" for line in constraints))
-        command = ["pip", "compile", "--quiet", "--universal", "--no-build", "--no-header"]
-        command += ["--annotation-style", "line", "--python", sys.executable, "--python-version", lowest]
-        command += ["--constraints", str(inputs["constraints.txt"]), "--overrides", str(inputs["left-out.txt"])]
+        resolution = _Resolution(Path(folder), requirements, constraints, lowest)
         try:
-            uv = overlay.find_uv(cache, interruption)
-            while True:
-                left_out = "".join(f"{name}; python_version < '3'\n" for name in without_wheel)
-                inputs["left-out.txt"].write_text(left_out)
-                done = overlay.run([uv, *command, str(inputs["requirements.in"])], cache, interruption)
-                if not done.returncode:
-                    break
-                words = overlay.last_words(done)
-                more = set(_WITHOUT_WHEEL.findall(words)) - set(without_wheel)
-                if not more or len(without_wheel) > _MOST_WITHOUT_WHEEL:
-                    raise overlay.OverlayError(words)
-                without_wheel += sorted(more)
-        except overlay.OverlayError as error:
+            lines = resolution.run(cache, interruption)
+        except OverlayError as error:
             return Tree([Package(requirement) for requirement in requirements], str(error))
-    lines = done.stdout.decode().splitlines()
-    packages = [_package(match, by_name) for line in lines if (match := _LINE.fullmatch(line))]
-    for name in without_wheel:
-        needed_by = () if name in by_name else ("another package",)
-        packages.append(Package(by_name.get(name, Requirement(name)), needed_by=needed_by))
-    excluded = by_name.keys() - {canonicalize_name(package.requirement.name) for package in packages}
-    packages += [Package(by_name[name]) for name in sorted(excluded)]  # by their markers
-    return Tree(sorted(packages, key=lambda package: bool(package.needed_by)), without_wheel=tuple(without_wheel))
+    packages = []
+    for line in lines:
+        if match := _LINE.fullmatch(line):
+            packages.append(_package(match, by_name))
+    for name in resolution.without_wheel:
+        if name in by_name:
+            packages.append(Package(by_name[name]))
+        else:
+            packages.append(Package(Requirement(name), needed_by=("another package",)))
+    names = {canonicalize_name(package.requirement.name) for package in packages}
+    for name in sorted(by_name.keys() - names):
+        packages.append(Package(by_name[name]))  # its marker excludes it
+    packages.sort(key=lambda package: bool(package.needed_by))
+    return Tree(packages, without_wheel=tuple(resolution.without_wheel))
+
+
+class _Resolution:
+    """Run of uv's resolver, which is repeated without the packages that have no wheel."""
+
+    def __init__(
+        self, folder: Path, requirements: Iterable[Requirement], constraints: Iterable[Requirement], lowest: str
+    ) -> None:
+        self.without_wheel: list[str] = []
+        """Names of the packages that were left out."""
+        self._left_out = folder / "left-out.txt"
+        requirements_file, constraints_file = folder / "requirements.in", folder / "constraints.txt"
+        _write(requirements_file, requirements)
+        _write(constraints_file, constraints)
+        self._arguments = ["pip", "compile", "--quiet", "--universal", "--no-build", "--no-header"]
+        self._arguments += ["--annotation-style", "line", "--python", sys.executable, "--python-version", lowest]
+        self._arguments += ["--constraints", str(constraints_file), "--overrides", str(self._left_out)]
+        self._arguments.append(str(requirements_file))
+
+    def run(self, cache: Path, interruption: Interruption) -> list[str]:
+        """Return the lines that uv writes. Raises ``OverlayError`` or ``Interrupted``."""
+        command = [overlay.find_uv(cache, interruption), *self._arguments]
+        while True:
+            _write(self._left_out, [f"{name}; python_version < '3'" for name in self.without_wheel])
+            done = overlay.run(command, cache, interruption)
+            if not done.returncode:
+                return done.stdout.decode().splitlines()
+            message = overlay.last_words(done)
+            names = set(_WITHOUT_WHEEL.findall(message)) - set(self.without_wheel)
+            if not names or len(self.without_wheel) > _MOST_WITHOUT_WHEEL:
+                raise OverlayError(message)
+            self.without_wheel += sorted(names)
+
+
+def _write(path: Path, lines: Iterable[object]) -> None:
+    path.write_text("".join(f"{line}\n" for line in lines))
 
 
 def _package(line: re.Match, by_name: Mapping[str, Requirement]) -> Package:

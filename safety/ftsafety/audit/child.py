@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ftrun import host, target
+from ftrun.errors import TargetError
 from ftrun.gil import noticing
 from ftrun.parent_death import die_with_parent
 from ftrun.project import DISTRIBUTIONS
@@ -48,7 +49,7 @@ def main() -> None:
         say(progress=f"loading {target_name}", threads=False)
         report = _audit(options, progress)
         say(report=report.to_dict())
-    except target.TargetError as error:
+    except TargetError as error:
         say(error=_lacking(error.__cause__, target_name) or str(error), status=2)
     except (AuditError, CopyError, TypeError, ValueError) as error:
         say(error=str(error), status=3)

@@ -12,10 +12,11 @@ import time
 from typing import Any
 
 from ftrun.configurations import command
+from ftrun.errors import Stopped
 from ftrun.escape import any_locale, print_report, terminal
 from ftrun.interruption import Interruption
 from ftrun.protocol import LONGEST_LINE, conforms, decode
-from ftrun.supervise import DRAIN_SECONDS, Child, Stopped, signal_name
+from ftrun.supervise import DRAIN_SECONDS, Child, signal_name
 from ftsafety.audit import gil, kinds
 from ftsafety.audit.arguments import check
 from ftsafety.audit.empty_copies import NAMESPACES, CopyError, check_namespaces

@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from ftrun.configurations import CONFIGURATIONS
-from ftrun.interruption import Interrupted
-from ftrun.twin import TwinError
+from ftrun.errors import Interrupted, TwinError
 from ftsafety.repro.outcome import Kind, Outcome
 from ftsafety.repro.request import Limits, Request
 from ftsafety.repro.script import Script

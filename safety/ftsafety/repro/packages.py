@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ftrun.errors import OverlayError
 from ftrun.interruption import Interruption
-from ftrun.overlay import OverlayError, absent, has_wheel, install
+from ftrun.overlay import absent, has_wheel, install
 from ftrun.project import normalise
 from ftsafety.repro.commands import SERIES
 from ftsafety.repro.twins import LocalScripts, Twin

@@ -74,7 +74,7 @@ def run(python: str, request: Request, others: Watch, user: int | None = None, o
         overlay: a folder of packages that Python finds before the twin's own packages.
 
     Raises:
-        ftrun.loop.Stopped: a callback of *others* ended the run.
+        ftrun.errors.Stopped: a callback of *others* ended the run.
         OSError: files or processes of *user* remain.
     """
     scratch = Path(tempfile.mkdtemp(prefix="ft-repro-")).resolve()  # as stacks name it

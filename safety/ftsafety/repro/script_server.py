@@ -25,7 +25,7 @@ in which nothing else runs under it.
 
 
 def answer(request: dict, watch: Watch, user: int | None = None) -> dict:
-    """Return the answer to one request; raises ftrun.loop.Stopped if a callback of *watch* returns True."""
+    """Return the answer to one request; raises ftrun.errors.Stopped if a callback of *watch* returns True."""
     try:
         if request["op"] == "describe":
             return {"result": environment.describe()}

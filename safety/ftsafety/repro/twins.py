@@ -6,9 +6,9 @@ from collections.abc import Collection
 from pathlib import Path
 
 from ftrun.environment import source_hash
-from ftrun.interruption import Interrupted, Interruption
-from ftrun.loop import Stopped
-from ftrun.twin import DESCRIPTION, LocalTwin, RemoteTwin, TwinError
+from ftrun.errors import Interrupted, Stopped, TwinError
+from ftrun.interruption import Interruption
+from ftrun.twin import DESCRIPTION, LocalTwin, RemoteTwin
 from ftsafety.repro import outcome
 from ftsafety.repro.outcome import Outcome
 from ftsafety.repro.request import Request

@@ -70,7 +70,7 @@ def watch(
         directory: the working directory.
         scratch: the folder whose size is limited.
         stdin: the command's standard input.
-        others: descriptors with a callback each. If a callback returns True, the run ends with ftrun.loop.Stopped.
+        others: descriptors with a callback each. If a callback returns True, the run ends with ftrun.errors.Stopped.
         user: the user and group id for the command, without other groups. Default: unchanged.
     """
     options: dict = {"pipes": 2, "keep": KEPT, "tree": True, "stdin": stdin, "cwd": directory}

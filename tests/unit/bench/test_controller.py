@@ -15,7 +15,8 @@ from ftbench.rounds.work import Work
 from ftbench.scenarios import SCENARIOS
 from ftbench.stats.allocation import Costs
 from ftbench.trial.process import TrialFailed
-from ftrun.interruption import Interrupted, Interruption
+from ftrun.errors import Interrupted
+from ftrun.interruption import Interruption
 from tests.unit.bench.scripted import Script, Silent, load
 
 RESULT = {"first_batch": 1, "rows": [1, 2, 3], "metrics": {"throughput": 1.0}}

@@ -14,9 +14,9 @@ from ftbench.plan.scenario import Task
 from ftbench.scenarios import SCENARIOS
 from ftbench.trial.endpoints import RemoteEndpoint
 from ftbench.trial.process import TrialFailed
+from ftrun.errors import TwinError
 from ftrun.interruption import Interruption
 from ftrun.protocol import Channel
-from ftrun.twin import TwinError
 from tests.processes import assert_gone, descendants, wait_until
 from tests.programs import completed, programs_to_end
 from tests.unit.bench.turns import to_its_end

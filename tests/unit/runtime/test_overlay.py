@@ -4,8 +4,9 @@ import stat
 
 import pytest
 
+from ftrun.errors import OverlayError
 from ftrun.interruption import Interruption
-from ftrun.overlay import OverlayError, absent, install
+from ftrun.overlay import absent, install
 
 
 @pytest.fixture

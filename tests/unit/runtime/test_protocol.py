@@ -5,7 +5,8 @@ import threading
 
 import pytest
 
-from ftrun.protocol import Channel, Disconnected, conforms
+from ftrun.errors import Disconnected
+from ftrun.protocol import Channel, conforms
 
 
 @pytest.fixture

@@ -8,7 +8,8 @@ import sys
 
 import pytest
 
-from ftrun.supervise import Child, Stopped, TimedOut, supervise
+from ftrun.errors import Stopped, TimedOut
+from ftrun.supervise import Child, supervise
 from tests.processes import assert_gone
 
 # Starts a grandchild that would run for ten minutes, with all pipes, and tells its id.

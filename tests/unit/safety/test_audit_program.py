@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from ftrun import target
+from ftrun.errors import TargetError
 from ftsafety.audit import arguments, cli
 from ftsafety.audit.report import Finding, Report
 from tests.checkout import importable
@@ -151,7 +152,7 @@ def test_targets_that_are_none(tmp_path):
         (f"{tmp_path}/broken.py:x", "RuntimeError: out of paper"),
         (f"{tmp_path}/missing.py:x", "there is no file"),
     ]:
-        with pytest.raises(target.TargetError, match=text):
+        with pytest.raises(TargetError, match=text):
             target.load(name)
     assert len(target.load(f"{SUSPECTS}:tensors")) == 64
     assert type(target.load(f"{SUSPECTS}:Clean")).__name__ == "Clean"

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from ftrun.configurations import CONFIGURATIONS
-from ftrun.interruption import Interrupted
+from ftrun.errors import Interrupted
 from ftsafety.repro.campaign import Campaign
 from ftsafety.repro.outcome import Kind, Outcome
 from ftsafety.repro.progress import Progress

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from ftrun.errors import NotReadable
 from ftrun.wheels import gil_slot
-from ftrun.wheels.gil_slot import Gil, NotReadable
+from ftrun.wheels.gil_slot import Gil
 from tests.extension_modules import compiled
 
 pytestmark = pytest.mark.thread_unsafe(reason="starts a compiler")

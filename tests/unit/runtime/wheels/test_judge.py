@@ -18,6 +18,7 @@ from packaging.requirements import Requirement
 from packaging.tags import platform_tags
 
 from ftrun.configurations import this_twin
+from ftrun.errors import BadArchive
 from ftrun.wheels import archive
 from ftrun.wheels.index import Index
 from ftrun.wheels.judge import Answer, judge
@@ -158,9 +159,9 @@ def index(monkeypatch):
     server.server_close()
 
 
-def answers(text, asked=""):
+def answers(text, accepted=""):
     """The answers for a requirement, by interpreter: (version, answer, better)."""
-    package = Package(Requirement(text), asked=Requirement(asked or text).specifier)
+    package = Package(Requirement(text), accepted=Requirement(accepted or text).specifier)
     report = judge(package, Index())
     assert not report.error, report.error
     return {series: (each.version, each.answer, each.better) for series, each in report.findings.items()}
@@ -309,7 +310,7 @@ def changed(data, offset, number):
 
 
 def test_no_directory_takes_all_memory():
-    with pytest.raises(archive.BadArchive, match="takes 1125899906842624 bytes"):
+    with pytest.raises(BadArchive, match="takes 1125899906842624 bytes"):
         archive._Reader(io.BytesIO(b"")).read(1 << 50)
 
 

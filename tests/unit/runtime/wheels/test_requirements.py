@@ -4,7 +4,8 @@ import os
 
 import pytest
 
-from ftrun.wheels.requirements import BadRequirements, read
+from ftrun.errors import BadRequirements
+from ftrun.wheels.requirements import read
 
 FILES = {
     "requirements.txt": """
@@ -105,8 +106,8 @@ d; python_version > "3
         "scipy>=1": "comes from conda",
         "python-lmdb": "comes from conda",
     }
-    assert {name: contents.others[name].partition(";")[0].partition(" (")[0] for name in reasons} == reasons
-    assert contents.others.keys() == reasons.keys()
+    assert {name: contents.not_judged[name].partition(";")[0].partition(" (")[0] for name in reasons} == reasons
+    assert contents.not_judged.keys() == reasons.keys()
 
 
 def test_a_local_project_brings_the_extras_that_are_named(folder):
@@ -120,7 +121,7 @@ def test_constraints_are_no_requirements(folder):
     contents = read(["a.txt"])
     assert names(contents) == ["numpy"]
     assert sorted(map(str, contents.constraints)) == ["numpy<2.4", "scipy==1.17.0"]
-    assert contents.others.keys() == {
+    assert contents.not_judged.keys() == {
         "more/limits.txt, constraint 2: '-c limits.txt'",
         "https://example.org/limits.txt",
     }
@@ -141,7 +142,7 @@ scipy = "*"
     )
     contents = read(["."])
     assert names(contents) == ["numpy"]
-    assert [reason.split()[0] for reason in contents.others.values()] == ["are", "is"]
+    assert [reason.split()[0] for reason in contents.not_judged.values()] == ["are", "is"]
 
 
 @pytest.mark.parametrize(
