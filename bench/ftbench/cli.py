@@ -5,7 +5,7 @@ import os
 import sys
 import time
 from argparse import Namespace
-from dataclasses import fields
+from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 def report_main(arguments: list[str]) -> int:
     """Remake the report of an earlier run (``python -m ftbench report PATH``); return the exit status, 0."""
     options = report_parser().parse_args(arguments)
-    from ftbench.merge import earlier
+    from ftbench.compare import earlier
     from ftbench.report import markdown, page, terminal
 
     run = analyse(load(options.path))
@@ -54,8 +54,8 @@ def report_main(arguments: list[str]) -> int:
 def compare_main(arguments: list[str]) -> int:
     """Print what changed between two runs (``python -m ftbench compare A B``); return the exit status."""
     options = compare_parser().parse_args(arguments)
-    from ftbench.merge import earlier
-    from ftbench.report.compare import compare, text
+    from ftbench.compare import earlier
+    from ftbench.compare.comparing import compare, text
 
     a, b = load(options.a), load(options.b)
     comparison = compare(a, b, earlier.sets((a, find(options.a)), (b, find(options.b))))
@@ -68,17 +68,21 @@ def compare_main(arguments: list[str]) -> int:
 def merge_main(arguments: list[str]) -> int:
     """Merge the runs of many machines (``python -m ftbench merge RUN...``); return the exit status."""
     options = merge_parser().parse_args(arguments)
-    from ftbench.merge import files
+    from ftbench.merge import files, terminal
     from ftbench.merge.merging import merge
+    from ftbench.merge.view import view
 
     if options.out:
         files.check(options.out)
     merged = merge(options.runs)
-    written = files.write(merged, options.out) if options.out and merged.groups else None
-    files.show(merged, written)
+    shown = view(merged)
+    if options.out and merged.groups:
+        shown = replace(shown, page=files.write(shown, options.out))
+    terminal.write(shown)
     if not merged.groups:
         return 2
-    return 1 if merged.left_out or merged.apart or merged.outliers else 0
+    outliers = any(group.outliers for group in merged.groups)
+    return 1 if merged.left_out or merged.apart or outliers else 0
 
 
 def _requirements(file: Path | None, dataset: str | None) -> list[str]:
@@ -126,7 +130,7 @@ def _record(given: Namespace) -> Results:
 
 def _report(run: Analysis, directory: RunDirectory, detailed: bool) -> None:
     """Write the report's files and print the report; if writing fails, still print it, then raise ResultsError."""
-    from ftbench.merge import earlier
+    from ftbench.compare import earlier
     from ftbench.report import page, terminal
 
     assert directory.directory, "made by saving"

@@ -60,7 +60,7 @@ FAULTS = {
         "unit/bench",
     ),
     "735f198: runs with different collate functions are compared": Fault(
-        "bench/ftbench/report/compare.py",
+        "bench/ftbench/compare/identity.py",
         '        found["collate_fn"] = run.options.collate_fn or USUAL_COLLATE\n',
         "",
         "unit/bench",

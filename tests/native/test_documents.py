@@ -6,8 +6,8 @@ import urllib.parse
 
 import pytest
 
+from ftbench.compare import earlier
 from ftbench.document.store import load
-from ftbench.merge import earlier
 from ftbench.report import markdown
 from ftbench.stats.analysis import analyse
 from tests.checkout import CHECKOUT

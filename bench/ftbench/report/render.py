@@ -10,7 +10,7 @@ import jinja2
 TEMPLATES = Path(__file__).resolve().parent / "templates"
 
 
-def render(name: str, escaped: Callable[[str], str], modules: Iterable[ModuleType], **context: Any) -> str:
+def render(name: str, escaped: Callable[[str], str], modules: Iterable[ModuleType] = (), **context: Any) -> str:
     """Return the template *name*, filled in from *modules* and *context*; `escaped` converts each inserted string."""
     templates = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),

@@ -13,10 +13,10 @@ import pytest
 from scipy import stats
 
 from ftbench import cli
+from ftbench.compare.comparing import compare, conclusion, describe, text, welch
 from ftbench.document.convert import as_json
 from ftbench.document.model import Results
 from ftbench.plan.comparisons import Comparison, ComparisonPlan, Side
-from ftbench.report.compare import compare, conclusion, describe, text, welch
 from tests.unit.bench import documents
 from tests.unit.bench.simulated import blank
 from tests.unit.bench.simulated import document as simulated

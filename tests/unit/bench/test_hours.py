@@ -11,14 +11,15 @@ from pathlib import Path
 
 import pytest
 
+from ftbench.compare import earlier
+from ftbench.compare.comparing import compare, text
+from ftbench.compare.waterfalls import Figure
 from ftbench.document import history
 from ftbench.document.convert import as_json
 from ftbench.document.history import Entry
 from ftbench.document.model import Results
-from ftbench.merge import earlier, merging
-from ftbench.merge.measured import Figure
+from ftbench.merge import merging
 from ftbench.report import advice, commands, hour_words
-from ftbench.report.compare import compare, text
 from ftbench.stats.analysis import analyse
 from ftbench.stats.hours import USUAL, deviation, hours
 from ftbench.stats.statistics import spread

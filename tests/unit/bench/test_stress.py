@@ -12,13 +12,13 @@ from types import SimpleNamespace
 import pytest
 
 from ftbench import arguments
+from ftbench.compare.comparing import compare
+from ftbench.compare.comparing import text as compared
 from ftbench.document.check import Inconsistent, check_form, check_keys
 from ftbench.document.convert import as_json
 from ftbench.document.model import Results, Stress, StressResult
 from ftbench.document.store import load
 from ftbench.report import markdown, page, safety, terminal
-from ftbench.report.compare import compare
-from ftbench.report.compare import text as compared
 from ftbench.stats.analysis import analyse
 from ftbench.trial import stress
 from ftbench.trial.endpoints import RemoteEndpoint

@@ -6,18 +6,17 @@ output root are those of one machine if their hardware is equal and no two of th
 
 import hashlib
 import json
-import math
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
 
+from ftbench.compare.identity import MACHINE, UNKNOWN, identity
+from ftbench.compare.waterfalls import ComparableWaterfall, waterfalls
 from ftbench.document import history
 from ftbench.document.history import Entry
 from ftbench.document.model import Results
-from ftbench.merge.measured import Measured, measured
-from ftbench.plan.waterfall import IN_ALL
-from ftbench.report import compare
+from ftbench.stats.analysis import analyse
 from ftbench.stats.hours import Hours, hours
 
 Place = tuple[str, str]
@@ -48,7 +47,7 @@ def _several_machines(identified: Mapping[str, str], runs: Iterable[tuple[float,
     """
     ordered = sorted(set(runs))
     overlapping = any(start + seconds > then > start for (start, seconds), (then, _) in pairwise(ordered))
-    return identified[compare.MACHINE] == compare.UNKNOWN and overlapping
+    return identified[MACHINE] == UNKNOWN and overlapping
 
 
 def sets(a: tuple[Results, Path], b: tuple[Results, Path]) -> list[list[Results]]:
@@ -70,24 +69,18 @@ def _root(file: Path) -> Path:
     return file.resolve().parent.parent
 
 
-def identity(results: Results) -> dict[str, str]:
-    """Return the machine, settings and software of a run. Sources are compared by their content, not their commit."""
-    description = compare.described(results, results.environment.twins.keys())
-    return {title: words for title, words in description.items() if title != compare.COMMIT}
-
-
 def entries(results: Results) -> Iterator[tuple[Place, Entry]]:
-    """Yield the waterfalls of a run as entries of the record. Waterfalls that cannot be merged are left out."""
-    shared, whole = identity(results), results.status == "complete" and _start(results) is not None
-    for part in measured("", results) if whole else ():
-        if isinstance(part, Measured):
-            place = part.fall.scenario, part.fall.case
-            form = json.dumps([shared, place, part.setting]).encode()
-            figures = {
-                name: (figure.mean, math.sqrt(figure.variance / figure.rounds))
-                for name, figure in {**part.steps, IN_ALL: part.total}.items()
-            }
-            yield place, Entry(hashlib.sha256(form).hexdigest(), results.started, results.seconds, figures)
+    """Yield the comparable waterfalls of a complete run as entries of the record."""
+    if results.status != "complete" or _start(results) is None:
+        return
+    shared = identity(results)
+    for part in waterfalls(analyse(results)):
+        if isinstance(part, ComparableWaterfall):
+            place = part.waterfall.scenario, part.waterfall.case
+            form = json.dumps([shared, place, part.waterfall.workers, part.workload]).encode()
+            key = hashlib.sha256(form).hexdigest()
+            figures = {name: (figure.mean, figure.error) for name, figure in part.throughput.items()}
+            yield place, Entry(key, results.started, results.seconds, figures)
 
 
 def at_all_hours(results: Results, file: Path) -> dict[Place, list[Entry]]:

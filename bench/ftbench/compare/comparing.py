@@ -8,12 +8,11 @@ ratios.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean, variance
-from typing import Any
 
-from ftbench.document.environment import Interpreter
+from ftbench.compare.identity import HARDWARE, UNKNOWN, described, work
 from ftbench.document.model import Load, Results, Scenario, Stress, Verdict
 from ftbench.plan.metrics import METRICS
 from ftbench.plan.scenario import OWN
@@ -25,14 +24,7 @@ from ftbench.stats.hours import USUAL, USUAL_OF_VALUES, Deviation, RunFigure, de
 from ftbench.stats.statistics import CONFIDENCE, FEWEST_ROUNDS, Ratio, exponential, logarithms
 from ftrun.escape import one_line
 
-# The project itself, which a checkout uses as it is and an image installs. Its sources are compared.
-OURS = "ftloader", "ft-env"
-USUAL_COLLATE = "torch's"
-COMMIT = "commit"
 NO_HOURS = Deviation(0.0)
-MACHINE, UNKNOWN = "machine", "unknown"
-# Titles of what tells two machines apart.
-HARDWARE = MACHINE, "processor", "CPUs usable", "memory"
 
 
 @dataclass(kw_only=True)
@@ -215,29 +207,6 @@ def _comparable_cases(result: RunComparison, *both: tuple[Results, Scenario]) ->
     return same
 
 
-def work(run: Results, scenario: Scenario, case: Load) -> dict[str, Any]:
-    """Return the work of a case, such as {"batch size": 128}. Two runs are compared in cases of equal work only."""
-    data = case.dataset
-    # Not the number of turns, which is planned from measured costs: each turn is measured by itself.
-    found = {
-        "number of ranks": scenario.ranks or 1,
-        "batch size": case.batch_size,
-        "batches a worker": case.batches_per_worker,
-        "bytes a sample": case.sample_bytes,
-        "parameters": getattr(case, "parameters", None),
-        "kind of data": data.kind,
-        "source of the data": data.source,
-        "version of the data": data.version,
-        "files": data.files,
-        "mean size of a file": data.mean_bytes,
-    }
-    if scenario.name == OWN:  # the dataset's file may have moved, and its turns are chosen from a measured time
-        del found["batches a worker"]
-        found["collate_fn"] = run.options.collate_fn or USUAL_COLLATE
-        found["dataset"] = scenario.description.rpartition("/")[2]
-    return found
-
-
 def welch(a: Sequence[float], b: Sequence[float], hours: Deviation = NO_HOURS) -> Ratio:
     """Return exp(mean(b) - mean(a)) for logarithms a and b; with an interval if both have >= FEWEST_ROUNDS values.
 
@@ -256,56 +225,6 @@ def welch(a: Sequence[float], b: Sequence[float], hours: Deviation = NO_HOURS) -
         # Where nothing varies, the ratio is certain.
         p = 2 * float(stdtr(degrees, -abs(far) / error)) if error else float(far == 0)
     return Ratio(ratio=math.exp(far), low=low, high=high, n=n, p=p, resolution=None, verdict=Verdict.TOO_FEW)
-
-
-def python(interpreter: Interpreter) -> dict[str, str]:
-    """Return {title: words} of an interpreter: what has to be equal in two runs of the same software."""
-    result = {f"Python's {what}": getattr(interpreter, what) for what in ("version", "build", "compiler")}
-    if interpreter.free_threaded:  # with the GIL the memory is glibc's
-        result["MIMALLOC_PURGE_DELAY"] = interpreter.mimalloc_purge_delay or "unset"
-    return result
-
-
-def described(results: Results, compared: Set[str]) -> dict[str, str]:
-    """Return a run's machine, software and options, as {title: words}.
-
-    The twins' interpreters and packages are included only for the twins in *compared*.
-    """
-    environment, options = results.environment, results.options
-    first = next(iter(environment.twins.values()))
-    system = first.os
-    found = {
-        COMMIT: run_words.revision(results),
-        "sources of loader and bench": environment.source[:12],
-        MACHINE: system.machine_id or UNKNOWN,
-        "processor": first.cpu.model,
-        "CPUs usable": str(run_words.usable(results)),
-        # Rounded: the kernel keeps a varying part of the memory for itself.
-        "memory": f"{first.memory.total / 2**30:.0f} GiB",
-        "system": f"{system.name}, Linux {system.kernel}, container: {system.container or 'none'}",
-        "GPU": ", ".join(first.gpu.devices) or "none",
-        "scenarios": ", ".join(options.scenarios),
-        "--quick": "yes" if options.quick else "no",
-        "--configs": ", ".join(options.configs),
-        "--rounds": str(options.rounds or "as many as fit"),
-        "--budget": f"{options.budget:g}",
-        "--precision": f"{100 * options.precision:g}%",
-        "--data": options.data or "generated",
-        "--collate-fn": options.collate_fn or USUAL_COLLATE,
-        "--requirements": ", ".join(options.requirements) or "none",
-        "--batch-size": str(options.batch_size or "the scenarios'"),
-        "--workers": ", ".join(map(str, options.workers or ())) or "the scenarios'",
-        "--ranks": str(options.ranks or 1),
-        **{f"{twin} twin": "measured" if twin in environment.twins else "not measured" for twin in ("ft", "gil")},
-    }
-    for name, twin in environment.twins.items():
-        if name not in compared:
-            continue
-        found |= {f"{name}: {title}": value for title, value in python(twin.interpreter).items()}
-        found |= {
-            f"{name}: {package}": version for package, version in sorted(twin.packages.items()) if package not in OURS
-        }
-    return found
 
 
 def _cautions(name: str, results: Results) -> Iterator[str]:
