@@ -16,13 +16,10 @@ from ftbench.compare.identity import HARDWARE, UNKNOWN, described, work
 from ftbench.document.model import Load, Results, Scenario, Stress, Verdict
 from ftbench.plan.metrics import METRICS
 from ftbench.plan.scenario import OWN
-from ftbench.report import run_words, verdict_words
-from ftbench.report.render import render
+from ftbench.report import run_words
 from ftbench.stats.comparisons import judge
-from ftbench.stats.hours import FEWEST as FEWEST_RUNS
 from ftbench.stats.hours import USUAL, USUAL_OF_VALUES, Deviation, RunFigure, degrees_of_sum, deviation
 from ftbench.stats.statistics import CONFIDENCE, FEWEST_ROUNDS, Ratio, exponential, logarithms
-from ftrun.escape import one_line
 
 NO_HOURS = Deviation(0.0)
 
@@ -238,60 +235,3 @@ def _cautions(name: str, results: Results) -> Iterator[str]:
         if len(rounds) < FEWEST_ROUNDS:
             few = f"{FEWEST_ROUNDS} are needed to tell a change from noise"
             yield f"{name}: {scenario.name} has {run_words.rounds(scenario)}: {few}"
-
-
-def text(comparison: RunComparison, a: tuple[str, Results], b: tuple[str, Results]) -> str:
-    """Return the whole comparison as text; `a` and `b` are (path of results.json, its content)."""
-    words = {"describe": describe, "hours": hours, "unchanged": unchanged, "conclusion": conclusion}
-    return render("comparison.txt.jinja", one_line, [run_words], comparison=comparison, a=a, b=b, **words)
-
-
-def hours(comparison: RunComparison) -> str:
-    """Return a sentence on the deviation between two runs at different hours that the intervals include."""
-    usual = f"{100 * USUAL:.0f}% of ratios and memory, {100 * USUAL_OF_VALUES:.0f}% of other values"
-    known = f"{usual}, assumed, since fewer than {FEWEST_RUNS} runs like A or B were found"
-    if comparison.runs:
-        sigmas = [100 * change.hours.sigma for change in comparison.changes]
-        ends = f"{min(sigmas):.1f}% to {max(sigmas):.1f}%"
-        known = f"{ends}, from {comparison.runs} runs like A or B and the usual {usual}"
-    return f"Each interval allows for what hours do on one machine (standard deviation {known})."
-
-
-def unchanged(changes: list[FigureChange]) -> str:
-    """Return a line about *changes* in one metric, none of which was shown to be more than noise."""
-    few = any(c.low is None for c in changes)
-    far = max(max(c.ratio, 1 / c.ratio) for c in changes)
-    return (
-        f"{'unknown  ' if few else 'unchanged'} {run_words.count(len(changes), 'figure')} of "
-        f"{METRICS[changes[0].metric].noun}, at most {verdict_words.change(far)} apart: "
-        + ("too few rounds to tell" if few else "no change that can be told from noise")
-    )
-
-
-def describe(change: FigureChange) -> str:
-    """Return a change in words: "ft loader threads x2: 14% faster (8% to 20%): 1512 samples/s in A, 1720 in B"."""
-    metric = METRICS[change.metric]
-    said = verdict_words.outcome(metric, change)
-    if change.is_ratio:
-        return f"{change.what}, {metric.noun}: {change.a:.2f}x in A, {change.b:.2f}x in B: {said}"
-    of = "" if metric.name == "throughput" else f"{metric.noun} "
-    return f"{change.what}: {of}{said}: {metric.write(change.a)} {metric.unit} in A, {metric.write(change.b)} in B"
-
-
-def conclusion(comparison: RunComparison) -> str:
-    """Return a sentence that counts the figures that were compared, and those that changed beyond the noise."""
-    if not comparison.changes:
-        return "Nothing could be compared."
-    changed = comparison.beyond_noise
-    of = run_words.count(len(comparison.changes), "figure")
-    if not any(c.low is not None for c in comparison.changes):
-        return f"Of {of} none can be told from noise: three rounds are needed in both runs."
-    if not changed:
-        return f"Of {of} none changed beyond the noise; that is not to say that nothing changed."
-    values = [c for c in changed if not c.is_ratio]
-    better = sum(c.better for c in values)
-    ratios = run_words.count(len(changed) - len(values), "ratio")
-    return (
-        f"Of {of} {len(changed)} changed beyond the noise: {ratios} within the runs, and "
-        f"{run_words.count(len(values), 'value')} ({better} better in B, {len(values) - better} worse)."
-    )

@@ -9,13 +9,14 @@ from ftrun import escape
 
 def write(view: View) -> bytes:
     """Return the page, in UTF-8."""
+    charts = [chart for group in view.groups for chart in group.waterfalls]
     download = page.link("application/json", view.document)
     text = render(
         "merged.html.jinja",
         escape.terminal,
         view=view,
         method=METHOD,
-        svg=page.svg,
+        drawn=page.drawn(charts),
         download=download,
         palette=PALETTE,
     )

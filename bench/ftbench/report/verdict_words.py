@@ -185,8 +185,3 @@ def sentence(run: Analysis, fall: Waterfall) -> str:
     if last.name == REMOVED and last.verdict != Verdict.OTHER_SAMPLES:
         text += f"; removing the GIL by itself: {outcome(about, last)}"
     return text + "."
-
-
-def glance(run: Analysis) -> list[tuple[AnalysedScenario, str]]:
-    """Return (scenario, the answer to its question) for each scenario without a waterfall."""
-    return [(scenario, " ".join(answer(scenario))) for scenario in run.others]
