@@ -8,12 +8,13 @@ ratios.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from statistics import fmean, variance
 
 from ftbench.compare.identity import HARDWARE, UNKNOWN, described, work
 from ftbench.document.model import Load, Results, Scenario, Stress, Verdict
+from ftbench.plan.candidates import Pair
 from ftbench.plan.metrics import METRICS
 from ftbench.plan.scenario import OWN
 from ftbench.report import run_words
@@ -111,14 +112,17 @@ def _stress(result: RunComparison, a: Stress | None, b: Stress | None) -> None:
         if a or b:
             result.left_out.append(("thread-safety suite", f"run in {'A' if a else 'B'} alone"))
         return
-    outcomes = [{f"{r.scenario} in {r.configuration}": r.outcome for r in of.results} for of in (a, b)]
-    for key in _in_both(result, "thread-safety suite", "run", outcomes):
-        in_a, in_b = (of[key] for of in outcomes)
-        if in_a != in_b:
-            result.outcomes.append(f"{key}: {in_a} in A, {in_b} in B")
-    for name, part in (("A", a), ("B", b)):
-        if part.status != "complete":
-            result.cautions.append(f"{name}'s thread-safety suite is incomplete: {part.reason}")
+    in_a, in_b = (_outcomes(suite) for suite in (a, b))
+    for key in _in_both(result, "thread-safety suite", "run", (in_a, in_b)):
+        if in_a[key] != in_b[key]:
+            result.outcomes.append(f"{key}: {in_a[key]} in A, {in_b[key]} in B")
+    for name, suite in (("A", a), ("B", b)):
+        if suite.status != "complete":
+            result.cautions.append(f"{name}'s thread-safety suite is incomplete: {suite.reason}")
+
+
+def _outcomes(suite: Stress) -> dict[str, str]:
+    return {f"{result.scenario} in {result.configuration}": result.outcome for result in suite.results}
 
 
 def _scenario(
@@ -128,31 +132,60 @@ def _scenario(
 
     sets: the scenario in each set of like runs (see `compare`).
     """
-    name, both = a.name, (a, b)
-    titles = {c.key: c.title for s in (b, a) for c in s.candidates}
-    of_case = {c.key for c in a.candidates if c.case in cases}
-    keys = _in_both(result, name, "measured", [{c.key: c for c in s.whole} for s in both], titles)
-    in_b = {(p.numerator, p.denominator) for p in b.pairs}
-    pairs = [p for p in a.pairs if (p.numerator, p.denominator) in in_b and of_case >= {p.numerator, p.denominator}]
-    for metric in (m for m in a.metrics if m in b.metrics):
-        figures: list[tuple[str, tuple[str, ...]]] = [
-            (
-                run_words.title(a, a.candidate(pair.numerator), a.candidate(pair.denominator), with_case=True),
-                (pair.numerator, pair.denominator),
-            )
-            for pair in pairs
-            if not pair.first_only or metric == a.metrics[0]
-        ]
-        figures += [(titles[key], (key,)) for key in keys if key in of_case]
-        for what, compared in figures:
-            logs = [_logs(s, metric, *compared) for s in both]
-            x, y = (math.exp(fmean(values)) for values in logs)
-            steady = len(compared) == 2 or METRICS[metric].unit == "MiB"
-            usual = USUAL if steady else USUAL_OF_VALUES
-            hours = deviation([_figures(scenarios, metric, *compared) for scenarios in sets], usual)
-            change, is_ratio = welch(logs[0], logs[1], hours), len(compared) == 2
-            figure = {"a": x, "b": y, "hours": hours, **vars(change)}
-            result.changes.append(FigureChange(scenario=name, what=what, metric=metric, is_ratio=is_ratio, **figure))
+    of_case = {candidate.key for candidate in a.candidates if candidate.case in cases}
+    values = _values(result, a, b, of_case)
+    pairs = _common_pairs(a, b, of_case)
+    for metric in (metric for metric in a.metrics if metric in b.metrics):
+        in_metric = [pair for pair in pairs if not pair.first_only or metric == a.metrics[0]]
+        for title, keys in [*(_ratio(a, pair) for pair in in_metric), *values]:
+            result.changes.append(_figure_change((a, b), sets, metric, title, keys))
+
+
+def _values(
+    result: RunComparison, a: Scenario, b: Scenario, of_case: Set[str]
+) -> list[tuple[str, tuple[str, ...]]]:
+    """Return (title, key) of each candidate that was in all rounds of both runs."""
+    titles = {c.key: c.title for scenario in (b, a) for c in scenario.candidates}
+    whole = [{c.key: c for c in scenario.whole} for scenario in (a, b)]
+    keys = _in_both(result, a.name, "measured", whole, titles)
+    return [(titles[key], (key,)) for key in keys if key in of_case]
+
+
+def _ratio(scenario: Scenario, pair: Pair) -> tuple[str, tuple[str, ...]]:
+    """Return (title of a ratio, keys of its candidates)."""
+    a, b = (scenario.candidate(key) for key in (pair.numerator, pair.denominator))
+    return run_words.title(scenario, a, b, with_case=True), (pair.numerator, pair.denominator)
+
+
+def _common_pairs(a: Scenario, b: Scenario, keys: Set[str]) -> list[Pair]:
+    """Return the pairs of candidates that both runs compare, of candidates among *keys*."""
+    in_b = {(pair.numerator, pair.denominator) for pair in b.pairs}
+    in_both = [pair for pair in a.pairs if (pair.numerator, pair.denominator) in in_b]
+    return [pair for pair in in_both if keys >= {pair.numerator, pair.denominator}]
+
+
+def _figure_change(
+    both: Sequence[Scenario],
+    sets: Sequence[Sequence[Scenario]],
+    metric: str,
+    title: str,
+    keys: Sequence[str],
+) -> FigureChange:
+    """Return the change of a candidate's value, or of a ratio of two (*keys*)."""
+    in_a, in_b = (_logs(scenario, metric, *keys) for scenario in both)
+    is_ratio = len(keys) == 2
+    usual = USUAL if is_ratio or METRICS[metric].unit == "MiB" else USUAL_OF_VALUES
+    hours = deviation([_figures(scenarios, metric, *keys) for scenarios in sets], usual)
+    return FigureChange(
+        **vars(welch(in_a, in_b, hours)),
+        scenario=both[0].name,
+        what=title,
+        metric=metric,
+        is_ratio=is_ratio,
+        a=math.exp(fmean(in_a)),
+        b=math.exp(fmean(in_b)),
+        hours=hours,
+    )
 
 
 def _logs(scenario: Scenario, metric: str, *keys: str) -> list[float]:
@@ -190,18 +223,22 @@ def _comparable_cases(result: RunComparison, *both: tuple[Results, Scenario]) ->
     cases: list[dict[str, Load]] = [{case.name: case for case in s.cases} or {"": s} for _, s in both]
     same = set()
     for name in _in_both(result, scenario, "measured", cases):
-        x, y = (work(run, s, of[name]) for (run, s), of in zip(both, cases, strict=True))
-        different = [f"{title} is {x[title]} in A and {y[title]} in B" for title in x if x[title] != y[title]]
-        if different:
-            where = f"{scenario}: {name}" if name else scenario
-            result.left_out.append((where, f"not the same work: {'; '.join(different)}"))
-        else:
+        in_a, in_b = (work(run, s, of_run[name]) for (run, s), of_run in zip(both, cases, strict=True))
+        if in_a == in_b:
             same.add(name)
-        lengths = [of[name].batches_per_worker for of in cases]
+        else:
+            where = f"{scenario}: {name}" if name else scenario
+            result.left_out.append((where, f"not the same work: {_different(in_a, in_b)}"))
+        lengths = [of_run[name].batches_per_worker for of_run in cases]
         if scenario == OWN and lengths[0] != lengths[1]:
             in_each = "batches a worker in a turn are {} in A and {} in B".format(*lengths)
             result.cautions.append(f"{OWN}: {in_each}, chosen from measured times")
     return same
+
+
+def _different(in_a: Mapping[str, object], in_b: Mapping[str, object]) -> str:
+    titles = [title for title in in_a if in_a[title] != in_b[title]]
+    return "; ".join(f"{title} is {in_a[title]} in A and {in_b[title]} in B" for title in titles)
 
 
 def welch(a: Sequence[float], b: Sequence[float], hours: Deviation = NO_HOURS) -> Ratio:

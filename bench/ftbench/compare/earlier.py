@@ -92,13 +92,20 @@ def at_all_hours(results: Results, file: Path) -> dict[Place, list[Entry]]:
             if place in own and entry.key == own[place].key:
                 alike[place].append(entry)
     for place, entry in own.items():
-        recorded = history.recorded(Path(results.options.cache), entry.key) if results.options.cache else []
-        alike[place] += [each for each in recorded if each.figures.keys() == entry.figures.keys()]
         # A run is in its folder, in the record, perhaps in a copy of the folder.
-        alike[place] = list({each.started: each for each in reversed(alike[place])}.values())
-        if _several_machines(identity(results), [(each.time, each.seconds) for each in alike[place]]):
+        runs = {run.started: run for run in reversed(alike[place] + _recorded(results, entry))}
+        alike[place] = list(runs.values())
+        if _several_machines(identity(results), [(run.time, run.seconds) for run in runs.values()]):
             alike[place] = [entry]
     return alike
+
+
+def _recorded(results: Results, entry: Entry) -> list[Entry]:
+    """Return the runs like *entry* in the record of the run's cache folder (--cache)."""
+    if not results.options.cache:
+        return []
+    recorded = history.recorded(Path(results.options.cache), entry.key)
+    return [run for run in recorded if run.figures.keys() == entry.figures.keys()]
 
 
 def find(results: Results, file: Path) -> dict[Place, dict[str, Hours]]:

@@ -4,7 +4,7 @@ from collections.abc import Set
 from typing import Any
 
 from ftbench.document.environment import Interpreter
-from ftbench.document.model import Load, Results, Scenario
+from ftbench.document.model import Load, Options, Results, Scenario
 from ftbench.plan.scenario import OWN
 from ftbench.report import run_words
 
@@ -53,12 +53,23 @@ def described(results: Results, compared: Set[str]) -> dict[str, str]:
 
     The twins' interpreters and packages are included only for the twins in *compared*.
     """
-    environment, options = results.environment, results.options
-    first = next(iter(environment.twins.values()))
+    environment = results.environment
+    facts = {COMMIT: run_words.revision(results), "sources of loader and bench": environment.source[:12]}
+    facts |= _machine(results) | _options(results.options)
+    for twin in ("ft", "gil"):
+        facts[f"{twin} twin"] = "measured" if twin in environment.twins else "not measured"
+    for name, twin in environment.twins.items():
+        if name in compared:
+            packages = {title: version for title, version in sorted(twin.packages.items()) if title not in OURS}
+            for title, words in [*python(twin.interpreter).items(), *packages.items()]:
+                facts[f"{name}: {title}"] = words
+    return facts
+
+
+def _machine(results: Results) -> dict[str, str]:
+    first = next(iter(results.environment.twins.values()))
     system = first.os
-    found = {
-        COMMIT: run_words.revision(results),
-        "sources of loader and bench": environment.source[:12],
+    return {
         MACHINE: system.machine_id or UNKNOWN,
         "processor": first.cpu.model,
         "CPUs usable": str(run_words.usable(results)),
@@ -66,6 +77,11 @@ def described(results: Results, compared: Set[str]) -> dict[str, str]:
         "memory": f"{first.memory.total / 2**30:.0f} GiB",
         "system": f"{system.name}, Linux {system.kernel}, container: {system.container or 'none'}",
         "GPU": ", ".join(first.gpu.devices) or "none",
+    }
+
+
+def _options(options: Options) -> dict[str, str]:
+    return {
         "scenarios": ", ".join(options.scenarios),
         "--quick": "yes" if options.quick else "no",
         "--configs": ", ".join(options.configs),
@@ -78,16 +94,7 @@ def described(results: Results, compared: Set[str]) -> dict[str, str]:
         "--batch-size": str(options.batch_size or "the scenarios'"),
         "--workers": ", ".join(map(str, options.workers or ())) or "the scenarios'",
         "--ranks": str(options.ranks or 1),
-        **{f"{twin} twin": "measured" if twin in environment.twins else "not measured" for twin in ("ft", "gil")},
     }
-    for name, twin in environment.twins.items():
-        if name not in compared:
-            continue
-        found |= {f"{name}: {title}": value for title, value in python(twin.interpreter).items()}
-        found |= {
-            f"{name}: {package}": version for package, version in sorted(twin.packages.items()) if package not in OURS
-        }
-    return found
 
 
 def identity(results: Results) -> dict[str, str]:

@@ -7,7 +7,7 @@ kinds that are alike were said to differ in 36% of merges.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
@@ -43,15 +43,11 @@ def merge(named: Sequence[Path]) -> Merged:
     merged, hours = Merged(), dict[earlier.Place, HourEntries]()
     places: dict[earlier.Place, dict[tuple, list[Part]]] = {}
     for run in collect.runs(named, merged.notes):
-        for part in parts(run):
-            if isinstance(part, Incomparable):
-                merged.left_out.append(Skipped(run.name, str(part)))
-            else:
-                settings = places.setdefault(part.place, {})
-                settings.setdefault((*part.setting.items(),), []).append(part)
+        for part in _mergeable(run, merged.left_out):
+            settings = places.setdefault(part.place, {})
+            settings.setdefault((*part.setting.items(),), []).append(part)
         if run.earlier:
-            for place, entries in earlier.at_all_hours(run.results, run.path).items():
-                hours.setdefault(place, []).append(entries)
+            _add_hours(run, hours)
             number = run_words.count(run.earlier, "earlier run")
             text = f"its latest run is merged, and not its {number}: name each if they are others'"
             merged.notes.append(f"{run.name}: {text}")
@@ -66,6 +62,21 @@ def merge(named: Sequence[Path]) -> Merged:
         merged.groups.append(results[0])
         merged.apart += results[1:]
     return merged
+
+
+def _mergeable(run: collect.Found, left_out: list[Skipped]) -> Iterator[Part]:
+    """Yield the parts of a run that can be merged; add the others to *left_out*."""
+    for part in parts(run):
+        if isinstance(part, Incomparable):
+            left_out.append(Skipped(run.name, str(part)))
+        else:
+            yield part
+
+
+def _add_hours(run: collect.Found, hours: dict[earlier.Place, HourEntries]) -> None:
+    assert not isinstance(run.results, Incomparable), "a run that is left out has no earlier runs"
+    for place, entries in earlier.at_all_hours(run.results, run.path).items():
+        hours.setdefault(place, []).append(entries)
 
 
 def _differences(setting: Mapping[str, str], main: Mapping[str, str]) -> list[str]:
@@ -191,14 +202,7 @@ def _steps(means: Mapping[str, Mapping[str, Mean]], machines: Mapping[str, int])
 
     if len(machines) == 1:
         return [Step(name, "one kind") for name in means]
-    steps = []
-    for name, by_kind in means.items():
-        effects, errors = ([mean[at] for mean in by_kind.values()] for at in (0, 1))
-        mean = random_effects(effects, errors)
-        step = Step(name, "too few machines", _change(mean, len(effects)))
-        if len(effects) > 2:
-            step.expected = [*map(_exp, mean.interval(new=True))]
-        steps.append(step)
+    steps = [_untested(name, [*by_kind.values()]) for name, by_kind in means.items()]
     several = [kind for kind, number in machines.items() if number >= FEWEST_OF_KIND]
     if len(several) > 1:
         tested = [[by_kind[kind] for kind in several] for by_kind in means.values()]
@@ -207,6 +211,15 @@ def _steps(means: Mapping[str, Mapping[str, Mean]], machines: Mapping[str, int])
             step.p, step.apart = float(p), _apart(kinds)
             step.agreement = _agreement(kinds, step.p, step.apart)
     return steps
+
+
+def _untested(name: str, kinds: Sequence[Mean]) -> Step:
+    """Return a step with the mean of all kinds."""
+    mean = random_effects([kind.effect for kind in kinds], [kind.error for kind in kinds])
+    step = Step(name, "too few machines", _change(mean, len(kinds)))
+    if len(kinds) > 2:
+        step.expected = [*map(_exp, mean.interval(new=True))]
+    return step
 
 
 def _agreement(kinds: Sequence[Mean], p: float, apart: float) -> Agreement:

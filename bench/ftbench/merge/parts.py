@@ -1,19 +1,19 @@
 """The parts of a merge, each one waterfall of one run: what has to be equal, and what may differ."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from ftbench.compare.identity import identity
 from ftbench.compare.waterfalls import ComparableWaterfall, Incomparable, case_of, waterfalls
-from ftbench.document.model import Results
+from ftbench.document.model import Results, Waterfall
 from ftbench.merge.collect import Found, listed
 from ftbench.merge.model import Machine
 from ftbench.plan.candidates import VARIANTS
 from ftbench.plan.scenario import OWN
 from ftbench.report import run_words, verdict_words
-from ftbench.stats.analysis import Analysis, analyse
+from ftbench.stats.analysis import AnalysedScenario, Analysis, analyse
 from ftrun import host
 
 # Packages with which scenarios load and decode. A user's dataset may use any package.
@@ -77,26 +77,6 @@ def parts(found: Found) -> Iterator[Part | Incomparable]:
 def _part(found: Found, run: Analysis, measured: ComparableWaterfall) -> Part:
     results, fall, facts = run.results, measured.waterfall, identity(run.results)
     scenario = run.scenario(fall.scenario)
-    usable = max(1, run_words.usable(results) // (scenario.ranks or 1))
-    # Machines that differ in their CPUs have other numbers of workers, but the same words.
-    most = fall.workers == max(results.options.workers or [usable])
-    containers = {twin.os.container or "none": None for twin in results.environment.twins.values()}
-    setting = {
-        **measured.workload,
-        **{title: facts[title] for title in EQUAL},
-        "container": ", ".join(containers),
-        "workers of the waterfall": "the most" if most else str(fall.workers),
-    }
-    for title, words in facts.items():
-        _, of_twin, name = title.partition(": ")
-        loads = name in LOADING or name.startswith(("Python", "MIMALLOC")) or scenario.name == OWN
-        if of_twin and loads:
-            setting[title] = words
-    options = {
-        "the number of workers": str(fall.workers),
-        "the number of turns": str(case_of(scenario, fall).turns),
-        **{title: facts[title] for title in NAMED},
-    }
     disturbed = sum(bool(run_words.marked(measured_round)) for measured_round in scenario.rounds)
     path, revision = host.path(str(found.path)), run_words.revision(results)
     return Part(
@@ -104,11 +84,43 @@ def _part(found: Found, run: Analysis, measured: ComparableWaterfall) -> Part:
         hardware=_hardware(results),
         measured=measured,
         candidates=verdict_words.contestants(run, fall),
-        setting=setting,
-        options=options,
+        setting={
+            **measured.workload,
+            **_setting(results, facts, scenario, fall),
+            **_software(facts, scenario),
+        },
+        options={
+            "the number of workers": str(fall.workers),
+            "the number of turns": str(case_of(scenario, fall).turns),
+            **{title: facts[title] for title in NAMED},
+        },
         disturbed=f"{disturbed} of {run_words.rounds(scenario)}" if disturbed else "",
         warnings=results.warnings,
     )
+
+
+def _setting(
+    results: Results, facts: Mapping[str, str], scenario: AnalysedScenario, fall: Waterfall
+) -> dict[str, str]:
+    usable = max(1, run_words.usable(results) // (scenario.ranks or 1))
+    # Machines that differ in their CPUs have other numbers of workers, but the same words.
+    most = fall.workers == max(results.options.workers or [usable])
+    containers = {twin.os.container or "none": None for twin in results.environment.twins.values()}
+    return {title: facts[title] for title in EQUAL} | {
+        "container": ", ".join(containers),
+        "workers of the waterfall": "the most" if most else str(fall.workers),
+    }
+
+
+def _software(facts: Mapping[str, str], scenario: AnalysedScenario) -> dict[str, str]:
+    """Return the facts on each twin's Python and packages, as far as they matter."""
+    software = {}
+    for title, words in facts.items():
+        _, of_twin, name = title.partition(": ")
+        loads = name in LOADING or name.startswith(("Python", "MIMALLOC"))
+        if of_twin and (loads or scenario.name == OWN):
+            software[title] = words
+    return software
 
 
 def _hardware(results: Results) -> Hardware:

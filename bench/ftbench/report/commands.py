@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ftbench.document.model import Options, Results
+from ftbench.document.model import Change, Options, Results
 from ftbench.plan.candidates import CONFIGS
 from ftbench.plan.waterfall import PRECISION
 from ftbench.report import hour_words
@@ -24,27 +24,42 @@ DEFAULT_SERIES = "3.13"  # the same as in docker/python-series
 def options(given: Options) -> list[str]:
     """Return the command-line arguments of `bench` for these options. Options with default values are left out."""
     own = given.dataset is not None
-    wanted = {
-        "--dataset": given.dataset,
-        "--collate-fn": own and given.collate_fn,
-        "--requirements": own and given.requirements and "requirements.txt",
-        "--rounds": given.rounds,
-        "--budget": given.rounds is None and f"{given.budget:g}",
-        "--precision": given.precision != PRECISION and f"{100 * given.precision:g}%",
-        "--workers": given.workers and ",".join(map(str, given.workers)),
-        "--ranks": given.ranks,
-        "--batch-size": given.batch_size,
-        "--data": given.data,
-        "--configs": set(given.configs) != set(CONFIGS) and ",".join(given.configs),
-        "--stress-minutes": given.stress_minutes and f"{given.stress_minutes:g}",
-    }
     arguments = [] if own else list(given.scenarios)
-    arguments += [flag for flag, said in (("--quick", given.quick), ("--stress", given.stress)) if said]
+    flags = {"--quick": given.quick, "--stress": given.stress}
     # The suite is part of a full run that names no scenario.
-    arguments += ["--no-stress"] if own and not (given.quick or given.stress) else []
-    for name, value in wanted.items():
-        arguments += [name, str(value)] if value else []
+    flags["--no-stress"] = own and not (given.quick or given.stress)
+    arguments += [flag for flag, is_given in flags.items() if is_given]
+    for name, value in (*_of_dataset(given), *_of_measurement(given)):
+        if value:
+            arguments += [name, str(value)]
     return [one_line(argument) for argument in arguments]
+
+
+def _of_dataset(given: Options) -> list[tuple[str, str | None]]:
+    if given.dataset is None:
+        return []
+    requirements = "requirements.txt" if given.requirements else None
+    return [
+        ("--dataset", given.dataset),
+        ("--collate-fn", given.collate_fn),
+        ("--requirements", requirements),
+    ]
+
+
+def _of_measurement(given: Options) -> list[tuple[str, Any]]:
+    budget = f"{given.budget:g}" if given.rounds is None else None
+    minutes = f"{given.stress_minutes:g}" if given.stress_minutes else None
+    return [
+        ("--rounds", given.rounds),
+        ("--budget", budget),
+        ("--precision", given.precision != PRECISION and f"{100 * given.precision:g}%"),
+        ("--workers", given.workers and ",".join(map(str, given.workers))),
+        ("--ranks", given.ranks),
+        ("--batch-size", given.batch_size),
+        ("--data", given.data),
+        ("--configs", set(given.configs) != set(CONFIGS) and ",".join(given.configs)),
+        ("--stress-minutes", minutes),
+    ]
 
 
 def commands(run: Analysis, where: Path = Path()) -> list[tuple[str, str]]:
@@ -66,25 +81,30 @@ def commands(run: Analysis, where: Path = Path()) -> list[tuple[str, str]]:
 
 def _command(results: Results, given: Options, docker: bool) -> str:
     """Return the command of a run with these options: docker compose with container paths if `docker`, or ./twins."""
-    folders: dict[str, str] = {}
-    data, dataset = given.data, given.dataset
-    if not in_containers(results):
-        if docker and data is not None:
+    folders, data, dataset = {}, given.data, given.dataset
+    if in_containers(results):
+        folders, data, dataset = _from_containers(given, docker)
+    elif docker:
+        if data is not None:
             folders["DATA"], data = data, "/data"
-        if docker and dataset is not None:
+        if dataset is not None:
             folders["CODE"], dataset = os.path.split(dataset)
-    else:
-        folders = {"DATA": "your/images"} if data else {}
-        folders.update(given.folders)
-        if not docker and data is not None:
-            data = re.sub("^/data(?=/|$)", lambda _: folders["DATA"], data)
-        if not docker and dataset is not None:
-            dataset = os.path.join(folders.get("CODE", ""), dataset)
     asked = " ".join(map(host.quoted, options(replace(given, data=data, dataset=dataset))))
     if not docker:
         return f"{_series(results)}./twins bench {asked}"
     before = host.assignments({name: one_line(where) for name, where in folders.items()})
     return f"{before}{_series(results)}docker compose run --rm ft-bench {asked}"
+
+
+def _from_containers(given: Options, docker: bool) -> tuple[dict[str, str], str | None, str | None]:
+    """Return (folders, --data, --dataset) for a run in containers, as the command needs them."""
+    folders, data, dataset = {"DATA": "your/images"} if given.data else {}, given.data, given.dataset
+    folders.update(given.folders)
+    if not docker and data is not None:
+        data = re.sub("^/data(?=/|$)", lambda _: folders["DATA"], data)
+    if not docker and dataset is not None:
+        dataset = os.path.join(folders.get("CODE", ""), dataset)
+    return folders, data, dataset
 
 
 def in_containers(results: Results) -> bool:
@@ -108,20 +128,18 @@ def longer(run: Analysis) -> list[tuple[str, str]]:
     """
     given, docker = run.results.options, in_containers(run.results)
     asked: list[tuple[str, dict[str, Any]]] = []
-    if few := [s.name for s in run.scenarios if len(s.rounds) < FEWEST_ROUNDS]:
+    few = [s.name for s in run.scenarios if len(s.rounds) < FEWEST_ROUNDS]
+    if few:
         asked.append(("A run of enough rounds", {"scenarios": few}))  # a run without --rounds has enough
     minutes: dict[str, int] = {}
     precision, what = given.precision, "what is open"
-    for fall in run.waterfalls:
-        for c in (*fall.steps, fall.total):
-            more = more_minutes(run.scenario(fall.scenario), c)
-            if more == 0:
-                what = "some of what is open"
-            if more and c.low and c.high and c.resolution:
-                minutes[fall.scenario] = max(more, minutes.get(fall.scenario, 0))
-                # The width of the interval after these minutes.
-                narrow = math.log(c.high / c.low) / 2 * abs(math.log(c.ratio)) / math.log(c.resolution)
-                precision = min(precision, narrow)
+    for scenario, c in ((fall.scenario, c) for fall in run.waterfalls for c in (*fall.steps, fall.total)):
+        more = more_minutes(run.scenario(scenario), c)
+        if more == 0:
+            what = "some of what is open"
+        if more:
+            minutes[scenario] = max(more, minutes.get(scenario, 0))
+            precision = min(precision, _precision(c))
     if minutes:
         budget = given.budget + 60 * len(minutes) * max(minutes.values())
         precision = int(1000 * precision) / 1000
@@ -130,6 +148,13 @@ def longer(run: Analysis) -> list[tuple[str, str]]:
     return [
         (what, _command(run.results, replace(given, **{"rounds": None, **changed}), docker)) for what, changed in asked
     ]
+
+
+def _precision(undecided: Change) -> float:
+    """Return half the width of an undecided ratio's interval after the minutes that settle it."""
+    assert undecided.low and undecided.high and undecided.resolution, "more_minutes needs them"
+    half = math.log(undecided.high / undecided.low) / 2
+    return half * abs(math.log(undecided.ratio)) / math.log(undecided.resolution)
 
 
 def stress(results: Results) -> str:

@@ -139,18 +139,7 @@ class Rows:
 
     def _scale(self, axes: Axes) -> None:
         if self.logarithmic:
-            # Two rounds can give intervals over many powers of ten: cut off intervals, but no value and no line.
-            values = [*(row.value for row in self.rows), *([1.0] * self.ratios), *([self.ideal] if self.ideal else [])]
-            ends = [end for row in self.rows for end in (row.low, row.high) if end is not None] + values
-            low = max(min(ends), min(values) / WIDEST) * 0.85
-            high = min(min(max(ends), max(values) * WIDEST) / 0.85, MOST)
-            if self.ratios:
-                marks = style.ratio_marks(low, high)
-                texts = [f"{mark:g}x" for mark in marks]
-            else:
-                wide = max(math.log(min(max(row.ends), high) / low) / row.room for row in self.rows)
-                high = max(low * math.exp(min(wide, math.log(MOST / low))), (self.ideal or 0) * 1.05)
-                marks, texts = style.log_marks(low, high, self.unit)
+            low, high, marks, texts = self._logarithmic_scale()
             axes.set_xscale("log")
             axes.minorticks_off()
         else:
@@ -160,6 +149,25 @@ class Rows:
             marks, texts = style.round_marks(low, high, 4)
         axes.set_xlim(low, high)
         axes.set_xticks(marks, texts)
+
+    def _logarithmic_scale(self) -> tuple[float, float, list[float], list[str]]:
+        """Return (low, high, marks, labels) of a logarithmic axis."""
+        values = [row.value for row in self.rows]
+        if self.ratios:
+            values.append(1.0)
+        if self.ideal:
+            values.append(self.ideal)
+        intervals = [end for row in self.rows for end in (row.low, row.high) if end is not None]
+        ends = intervals + values
+        # Two rounds can give intervals over many powers of ten: cut off intervals, but no value and no line.
+        low = max(min(ends), min(values) / WIDEST) * 0.85
+        high = min(min(max(ends), max(values) * WIDEST) / 0.85, MOST)
+        if self.ratios:
+            marks = style.ratio_marks(low, high)
+            return low, high, marks, [f"{mark:g}x" for mark in marks]
+        wide = max(math.log(min(max(row.ends), high) / low) / row.room for row in self.rows)
+        high = max(low * math.exp(min(wide, math.log(MOST / low))), (self.ideal or 0) * 1.05)
+        return low, high, *style.log_marks(low, high, self.unit)
 
 
 def _bar(axes: Axes, y: float, row: Row) -> None:
@@ -238,14 +246,7 @@ class Curves:
 
     def draw(self, figure: Figure, left: float, top: float) -> None:
         """Draw the picture with its top left corner at (`left`, `top`)."""
-        ends = [end for line in self.lines for end in (*line.low, *line.high)] + [y for _, y in self.ideal]
-        if self.logarithmic:
-            low, high = min(ends) / 1.1, max(ends) * 1.1
-            marks, texts = style.log_marks(low, high, self.unit)
-        else:
-            low, high = min(0.0, *ends), min(max(0.0, *ends) * 1.08, MOST)
-            high = high or (0.0 if low < 0 else 1.0)
-            marks, texts = style.round_marks(low, high)
+        low, high, marks, texts = self._vertical_scale()
         margin = 14 + LETTER * max(map(len, texts))
         width = WIDTH - 20 - margin
         axes = style.place(figure, left + margin, top + LINE + 10, width, CURVE_HEIGHT)
@@ -271,6 +272,18 @@ class Curves:
         above = {"xycoords": "axes fraction", "xytext": (4 - margin, 8), "textcoords": "offset points"}
         axes.annotate(style.cut(self.unit), (0, 1), **above)
         style.draw_legend(axes, self._legend(), 4 - margin)
+
+    def _vertical_scale(self) -> tuple[float, float, list[float], list[str]]:
+        """Return (low, high, marks, labels) of the vertical axis."""
+        ends = [end for line in self.lines for end in (*line.low, *line.high)]
+        ends += [y for _, y in self.ideal]
+        if self.logarithmic:
+            low, high = min(ends) / 1.1, max(ends) * 1.1
+            return low, high, *style.log_marks(low, high, self.unit)
+        low, high = min(0.0, *ends), min(max(0.0, *ends) * 1.08, MOST)
+        if not high:
+            high = 0.0 if low < 0 else 1.0
+        return low, high, *style.round_marks(low, high)
 
     def _legend(self) -> Legend:
         found = [(line.label, Line2D([], [], markersize=7, **line.look)) for line in self.lines]

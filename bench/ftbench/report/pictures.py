@@ -3,7 +3,7 @@
 import io
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from typing import Any
 from xml.etree import ElementTree
 
@@ -26,6 +26,8 @@ STYLE = {
 }
 # The font, as matplotlib writes it with every text.
 FONT = "font-size: 13px; font-family: 'DejaVu Sans', sans-serif; "
+# What the page has in place of what matplotlib writes: the colours of its own.
+CHANGES = {FONT: ""} | {light: f"var(--{name})" for name, (light, _) in PALETTE.items()}
 # The most lines of a text above charts.
 MOST_LINES = 6
 
@@ -47,17 +49,13 @@ def _figure(shown: Sequence[Chart], head: Sequence[str], alarm: bool) -> Figure:
     """Return a figure of charts in at most two columns, each chart below its title, all below the heading *head*."""
     columns = min(2, len(shown))
     above = [line for text in head for line in wrapped(text, LINE_LETTERS * columns, MOST_LINES)]
-    titles = [
-        [(line, {"weight": "bold"}) for line in wrapped(chart.title, LINE_LETTERS - 4)]
-        + [(line, {"color": SOFT}) for line in wrapped(chart.caption)]
-        for chart in shown
-    ]
     top = float(len(above) * LINE + 2 * GAP)
     places = []
     for first in range(0, len(shown), columns):
-        room = max(len(title) * LINE + GAP / 2 for title in titles[first : first + columns])
+        row = shown[first : first + columns]
+        room = max(len(_titles(chart)) * LINE + GAP / 2 for chart in row)
         places += [(column * (WIDTH + GAP), top, top + room) for column in range(columns)]
-        top += room + max(chart.picture.height for chart in shown[first : first + columns]) + GAP
+        top += room + max(chart.picture.height for chart in row) + GAP
     across, down = columns * (WIDTH + GAP) - GAP, top
     figure = Figure(figsize=(across / 72, down / 72), dpi=72, facecolor=BACK)
 
@@ -66,11 +64,17 @@ def _figure(shown: Sequence[Chart], head: Sequence[str], alarm: bool) -> Figure:
 
     for number, line in enumerate(above):
         write(0, GAP + number * LINE, line, color=ALARM if alarm else TEXT)
-    for (left, at, below), title, chart in zip(places, titles, shown, strict=False):
-        for number, (line, how) in enumerate(title):
+    for (left, at, below), chart in zip(places, shown, strict=False):
+        for number, (line, how) in enumerate(_titles(chart)):
             write(left, at + number * LINE, line, **how)
         chart.picture.draw(figure, left, below)
     return figure
+
+
+def _titles(chart: Chart) -> list[tuple[str, dict[str, str]]]:
+    """Return (line, style) of each line above a chart."""
+    title = [(line, {"weight": "bold"}) for line in wrapped(chart.title, LINE_LETTERS - 4)]
+    return title + [(line, {"color": SOFT}) for line in wrapped(chart.caption)]
 
 
 def png(shown: Sequence[Chart], head: Sequence[str], alarm: bool = False) -> bytes:
@@ -94,13 +98,8 @@ def svg(chart: Chart) -> str:
         chart.picture.draw(figure, 0, 0)
         root = ElementTree.fromstring(_saved(figure, format="svg", dpi=72))
     elements = list(root.iter())
-    used = set(
-        re.findall(
-            r"#([\w-]+)",
-            " ".join(value for element in elements for value in element.attrib.values()),
-        )
-    )
-    changes = {FONT: ""} | {light: f"var(--{name})" for name, (light, _) in PALETTE.items()}
+    values = [value for element in elements for value in element.attrib.values()]
+    used = set(re.findall(r"#([\w-]+)", " ".join(values)))
     for element in elements:
         for child in list(element):
             if child.tag.endswith(("}metadata", "}style")):
@@ -109,22 +108,28 @@ def svg(chart: Chart) -> str:
         element.text = element.text if element.tag == "text" else None
         before, element.attrib = element.attrib, {}
         for key, value in before.items():
-            if key == "id" and value.startswith('"'):
-                title = ElementTree.Element("title")
-                title.text = json.loads(value)
-                element.insert(0, title)
-                element.set("pointer-events", "all")
-            elif key.endswith("}href"):
-                element.set("href", value)
-            elif key != "id" and not value.startswith("rotate(-0 ") or value in used:
-                for old, new in changes.items():
-                    value = value.replace(old, new)
-                element.set(
-                    key, re.sub(r"\d+\.\d\d+", lambda found: f"{float(found[0]):.2f}", value)
-                )
+            _set(element, key, value, used)
     root.attrib.update(width=f"{WIDTH}", height=f"{height:g}", viewBox=f"0 0 {WIDTH} {height:g}")
     root.attrib.update(
         xmlns="http://www.w3.org/2000/svg",
         style=f"{FONT}stroke-linejoin: round; stroke-linecap: butt",
     )
     return ElementTree.tostring(root, encoding="unicode")
+
+
+def _set(element: ElementTree.Element, key: str, value: str, used: Set[str]) -> None:
+    """Give an element an attribute that matplotlib wrote, if it is used, in the page's form.
+
+    used: the ids that other elements refer to.
+    """
+    if key == "id" and value.startswith('"'):
+        title = ElementTree.Element("title")
+        title.text = json.loads(value)
+        element.insert(0, title)
+        element.set("pointer-events", "all")
+    elif key.endswith("}href"):
+        element.set("href", value)
+    elif key != "id" and not value.startswith("rotate(-0 ") or value in used:
+        for written, shown in CHANGES.items():
+            value = value.replace(written, shown)
+        element.set(key, re.sub(r"\d+\.\d\d+", lambda match: f"{float(match[0]):.2f}", value))

@@ -163,27 +163,36 @@ def marked(one: Round) -> list[str]:
 
 def limits(scenario: Scenario) -> list[str]:
     """Return texts on disturbed rounds, on cycles that left for other load, and on too few turns; [] without any."""
-    rounds = [one for one in scenario.rounds if marked(one)]
-    sentences = []
-    if rounds:
-        which = "; ".join(f"round {one.number}: {', '.join(marked(one))}" for one in rounds[:MOST_ROUNDS])
-        more = f"; and {len(rounds) - MOST_ROUNDS} more" if len(rounds) > MOST_ROUNDS else ""
-        were = "was" if len(rounds) == 1 else "were"
-        sentences.append(
-            f"{len(rounds)} of {len(scenario.rounds)} rounds {were} disturbed ({which}{more}). What comes and goes "
-            "widens the intervals; what stays favours those that need less CPU time."
-        )
-    trials = [trial for one in scenario.rounds for trial in one.trials]
-    if left_out := sum(len(trial.turns_left_out) for trial in trials):
+    sentences = _disturbed(scenario)
+    trials = [trial for measured in scenario.rounds for trial in measured.trials]
+    left_out = sum(len(trial.turns_left_out) for trial in trials)
+    if left_out:
         turns = count(sum(len(trial.turn_loads) for trial in trials), "turn")
         sentences.append(f"{left_out} of {turns} do not count: others took CPUs in their cycles.")
-    if few := too_few_of_all(scenario):
+    few = too_few_of_all(scenario)
+    if few:
         sentences.append(
             f"A candidate with {count(few, 'turn')} may have had none of its rare long ones (one in ten, twice as "
             f"long): intervals of {METRICS[scenario.metrics[0]].noun} are {math.expm1(UNSEEN):.0%} wider than with "
             f"{ENOUGH_TURNS} turns."
         )
     return sentences
+
+
+def _disturbed(scenario: Scenario) -> list[str]:
+    """Return a list of one text on the disturbed rounds, or an empty list if there are none."""
+    words = [(measured.number, marked(measured)) for measured in scenario.rounds]
+    disturbed = [f"round {number}: {', '.join(texts)}" for number, texts in words if texts]
+    if not disturbed:
+        return []
+    which = "; ".join(disturbed[:MOST_ROUNDS])
+    if len(disturbed) > MOST_ROUNDS:
+        which += f"; and {len(disturbed) - MOST_ROUNDS} more"
+    were = "was" if len(disturbed) == 1 else "were"
+    return [
+        f"{len(disturbed)} of {len(scenario.rounds)} rounds {were} disturbed ({which}). What comes and goes "
+        "widens the intervals; what stays favours those that need less CPU time."
+    ]
 
 
 def failed(scenario: Scenario, failure: Failure) -> str:

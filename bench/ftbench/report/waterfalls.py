@@ -87,24 +87,42 @@ def _with_change(row: Row, cells: tuple[str, ...]) -> Row:
 
 def notes(run: Analysis, fall: Waterfall) -> list[str]:
     """Return the sentences below a waterfall's chart, on first and last candidate, undecided steps, missing parts."""
-    scenario, cpu, about = run.scenario(fall.scenario), fall.cpu_per_1000, METRICS[CPU]
-    said = f", {verdict_words.outcome(about, cpu.total)}" if cpu.total.verdict != Verdict.OTHER_SAMPLES else ""
-    parts = [f"CPU time for 1,000 samples {about.write(cpu.start.value)} s to {about.write(cpu.end)} s{said}"]
+    scenario = run.scenario(fall.scenario)
+    sentences = [_from_first_to_last(fall)]
+    changes = [*((step.name, step) for step in fall.steps), ("in all", fall.total)]
+    words = [(name, verdict_words.settles(scenario, change)) for name, change in changes]
+    undecided = [f"{name}: {more}" for name, more in words if more]
+    if undecided:
+        sentences.append(f"Undecided: {'; '.join(undecided)}.")
+    return sentences + (_missing(run, fall) if fall.missing else [])
+
+
+def _from_first_to_last(fall: Waterfall) -> str:
+    cpu, metric = fall.cpu_per_1000, METRICS[CPU]
+    text = f"CPU time for 1,000 samples {metric.write(cpu.start.value)} s to {metric.write(cpu.end)} s"
+    if cpu.total.verdict != Verdict.OTHER_SAMPLES:
+        text += f", {verdict_words.outcome(metric, cpu.total)}"
+    parts = [text]
     for name, (start, end) in fall.ends.items():
         metric = METRICS[name]
         parts.append(f"{metric.noun} {metric.write(start)} {metric.unit} to {metric.write(end)} {metric.unit}")
-    found = [f"From first to last: {'; '.join(parts)}."]
-    changes = [*((step.name, step) for step in fall.steps), ("in all", fall.total)]
-    undecided = [f"{name}: {more}" for name, c in changes if (more := verdict_words.settles(scenario, c))]
-    if undecided:
-        found.append(f"Undecided: {'; '.join(undecided)}.")
-    if fall.missing:
-        titles = {**{name: each.title for name, each in CONFIGURATIONS.items()}, "ft": "threads without the GIL"}
-        missing = ", ".join(titles.get(each, each) for each in fall.missing)
-        found.append(f"Missing here: {missing}. The steps that need them are not in this chain.")
-        failed = [(scenario.candidate(each.candidate), each) for each in scenario.failures]
-        failed = [(c, each) for c, each in failed if (c.workers, c.case) == (fall.workers, fall.case)]
-        found += [run_words.capital(run_words.failed(scenario, each).rstrip(".")) + "." for _, each in failed]
-        if run.results.options.dataset and any(c.variant == THREADS for c, _ in failed):
-            found.append(f"{commands.audit(run.results)} looks for what is not safe under threads.")
-    return found
+    return f"From first to last: {'; '.join(parts)}."
+
+
+def _missing(run: Analysis, fall: Waterfall) -> list[str]:
+    """Return sentences on what a waterfall lacks, and why."""
+    scenario = run.scenario(fall.scenario)
+    titles = {name: configuration.title for name, configuration in CONFIGURATIONS.items()}
+    titles["ft"] = "threads without the GIL"
+    missing = ", ".join(titles.get(name, name) for name in fall.missing)
+    sentences = [f"Missing here: {missing}. The steps that need them are not in this chain."]
+    threads = False
+    for failure in scenario.failures:
+        candidate = scenario.candidate(failure.candidate)
+        if (candidate.workers, candidate.case) == (fall.workers, fall.case):
+            sentence = run_words.failed(scenario, failure).rstrip(".")
+            sentences.append(f"{run_words.capital(sentence)}.")
+            threads = threads or candidate.variant == THREADS
+    if run.results.options.dataset and threads:
+        sentences.append(f"{commands.audit(run.results)} looks for what is not safe under threads.")
+    return sentences
