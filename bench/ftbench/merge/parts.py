@@ -83,7 +83,7 @@ def _part(found: Found, run: Analysis, measured: ComparableWaterfall) -> Part:
         machine=Machine(found.name, path, revision, fall, 0.0),
         hardware=_hardware(results),
         measured=measured,
-        candidates=verdict_words.contestants(run, fall),
+        candidates=verdict_words.last_against_first(run, fall),
         setting={
             **measured.workload,
             **_setting(results, facts, scenario, fall),

@@ -185,7 +185,7 @@ def _compared(scenario: AnalysedScenario, metric: str) -> list[str]:
     return [conclusion(scenario, group) for who, group in groups.items() if who in first or who[0] == "headline"]
 
 
-def contestants(run: Analysis, fall: Waterfall) -> str:
+def last_against_first(run: Analysis, fall: Waterfall) -> str:
     """Return the last and the first candidate of a waterfall: "threads without the GIL against torch's DataLoader"."""
     return " against ".join(_ends(run, fall))
 
