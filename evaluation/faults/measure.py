@@ -61,7 +61,7 @@ FAULTS = {
     ),
     "735f198: runs with different collate functions are compared": Fault(
         "bench/ftbench/compare/identity.py",
-        '        found["collate_fn"] = run.options.collate_fn or USUAL_COLLATE\n',
+        '        facts["collate_fn"] = run.options.collate_fn or USUAL_COLLATE\n',
         "",
         "unit/bench",
     ),

@@ -69,8 +69,8 @@ class RunComparison:
 
     def figures(self, scenario: str, is_ratio: bool) -> list[FigureChange]:
         """Return a scenario's changes: of ratios if *is_ratio*, else of values. The largest come first, noise last."""
-        found = (c for c in self.changes if (c.scenario, c.is_ratio) == (scenario, is_ratio))
-        return sorted(found, key=lambda c: -abs(math.log(c.ratio)) if c.shown else 0)
+        changes = (c for c in self.changes if (c.scenario, c.is_ratio) == (scenario, is_ratio))
+        return sorted(changes, key=lambda c: -abs(math.log(c.ratio)) if c.shown else 0)
 
 
 def compare(a: Results, b: Results, sets: Sequence[Sequence[Results]] = ()) -> RunComparison:
@@ -78,15 +78,16 @@ def compare(a: Results, b: Results, sets: Sequence[Sequence[Results]] = ()) -> R
 
     sets: runs like A, and runs like B, of other hours; each set is of one machine with equal settings and software.
     """
-    both = a.environment.twins.keys() & b.environment.twins.keys()
-    x, y = (described(results, both) for results in (a, b))
-    different = [(what, x.get(what, "none"), y.get(what, "none")) for what in {**x, **y} if x.get(what) != y.get(what)]
+    twins = a.environment.twins.keys() & b.environment.twins.keys()
+    x, y = (described(results, twins) for results in (a, b))
+    titles = [title for title in {**x, **y} if x.get(title) != y.get(title)]
+    different = [(title, x.get(title, "none"), y.get(title, "none")) for title in titles]
     result = RunComparison(different, [*_cautions("A", a), *_cautions("B", b)])
-    if any(what in HARDWARE and UNKNOWN not in values for what, *values in result.differences):
+    if any(title in HARDWARE and UNKNOWN not in values for title, *values in result.differences):
         result.cautions.append("A and B ran on different machines: values compare these, and only ratios the software")
     scenarios = [{s.name: s for s in run.scenarios} for run in (a, b)]
     for name in _in_both(result, "", "measured", scenarios):
-        in_a, in_b = (of[name] for of in scenarios)
+        in_a, in_b = (by_name[name] for by_name in scenarios)
         _scenario(result, in_a, in_b, _comparable_cases(result, (a, in_a), (b, in_b)), _like(sets, a, b, name))
     result.runs = max((change.hours.runs for change in result.changes), default=0)
     _stress(result, a.stress, b.stress)
@@ -95,14 +96,14 @@ def compare(a: Results, b: Results, sets: Sequence[Sequence[Results]] = ()) -> R
 
 
 def _in_both(
-    result: RunComparison, where: str, done: str, both: Sequence[Mapping[str, object]], titles: Mapping[str, str] = {}
+    result: RunComparison, where: str, done: str, pair: Sequence[Mapping[str, object]], titles: Mapping[str, str] = {}
 ) -> list[str]:
     """Return the keys that both runs have. Add those of only one run to `result.left_out`, with `where` as a prefix."""
-    a, b = both
+    a, b = pair
     for run, alone in (("A", [key for key in a if key not in b]), ("B", [key for key in b if key not in a])):
         if alone:
-            what = ", ".join(titles.get(key, key) for key in alone)
-            result.left_out.append((f"{where}: {what}".strip(": "), f"{done} in {run} alone"))
+            names = ", ".join(titles.get(key, key) for key in alone)
+            result.left_out.append((f"{where}: {names}".strip(": "), f"{done} in {run} alone"))
     return [key for key in a if key in b]
 
 
@@ -141,9 +142,7 @@ def _scenario(
             result.changes.append(_figure_change((a, b), sets, metric, title, keys))
 
 
-def _values(
-    result: RunComparison, a: Scenario, b: Scenario, of_case: Set[str]
-) -> list[tuple[str, tuple[str, ...]]]:
+def _values(result: RunComparison, a: Scenario, b: Scenario, of_case: Set[str]) -> list[tuple[str, tuple[str, ...]]]:
     """Return (title, key) of each candidate that was in all rounds of both runs."""
     titles = {c.key: c.title for scenario in (b, a) for c in scenario.candidates}
     whole = [{c.key: c for c in scenario.whole} for scenario in (a, b)]
@@ -165,20 +164,16 @@ def _common_pairs(a: Scenario, b: Scenario, keys: Set[str]) -> list[Pair]:
 
 
 def _figure_change(
-    both: Sequence[Scenario],
-    sets: Sequence[Sequence[Scenario]],
-    metric: str,
-    title: str,
-    keys: Sequence[str],
+    of_runs: Sequence[Scenario], sets: Sequence[Sequence[Scenario]], metric: str, title: str, keys: Sequence[str]
 ) -> FigureChange:
     """Return the change of a candidate's value, or of a ratio of two (*keys*)."""
-    in_a, in_b = (_logs(scenario, metric, *keys) for scenario in both)
+    in_a, in_b = (_logs(scenario, metric, *keys) for scenario in of_runs)
     is_ratio = len(keys) == 2
     usual = USUAL if is_ratio or METRICS[metric].unit == "MiB" else USUAL_OF_VALUES
     hours = deviation([_figures(scenarios, metric, *keys) for scenarios in sets], usual)
     return FigureChange(
         **vars(welch(in_a, in_b, hours)),
-        scenario=both[0].name,
+        scenario=of_runs[0].name,
         what=title,
         metric=metric,
         is_ratio=is_ratio,
@@ -196,34 +191,34 @@ def _logs(scenario: Scenario, metric: str, *keys: str) -> list[float]:
 
 def _figures(scenarios: Sequence[Scenario], metric: str, *keys: str) -> list[RunFigure]:
     """Return (mean, standard error) of a candidate's values, or of a ratio, in each run with two rounds or more."""
-    found = []
+    figures = []
     for scenario in scenarios:
         whole = {candidate.key for candidate in scenario.whole}
         if whole.issuperset(keys) and metric in scenario.metrics and len(scenario.rounds) > 1:
             logs = _logs(scenario, metric, *keys)
-            found.append((fmean(logs), math.sqrt(variance(logs) / len(logs))))
-    return found
+            figures.append((fmean(logs), math.sqrt(variance(logs) / len(logs))))
+    return figures
 
 
 def _like(sets: Sequence[Sequence[Results]], a: Results, b: Results, name: str) -> list[list[Scenario]]:
     """Return the scenario called *name* in each set of runs, where its work is that of the set's own run, A or B."""
-    found = []
-    for own, runs in zip((a, b), sets, strict=False):
-        like = next(scenario for scenario in own.scenarios if scenario.name == name)
+    alike = []
+    for reference, runs in zip((a, b), sets, strict=False):
+        like = next(scenario for scenario in reference.scenarios if scenario.name == name)
         scenarios = [(run, scenario) for run in runs for scenario in run.scenarios if scenario.name == name]
-        found.append(
-            [scenario for run, scenario in scenarios if work(run, scenario, scenario) == work(own, like, like)]
+        alike.append(
+            [scenario for run, scenario in scenarios if work(run, scenario, scenario) == work(reference, like, like)]
         )
-    return found
+    return alike
 
 
-def _comparable_cases(result: RunComparison, *both: tuple[Results, Scenario]) -> set[str]:
+def _comparable_cases(result: RunComparison, *runs: tuple[Results, Scenario]) -> set[str]:
     """Return the names of the cases with equal work in both runs. Add the others, with reason, to `result.left_out`."""
-    scenario = both[0][1].name
-    cases: list[dict[str, Load]] = [{case.name: case for case in s.cases} or {"": s} for _, s in both]
+    scenario = runs[0][1].name
+    cases: list[dict[str, Load]] = [{case.name: case for case in s.cases} or {"": s} for _, s in runs]
     same = set()
     for name in _in_both(result, scenario, "measured", cases):
-        in_a, in_b = (work(run, s, of_run[name]) for (run, s), of_run in zip(both, cases, strict=True))
+        in_a, in_b = (work(run, s, of_run[name]) for (run, s), of_run in zip(runs, cases, strict=True))
         if in_a == in_b:
             same.add(name)
         else:
@@ -266,7 +261,7 @@ def _cautions(name: str, results: Results) -> Iterator[str]:
         yield f"{name} is incomplete: {results.reason}"
     for scenario in results.scenarios:
         rounds = scenario.rounds
-        marked = sum(bool(run_words.marked(one)) for one in rounds)
+        marked = sum(bool(run_words.marked(measured)) for measured in rounds)
         if marked:
             yield f"{name}: {scenario.name}: {marked} of {len(rounds)} rounds were disturbed by other load"
         if len(rounds) < FEWEST_ROUNDS:

@@ -25,9 +25,9 @@ Place = tuple[str, str]
 
 def same(results: Results, root: Path) -> list[Results]:
     """Return the complete runs in the output root *root* of the machine, settings and software of *results*."""
-    wanted, alike = identity(results), dict[str, Results]()
+    expected, alike = identity(results), dict[str, Results]()
     for other in history.runs(root, results.environment.source):
-        if identity(other) == wanted and _start(other) is not None:
+        if identity(other) == expected and _start(other) is not None:
             alike[other.started] = other  # a copy of a run counts once
     return [*alike.values()]
 
@@ -85,13 +85,13 @@ def entries(results: Results) -> Iterator[tuple[Place, Entry]]:
 
 def at_all_hours(results: Results, file: Path) -> dict[Place, list[Entry]]:
     """Return the entries of a run's waterfalls, each with those of all runs like it; see `find`."""
-    own = dict(entries(results))
-    alike: dict[Place, list[Entry]] = {place: [entry] for place, entry in own.items()}
-    for other in same(results, _root(file)) if own else ():
+    by_place = dict(entries(results))
+    alike: dict[Place, list[Entry]] = {place: [entry] for place, entry in by_place.items()}
+    for other in same(results, _root(file)) if by_place else ():
         for place, entry in entries(other):
-            if place in own and entry.key == own[place].key:
+            if place in by_place and entry.key == by_place[place].key:
                 alike[place].append(entry)
-    for place, entry in own.items():
+    for place, entry in by_place.items():
         # A run is in its folder, in the record, perhaps in a copy of the folder.
         runs = {run.started: run for run in reversed(alike[place] + _recorded(results, entry))}
         alike[place] = list(runs.values())
@@ -113,14 +113,14 @@ def find(results: Results, file: Path) -> dict[Place, dict[str, Hours]]:
 
     Looks for other runs next to the run's folder, where *file* is its results.json, and in the record of its cache.
     """
-    found = {}
+    by_place = {}
     for place, alike in at_all_hours(results, file).items():
         times = [entry.time for entry in alike]
-        found[place] = {
+        by_place[place] = {
             name: hours([entry.figures[name] for entry in alike if name in entry.figures], max(times) - min(times))
             for name in alike[0].figures
         }
-    return found
+    return by_place
 
 
 def remember(results: Results) -> None:

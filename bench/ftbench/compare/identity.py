@@ -21,7 +21,7 @@ def work(run: Results, scenario: Scenario, case: Load) -> dict[str, Any]:
     """Return the work of a case, such as {"batch size": 128}. Two runs are compared in cases of equal work only."""
     data = case.dataset
     # Not the number of turns, which is planned from measured costs: each turn is measured by itself.
-    found = {
+    facts = {
         "number of ranks": scenario.ranks or 1,
         "batch size": case.batch_size,
         "batches a worker": case.batches_per_worker,
@@ -34,15 +34,15 @@ def work(run: Results, scenario: Scenario, case: Load) -> dict[str, Any]:
         "mean size of a file": data.mean_bytes,
     }
     if scenario.name == OWN:  # the dataset's file may have moved, and its turns are chosen from a measured time
-        del found["batches a worker"]
-        found["collate_fn"] = run.options.collate_fn or USUAL_COLLATE
-        found["dataset"] = scenario.description.rpartition("/")[2]
-    return found
+        del facts["batches a worker"]
+        facts["collate_fn"] = run.options.collate_fn or USUAL_COLLATE
+        facts["dataset"] = scenario.description.rpartition("/")[2]
+    return facts
 
 
 def python(interpreter: Interpreter) -> dict[str, str]:
     """Return {title: words} of an interpreter: what has to be equal in two runs of the same software."""
-    result = {f"Python's {what}": getattr(interpreter, what) for what in ("version", "build", "compiler")}
+    result = {f"Python's {name}": getattr(interpreter, name) for name in ("version", "build", "compiler")}
     if interpreter.free_threaded:  # with the GIL the memory is glibc's
         result["MIMALLOC_PURGE_DELAY"] = interpreter.mimalloc_purge_delay or "unset"
     return result

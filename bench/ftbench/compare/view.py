@@ -89,12 +89,12 @@ def _figures(title: str, changes: list[FigureChange]) -> FiguresView:
 def hours(comparison: RunComparison) -> str:
     """Return a sentence on the deviation between two runs at different hours that the intervals include."""
     usual = f"{100 * USUAL:.0f}% of ratios and memory, {100 * USUAL_OF_VALUES:.0f}% of other values"
-    known = f"{usual}, assumed, since fewer than {FEWEST} runs like A or B were found"
+    deviation = f"{usual}, assumed, since fewer than {FEWEST} runs like A or B were found"
     if comparison.runs:
         sigmas = [100 * change.hours.sigma for change in comparison.changes]
         ends = f"{min(sigmas):.1f}% to {max(sigmas):.1f}%"
-        known = f"{ends}, from {comparison.runs} runs like A or B and the usual {usual}"
-    return f"Each interval allows for what hours do on one machine (standard deviation {known})."
+        deviation = f"{ends}, from {comparison.runs} runs like A or B and the usual {usual}"
+    return f"Each interval allows for what hours do on one machine (standard deviation {deviation})."
 
 
 def unchanged(changes: list[FigureChange]) -> str:
@@ -111,11 +111,11 @@ def unchanged(changes: list[FigureChange]) -> str:
 def describe(change: FigureChange) -> str:
     """Return a change in words: "ft loader threads x2: 14% faster (8% to 20%): 1512 samples/s in A, 1720 in B"."""
     metric = METRICS[change.metric]
-    said = verdict_words.outcome(metric, change)
+    words = verdict_words.outcome(metric, change)
     if change.is_ratio:
-        return f"{change.what}, {metric.noun}: {change.a:.2f}x in A, {change.b:.2f}x in B: {said}"
-    of = "" if metric.name == "throughput" else f"{metric.noun} "
-    return f"{change.what}: {of}{said}: {metric.write(change.a)} {metric.unit} in A, {metric.write(change.b)} in B"
+        return f"{change.what}, {metric.noun}: {change.a:.2f}x in A, {change.b:.2f}x in B: {words}"
+    noun = "" if metric.name == "throughput" else f"{metric.noun} "
+    return f"{change.what}: {noun}{words}: {metric.write(change.a)} {metric.unit} in A, {metric.write(change.b)} in B"
 
 
 def conclusion(comparison: RunComparison) -> str:
@@ -123,15 +123,15 @@ def conclusion(comparison: RunComparison) -> str:
     if not comparison.changes:
         return "Nothing could be compared."
     changed = comparison.beyond_noise
-    of = run_words.count(len(comparison.changes), "figure")
+    total = run_words.count(len(comparison.changes), "figure")
     if not any(c.low is not None for c in comparison.changes):
-        return f"Of {of} none can be told from noise: three rounds are needed in both runs."
+        return f"Of {total} none can be told from noise: three rounds are needed in both runs."
     if not changed:
-        return f"Of {of} none changed beyond the noise; that is not to say that nothing changed."
+        return f"Of {total} none changed beyond the noise; that is not to say that nothing changed."
     values = [c for c in changed if not c.is_ratio]
     better = sum(c.better for c in values)
     ratios = run_words.count(len(changed) - len(values), "ratio")
     return (
-        f"Of {of} {len(changed)} changed beyond the noise: {ratios} within the runs, and "
+        f"Of {total} {len(changed)} changed beyond the noise: {ratios} within the runs, and "
         f"{run_words.count(len(values), 'value')} ({better} better in B, {len(values) - better} worse)."
     )

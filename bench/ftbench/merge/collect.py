@@ -103,19 +103,19 @@ def _places(path: Path, passed_over: dict[str, list[str]]) -> list[Path]:
     Adds to *passed_over* what is inside and holds no runs, by the reason. Raises WrongPath if no
     place is left or *path* does not exist.
     """
-    shown = host.path(str(path))
+    on_host = host.path(str(path))
     if not path.exists():
         near = os.listdir(path.parent) if path.parent.is_dir() else []
         names = [host.path(str(path.parent / name)) for name in near]
-        raise WrongPath(f"there is no {shown}{hint(shown, names)}")
+        raise WrongPath(f"there is no {on_host}{hint(on_host, names)}")
     if not path.is_dir() or _is_run_or_root(path):
         return [path]
     try:
         places = list(_inside(path, DEEPEST, passed_over))
     except OSError as error:
-        raise WrongPath(f"cannot read {shown}: {error.strerror}") from error
+        raise WrongPath(f"cannot read {on_host}: {error.strerror}") from error
     if not places:
-        nothing = f"{shown} holds no results.json and no directories of runs"
+        nothing = f"{on_host} holds no results.json and no directories of runs"
         raise WrongPath(f"{nothing}: name a run, or a folder of runs")
     return places
 

@@ -82,18 +82,15 @@ def _add_hours(run: collect.Found, hours: dict[earlier.Place, HourEntries]) -> N
 def _differences(setting: Mapping[str, str], main: Mapping[str, str]) -> list[str]:
     """Return a phrase for each difference of a group's *setting* from that of the main group."""
     titles = [title for title in {**main, **setting} if main.get(title) != setting.get(title)]
-    return [
-        f"{title} is {setting.get(title, 'missing')}, not {main.get(title, 'missing')}"
-        for title in titles
-    ]
+    return [f"{title} is {setting.get(title, 'missing')}, not {main.get(title, 'missing')}" for title in titles]
 
 
 def _group(group: Sequence[Part], names: Mapping[Hardware, str], entries: HourEntries) -> Group:
     """Return the result of runs with equal settings. *names*: the kinds of machine."""
     hours = {}
     for step in group[0].measured.throughput:
-        known = [[run.figures[step] for run in runs if step in run.figures] for runs in entries]
-        hours[step] = deviation(known)
+        figures = [[run.figures[step] for run in runs if step in run.figures] for runs in entries]
+        hours[step] = deviation(figures)
     by_kind: dict[str, list[Part]] = {}
     for part in sorted(group, key=lambda part: part.machine.run):
         by_kind.setdefault(names[part.hardware], []).append(part)
@@ -120,12 +117,13 @@ def _group(group: Sequence[Part], names: Mapping[Hardware, str], entries: HourEn
 
 def _means(machines: Sequence[Figures], hours: Mapping[str, Deviation]) -> dict[str, Mean]:
     """Return {step: mean over the machines of one kind}."""
-    return {step: _mean([one[step] for one in machines], known) for step, known in hours.items()}
+    means = {}
+    for step, between_hours in hours.items():
+        means[step] = _mean([figures[step] for figures in machines], between_hours)
+    return means
 
 
-def _kind(
-    name: str, parts: Sequence[Part], means: Mapping[str, Mean], cpu: Mapping[str, Mean]
-) -> Kind:
+def _kind(name: str, parts: Sequence[Part], means: Mapping[str, Mean], cpu: Mapping[str, Mean]) -> Kind:
     speed = fmean(part.measured.speed for part in parts)
     for part in parts:
         part.machine.speed = _exp(part.measured.speed - speed)
@@ -153,18 +151,18 @@ def _outliers(kind: str, parts: Sequence[Part], risk: float) -> list[Outlier]:
     """Return the outliers of a kind in speed and in the whole effect. *risk*: of one test."""
     speeds = [part.measured.speed for part in parts]
     totals = [part.measured.throughput[IN_ALL].mean for part in parts]
-    found = []
-    for what, values in (("speed", speeds), ("total", totals)):
+    far_away = []
+    for aspect, values in (("speed", speeds), ("total", totals)):
         unlikely = outliers(values, risk)
         centre = fmean(value for at, value in enumerate(values) if at not in unlikely)
         far = [at for at in unlikely if abs(values[at] - centre) > math.log1p(PRECISION)]
         usual = [value for at, value in enumerate(values) if at not in far]
         centre = fmean(usual)
-        others = _exp(max(abs(value - centre) for value in usual))
+        distance = _exp(max(abs(value - centre) for value in usual))
         for at in far:
             name = parts[at].machine.run
-            found.append(Outlier(name, kind, what, _exp(values[at] - centre), others))
-    return found
+            far_away.append(Outlier(name, kind, aspect, _exp(values[at] - centre), distance))
+    return far_away
 
 
 def _mean(figures: Sequence[Figure], hours: Deviation) -> Mean:
@@ -174,9 +172,7 @@ def _mean(figures: Sequence[Figure], hours: Deviation) -> Mean:
     """
     degrees = sum(figure.degrees for figure in figures)
     spread = sum(figure.degrees * figure.variance for figure in figures) / degrees
-    errors = [
-        max(LEAST_ERROR, math.sqrt(spread / figure.rounds + hours.variance)) for figure in figures
-    ]
+    errors = [max(LEAST_ERROR, math.sqrt(spread / figure.rounds + hours.variance)) for figure in figures]
     if len(figures) == 1:
         variances = (spread / figures[0].rounds, degrees), (hours.variance, hours.degrees)
         return Mean(figures[0].mean, errors[0], degrees_of_sum(*variances))

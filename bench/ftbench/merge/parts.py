@@ -59,19 +59,17 @@ class Part:
         return self.measured.waterfall.scenario, self.measured.waterfall.case
 
 
-def parts(found: Found) -> Iterator[Part | Incomparable]:
+def parts(run_found: Found) -> Iterator[Part | Incomparable]:
     """Yield the waterfalls of a run, or the reasons why they, or the run, cannot be merged."""
-    if isinstance(found.results, Incomparable):
-        yield found.results
+    if isinstance(run_found.results, Incomparable):
+        yield run_found.results
         return
-    run = analyse(found.results)
+    run = analyse(run_found.results)
     if run.others:
         names = ", ".join(scenario.name for scenario in run.others)
-        yield Incomparable(
-            f"{names}: without a waterfall; `compare` puts two such runs side by side"
-        )
+        yield Incomparable(f"{names}: without a waterfall; `compare` puts two such runs side by side")
     for measured in waterfalls(run):
-        yield measured if isinstance(measured, Incomparable) else _part(found, run, measured)
+        yield measured if isinstance(measured, Incomparable) else _part(run_found, run, measured)
 
 
 def _part(found: Found, run: Analysis, measured: ComparableWaterfall) -> Part:
@@ -84,11 +82,7 @@ def _part(found: Found, run: Analysis, measured: ComparableWaterfall) -> Part:
         hardware=_hardware(results),
         measured=measured,
         candidates=verdict_words.last_against_first(run, fall),
-        setting={
-            **measured.workload,
-            **_setting(results, facts, scenario, fall),
-            **_software(facts, scenario),
-        },
+        setting={**measured.workload, **_setting(results, facts, scenario, fall), **_software(facts, scenario)},
         options={
             "the number of workers": str(fall.workers),
             "the number of turns": str(case_of(scenario, fall).turns),
@@ -99,9 +93,7 @@ def _part(found: Found, run: Analysis, measured: ComparableWaterfall) -> Part:
     )
 
 
-def _setting(
-    results: Results, facts: Mapping[str, str], scenario: AnalysedScenario, fall: Waterfall
-) -> dict[str, str]:
+def _setting(results: Results, facts: Mapping[str, str], scenario: AnalysedScenario, fall: Waterfall) -> dict[str, str]:
     usable = max(1, run_words.usable(results) // (scenario.ranks or 1))
     # Machines that differ in their CPUs have other numbers of workers, but the same words.
     most = fall.workers == max(results.options.workers or [usable])

@@ -134,8 +134,7 @@ def _agreement(group: Group) -> list[str]:
     single = len(kinds) - len(several)
     compared = kinds if total.agreement == "too few machines" else several
     ends = [
-        f"{directed(THROUGHPUT, kind.waterfall.total.ratio)} on {kind.name}"
-        for kind in (compared[0], compared[-1])
+        f"{directed(THROUGHPUT, kind.waterfall.total.ratio)} on {kind.name}" for kind in (compared[0], compared[-1])
     ]
     apart = change(total.apart or 1)
     texts = [AGREEMENTS[total.agreement].format(low=ends[0], high=ends[1], apart=apart)]
@@ -162,13 +161,9 @@ def _outliers(group: Group) -> list[str]:
     sizes = {kind.name: len(kind.machines) for kind in group.kinds}
     texts = []
     for outlier in group.outliers:
-        alike = [
-            other
-            for other in group.outliers
-            if (other.kind, other.what) == (outlier.kind, outlier.what)
-        ]
+        alike = [other for other in group.outliers if (other.kind, other.what) == (outlier.kind, outlier.what)]
         usual = sizes[outlier.kind] - len(alike)
-        others = f"the other {usual} are within {change(outlier.others)} of their mean"
+        rest = f"the other {usual} are within {change(outlier.others)} of their mean"
         text = f"is {directed(THROUGHPUT, outlier.ratio)} than its kind in {group.workload}"
         if outlier.what == "total":
             total = totals[outlier.run]
@@ -176,7 +171,7 @@ def _outliers(group: Group) -> list[str]:
                 f"gains otherwise than its kind in {group.workload}: {group.candidates} are "
                 f"{directed(THROUGHPUT, total)}, and on average {directed(THROUGHPUT, total / outlier.ratio)}"
             )
-        texts.append(f"{outlier.run} {text} ({others}).")
+        texts.append(f"{outlier.run} {text} ({rest}).")
     return texts
 
 

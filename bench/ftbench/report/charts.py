@@ -29,18 +29,18 @@ RANGES = "Geometric means of the rounds; lines: from the lowest round to the hig
 
 def charts(scenario: AnalysedScenario) -> list[Chart]:
     """Return all charts of a scenario: main metric, ratios, curves that trials recorded, other metrics."""
-    first, *others = (METRICS[name] for name in scenario.metrics)
-    found = [*_measured(scenario, first), *_ratios(scenario, first)]
-    for name, of in kept(scenario).items():
-        found += _courses(scenario, name, of)
-    for metric in others:
-        found += _measured(scenario, metric, metric.noun)
-    return found
+    first, *further = (METRICS[name] for name in scenario.metrics)
+    selected = [*_measured(scenario, first), *_ratios(scenario, first)]
+    for name, recorded in kept(scenario).items():
+        selected += _courses(scenario, name, recorded)
+    for metric in further:
+        selected += _measured(scenario, metric, metric.noun)
+    return selected
 
 
 def _title(name: str) -> str:
-    known = METRICS[name].title if name in METRICS else name.replace("_", " ")
-    return TITLES.get(name) or run_words.capital(known.replace("-", " "))
+    title = METRICS[name].title if name in METRICS else name.replace("_", " ")
+    return TITLES.get(name) or run_words.capital(title.replace("-", " "))
 
 
 def _name(*parts: object) -> str:
@@ -94,13 +94,13 @@ def _hover(scenario: Scenario, metric: Metric, m: Measured) -> str:
     )
 
 
-def _bars(scenario: Scenario, metric: Metric, found: Sequence[Measured]) -> Rows:
-    counts = {m.candidate.workers for m in found}
+def _bars(scenario: Scenario, metric: Metric, measured: Sequence[Measured]) -> Rows:
+    counts = {m.candidate.workers for m in measured}
     groups: dict[str, list[Row]] = {}
-    for m in found:
+    for m in measured:
         c = m.candidate
-        who = run_words.own_title(c), m.typical, m.low, m.high, _hover(scenario, metric, m), c.config, c.variant
-        row = Row(*who, text=metric.write(m.typical))
+        fields = run_words.own_title(c), m.typical, m.low, m.high, _hover(scenario, metric, m), c.config, c.variant
+        row = Row(*fields, text=metric.write(m.typical))
         groups.setdefault(run_words.case_title(scenario, c.case), []).append(row)
     ideal = {"workers": max(counts), "1": 1}.get(metric.ideal) if len(counts) == 1 or metric.ideal == "1" else None
     return Rows(list(groups.items()), metric.unit, ideal=ideal)
@@ -108,23 +108,23 @@ def _bars(scenario: Scenario, metric: Metric, found: Sequence[Measured]) -> Rows
 
 def _places(scenario: Scenario) -> dict[str, float]:
     """Return {case: x value in curves over the cases}; {} for a single case, or if x values are equal or missing."""
-    found = {case.name: case.value for case in scenario.cases if case.value is not None}
-    return found if len(scenario.cases) == len(set(found.values())) > 1 else {}
+    places = {case.name: case.value for case in scenario.cases if case.value is not None}
+    return places if len(scenario.cases) == len(set(places.values())) > 1 else {}
 
 
-def _curves(scenario: Scenario, metric: Metric, found: Sequence[Measured]) -> Curves:
+def _curves(scenario: Scenario, metric: Metric, measured: Sequence[Measured]) -> Curves:
     """Return a metric's picture: curves over the cases, or over the number of workers if the cases have no axis."""
     places = _places(scenario)
     points: dict[tuple[str, str], list[tuple]] = {}
-    for m in found:
+    for m in measured:
         c = m.candidate
         point = places.get(c.case, c.workers), m.typical, m.low, m.high, _hover(scenario, metric, m)
         points.setdefault((c.config, c.variant), []).append(point)
-    lines = [Line(*who, run_words.label(*who), *zip(*sorted(of), strict=True)) for who, of in points.items()]
+    lines = [Line(*side, run_words.label(*side), *zip(*sorted(values), strict=True)) for side, values in points.items()]
     if not places:
-        return _over_workers(metric, lines, found)
-    marks = {value: name.replace("-", " ") for name, value in sorted(places.items(), key=lambda each: each[1])}
-    far = style.far_apart(end for m in found for end in (m.low, m.high))
+        return _over_workers(metric, lines, measured)
+    marks = {value: name.replace("-", " ") for name, value in sorted(places.items(), key=lambda item: item[1])}
+    far = style.far_apart(end for m in measured for end in (m.low, m.high))
     level = [(x, 1.0) for x in marks] if metric.ideal == "1" else []
     return Curves(lines, scenario.case_axis or "case", metric.unit, marks, style.far_apart(marks), far, level)
 
@@ -141,10 +141,10 @@ def _ideal(metric: Metric, counts: Sequence[int], of_one: Sequence[float]) -> li
     """Return the ideal line: 1, or the best value of one worker (*of_one*) times the number of workers."""
     if metric.ideal == "1":
         return [(number, 1.0) for number in counts]
-    one = 1.0 if metric.ideal else max(of_one, default=0.0)
-    if metric.best != "higher" or metric.unit == "%" or not one:
+    single = 1.0 if metric.ideal else max(of_one, default=0.0)
+    if metric.best != "higher" or metric.unit == "%" or not single:
         return []
-    return [(number, number * one) for number in counts]
+    return [(number, number * single) for number in counts]
 
 
 def _ratios(scenario: AnalysedScenario, metric: Metric) -> Iterator[Chart]:
@@ -158,8 +158,8 @@ def _ratios(scenario: AnalysedScenario, metric: Metric) -> Iterator[Chart]:
         hover = (
             f"{run_words.title_with_why(scenario, c)}\n{verdict_words.figure(c.ratio)}x ({verdict_words.interval(c)})"
         )
-        said = f"{verdict_words.figure(c.ratio)}x: {verdict_words.short(c)}"
-        row = Row(title, c.ratio, c.low, c.high, hover, detail=said, shown=c.shown)
+        words = f"{verdict_words.figure(c.ratio)}x: {verdict_words.short(c)}"
+        row = Row(title, c.ratio, c.low, c.high, hover, detail=words, shown=c.shown)
         groups.setdefault(run_words.case_title(scenario, c.numerator.case), []).append(row)
     about = "Who is faster" if metric.name == "throughput" else f"{metric.title}: who is better"
     yield Chart(
@@ -177,13 +177,13 @@ Kept = dict[str, list[Distribution]]
 
 def kept(scenario: Scenario) -> dict[str, Kept]:
     """Return the curves that trials recorded, by name. Other values, which earlier versions recorded, are left out."""
-    found: dict[str, Kept] = {}
+    curves: dict[str, Kept] = {}
     for c in (m.candidate for m in tables.candidates(scenario, scenario.metrics[0])):
         for trial in scenario.trials_of(c.key):
             for name, values in trial.distributions.items():
                 if values.over:
-                    found.setdefault(name, {}).setdefault(c.key, []).append(values)
-    return found
+                    curves.setdefault(name, {}).setdefault(c.key, []).append(values)
+    return curves
 
 
 Curve = tuple[Sequence[float], list[float], list[float], list[float]]
@@ -192,9 +192,10 @@ Curve = tuple[Sequence[float], list[float], list[float], list[float]]
 
 def _curve(rounds: Sequence[Distribution]) -> Curve:
     """Return lists (x, median, lowest, highest value of the rounds) of a curve, for each x that every round has."""
-    at_each = list(zip(*(each.values for each in rounds), strict=False))
+    at_each = list(zip(*(trial.values for trial in rounds), strict=False))
     x = rounds[0].over.values[: len(at_each)] if rounds[0].over else []
-    return x, [median(of) for of in at_each], [min(of) for of in at_each], [max(of) for of in at_each]
+    middle, low, high = ([summary(column) for column in at_each] for summary in (median, min, max))
+    return x, middle, low, high
 
 
 def _most_workers(candidates: Sequence[Candidate]) -> dict[str, int]:
@@ -212,23 +213,22 @@ def _courses(scenario: Scenario, name: str, kept: Kept) -> Iterator[Chart]:
     candidates = [scenario.candidate(key) for key in kept]
     curves = [_curve(rounds) for rounds in kept.values()]
     lines = [
-        _course(scenario, candidate, curve, over, unit)
-        for candidate, curve in zip(candidates, curves, strict=True)
+        _course(scenario, candidate, curve, over, unit) for candidate, curve in zip(candidates, curves, strict=True)
     ]
     titles = [run_words.full_title(scenario, candidate) for candidate in candidates]
     table = _table_of_courses(titles, curves, over, unit)
-    how = "shaded" if len(curves[0][0]) > MOST_MARKS else "lines"
-    caption = f"By {over}: medians of the rounds; {how}: from the lowest round to the highest."
+    ranges = "shaded" if len(curves[0][0]) > MOST_MARKS else "lines"
+    caption = f"By {over}: medians of the rounds; {ranges}: from the lowest round to the highest."
     parts = _by_case(scenario, candidates, lines)
     if _all_equal(curves):
         caption = f"In every round of all {len(curves)} candidates the same values, to the last digit kept."
         parts = {"the same for all": [replace(next(iter(parts.values()))[0], config="", variant="loader-thread")]}
-    for number, (which, shown) in enumerate(parts.items()):
+    for number, (which, drawn) in enumerate(parts.items()):
         yield Chart(
             _name(scenario.name, name, "curve", number),
             f"{label}: {which}" if which else label,
             caption,
-            Curves(shown, over, unit),
+            Curves(drawn, over, unit),
             table,
             f"more of {label}" if number >= MOST_FACETS else "",
         )
@@ -240,9 +240,7 @@ def _all_equal(curves: Sequence[Curve]) -> bool:
     return len(curves) > 1 and low == high and all(curve == curves[0] for curve in curves)
 
 
-def _by_case(
-    scenario: Scenario, candidates: Sequence[Candidate], lines: Sequence[Line]
-) -> dict[str, list[Line]]:
+def _by_case(scenario: Scenario, candidates: Sequence[Candidate], lines: Sequence[Line]) -> dict[str, list[Line]]:
     """Return {title: lines with the most workers of a case}; the table has all."""
     most = _most_workers(candidates)
     several = len({candidate.workers for candidate in candidates}) > 1
@@ -275,7 +273,7 @@ def _table_of_courses(titles: Sequence[str], curves: Sequence[Curve], over: str,
 
 def overview(run: Analysis) -> Chart | None:
     """Return a chart of threads without the GIL against processes with it; None if there are fewer than two ratios."""
-    found: dict[str, tuple[AnalysedScenario, Comparison]] = {}
+    comparisons: dict[str, tuple[AnalysedScenario, Comparison]] = {}
     for scenario in run.others:
         for c in scenario.compared():
             a, b = c.numerator, c.denominator
@@ -283,16 +281,16 @@ def overview(run: Analysis) -> Chart | None:
             same = (a.workers, a.case) == (b.workers, b.case)
             if same and (a.config, b.config, *processes) == ("ft", "gil", False, True):
                 where = ", ".join(filter(None, (scenario.name, run_words.case_title(scenario, a.case))))
-                found.setdefault(where, (scenario, c))  # the first of each case
-    if len(found) < 2:
+                comparisons.setdefault(where, (scenario, c))  # the first of each case
+    if len(comparisons) < 2:
         return None
     rows, cells = [], []
-    for where, (scenario, c) in found.items():
+    for where, (scenario, c) in comparisons.items():
         ratio, low, high = c.advantage
-        about, factor, said = METRICS[c.metric], f"{verdict_words.figure(ratio)}x", verdict_words.short(c)
+        about, factor, words = METRICS[c.metric], f"{verdict_words.figure(ratio)}x", verdict_words.short(c)
         hover = f"{where}\n{run_words.title_with_why(scenario, c)}\n{factor}"
-        rows.append(Row(f"{where}: {about.noun}", ratio, low, high, hover, detail=f"{factor}: {said}", shown=c.shown))
-        cells.append((where, about.title, factor, said))
+        rows.append(Row(f"{where}: {about.noun}", ratio, low, high, hover, detail=f"{factor}: {words}", shown=c.shown))
+        cells.append((where, about.title, factor, words))
     return Chart(
         "overview",
         "Threads without the GIL against processes with it",

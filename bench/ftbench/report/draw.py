@@ -119,8 +119,8 @@ class Rows:
         axes.set_xlabel(style.cut(self.unit))
         self._scale(axes)
         across = axes.get_yaxis_transform()
-        for at, text, how in texts:
-            axes.text(0, at, text, va="top", transform=across, **how)
+        for at, text, text_style in texts:
+            axes.text(0, at, text, va="top", transform=across, **text_style)
         for begin, middle, row in places:
             # Lines beside the bar or mark alone: none crosses a text.
             ends = middle - BAR / 2 - 1, middle + BAR / 2 + 6
@@ -173,8 +173,8 @@ class Rows:
 def _bar(axes: Axes, y: float, row: Row) -> None:
     begin, end = sorted((row.begin, row.value))
     width = max(end - begin, axes.get_xlim()[1] * 0.003)  # show a thin bar even if nothing changed
-    how = {"facecolor": COLOURS[row.config], "hatch": LOOKS[row.variant].hatch, "edgecolor": BACK, "linewidth": 0}
-    axes.add_patch(Rectangle((begin, y - BAR / 2 + 1), width, BAR - 2, zorder=2, **how))
+    look = {"facecolor": COLOURS[row.config], "hatch": LOOKS[row.variant].hatch, "edgecolor": BACK, "linewidth": 0}
+    axes.add_patch(Rectangle((begin, y - BAR / 2 + 1), width, BAR - 2, zorder=2, **look))
     axes.plot(row.dots, [y] * len(row.dots), "o", color=TEXT, markersize=3.5, alpha=0.6, markeredgewidth=0)
     _whisker(axes, y, row, TEXT)
 
@@ -208,8 +208,9 @@ class Line:
     @property
     def look(self) -> dict:
         """Arguments for matplotlib: the curve's colour, dashes and mark."""
-        how = LOOKS[self.variant]
-        return {"color": COLOURS.get(self.config, SHOWN), "linewidth": 2, "linestyle": how.dash, "marker": how.mark}
+        variant = LOOKS[self.variant]
+        colour = COLOURS.get(self.config, SHOWN)
+        return {"color": colour, "linewidth": 2, "linestyle": variant.dash, "marker": variant.mark}
 
     def draw(self, axes: Axes) -> None:
         """Draw the curve with its ranges and marks."""
@@ -286,10 +287,10 @@ class Curves:
         return low, high, *style.round_marks(low, high)
 
     def _legend(self) -> Legend:
-        found = [(line.label, Line2D([], [], markersize=7, **line.look)) for line in self.lines]
+        entries = [(line.label, Line2D([], [], markersize=7, **line.look)) for line in self.lines]
         if self.ideal:
-            found.append(("ideal", Line2D([], [], **IDEAL)))
-        return found if len(found) > 1 else []
+            entries.append(("ideal", Line2D([], [], **IDEAL)))
+        return entries if len(entries) > 1 else []
 
 
 @dataclass(frozen=True)

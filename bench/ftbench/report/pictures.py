@@ -39,34 +39,34 @@ def write(view: View) -> Iterator[tuple[str, bytes]]:
         falls = [waterfall.chart for waterfall in view.waterfalls]
         yield "waterfall.png", png(falls, view.heading, alarm)
     for scenario in view.others:
-        shown = [chart for chart in scenario.charts if not chart.folded]
-        if shown:
+        charts = [chart for chart in scenario.charts if not chart.folded]
+        if charts:
             # The document may come from elsewhere, so its names are not safe as parts of a path.
-            yield f"{scenario.slug}.png", png(shown, scenario.heading, alarm)
+            yield f"{scenario.slug}.png", png(charts, scenario.heading, alarm)
 
 
-def _figure(shown: Sequence[Chart], head: Sequence[str], alarm: bool) -> Figure:
+def _figure(charts: Sequence[Chart], head: Sequence[str], alarm: bool) -> Figure:
     """Return a figure of charts in at most two columns, each chart below its title, all below the heading *head*."""
-    columns = min(2, len(shown))
+    columns = min(2, len(charts))
     above = [line for text in head for line in wrapped(text, LINE_LETTERS * columns, MOST_LINES)]
     top = float(len(above) * LINE + 2 * GAP)
     places = []
-    for first in range(0, len(shown), columns):
-        row = shown[first : first + columns]
+    for first in range(0, len(charts), columns):
+        row = charts[first : first + columns]
         room = max(len(_titles(chart)) * LINE + GAP / 2 for chart in row)
         places += [(column * (WIDTH + GAP), top, top + room) for column in range(columns)]
         top += room + max(chart.picture.height for chart in row) + GAP
     across, down = columns * (WIDTH + GAP) - GAP, top
     figure = Figure(figsize=(across / 72, down / 72), dpi=72, facecolor=BACK)
 
-    def write(x: float, y: float, line: str, **how) -> None:
-        figure.text((x + 4) / across, 1 - y / down, line, va="top", **how)
+    def write(x: float, y: float, line: str, **look) -> None:
+        figure.text((x + 4) / across, 1 - y / down, line, va="top", **look)
 
     for number, line in enumerate(above):
         write(0, GAP + number * LINE, line, color=ALARM if alarm else TEXT)
-    for (left, at, below), chart in zip(places, shown, strict=False):
-        for number, (line, how) in enumerate(_titles(chart)):
-            write(left, at + number * LINE, line, **how)
+    for (left, at, below), chart in zip(places, charts, strict=False):
+        for number, (line, look) in enumerate(_titles(chart)):
+            write(left, at + number * LINE, line, **look)
         chart.picture.draw(figure, left, below)
     return figure
 
@@ -77,15 +77,15 @@ def _titles(chart: Chart) -> list[tuple[str, dict[str, str]]]:
     return title + [(line, {"color": SOFT}) for line in wrapped(chart.caption)]
 
 
-def png(shown: Sequence[Chart], head: Sequence[str], alarm: bool = False) -> bytes:
+def png(charts: Sequence[Chart], head: Sequence[str], alarm: bool = False) -> bytes:
     """Return a PNG of charts with their titles; `alarm` colours the heading red."""
     with matplotlib.style.context(["default", STYLE]):  # ignore the user's matplotlibrc
-        return _saved(_figure(shown, head, alarm), format="png", dpi=144)
+        return _saved(_figure(charts, head, alarm), format="png", dpi=144)
 
 
-def _saved(figure: Figure, **how: Any) -> bytes:
+def _saved(figure: Figure, **options: Any) -> bytes:
     buffer = io.BytesIO()
-    figure.savefig(buffer, metadata={"Date": None}, **how)
+    figure.savefig(buffer, metadata={"Date": None}, **options)
     return buffer.getvalue()
 
 
@@ -110,10 +110,7 @@ def svg(chart: Chart) -> str:
         for key, value in before.items():
             _set(element, key, value, used)
     root.attrib.update(width=f"{WIDTH}", height=f"{height:g}", viewBox=f"0 0 {WIDTH} {height:g}")
-    root.attrib.update(
-        xmlns="http://www.w3.org/2000/svg",
-        style=f"{FONT}stroke-linejoin: round; stroke-linecap: butt",
-    )
+    root.attrib.update(xmlns="http://www.w3.org/2000/svg", style=f"{FONT}stroke-linejoin: round; stroke-linecap: butt")
     return ElementTree.tostring(root, encoding="unicode")
 
 
@@ -130,6 +127,6 @@ def _set(element: ElementTree.Element, key: str, value: str, used: Set[str]) -> 
     elif key.endswith("}href"):
         element.set("href", value)
     elif key != "id" and not value.startswith("rotate(-0 ") or value in used:
-        for written, shown in CHANGES.items():
-            value = value.replace(written, shown)
+        for written, colour in CHANGES.items():
+            value = value.replace(written, colour)
         element.set(key, re.sub(r"\d+\.\d\d+", lambda match: f"{float(match[0]):.2f}", value))

@@ -44,8 +44,8 @@ def label(config: str, variant: str) -> str:
 
 def title(scenario: Scenario, a: Candidate, b: Candidate, with_case: bool = False) -> str:
     """Return a comparison's title: "ft loader threads / gil loader processes, x2". Shared parts are named once."""
-    of_a, of_b = (f"{each.config} {plural(each.variant)}" for each in (a, b))
-    cases = [case_title(scenario, each.case) for each in (a, b)]
+    of_a, of_b = (f"{candidate.config} {plural(candidate.variant)}" for candidate in (a, b))
+    cases = [case_title(scenario, candidate.case) for candidate in (a, b)]
     where = f", {cases[0]}" if a.case and with_case else ""
     if (a.workers, a.case) == (b.workers, b.case):
         return f"{of_a} / {of_b}" + (f", x{a.workers}" if a.workers else "") + where
@@ -156,9 +156,9 @@ def rounds(scenario: Scenario) -> str:
     return count(len(scenario.rounds), "round")
 
 
-def marked(one: Round) -> list[str]:
+def marked(measured: Round) -> list[str]:
     """Return the disturbances of a round in words; an empty list if there were none."""
-    return marks(one.disturbance, one.disturbance.before.affinity)
+    return marks(measured.disturbance, measured.disturbance.before.affinity)
 
 
 def limits(scenario: Scenario) -> list[str]:
@@ -202,5 +202,5 @@ def failed(scenario: Scenario, failure: Failure) -> str:
 
 def left_out(results: Results) -> list[str]:
     """Return one line for each part of the run that should have been measured and was not, with the reason."""
-    found = [f"{each.what}: {each.why}" for each in results.skipped]
-    return found + [f"{s.name}: {failed(s, failure)}" for s in results.scenarios for failure in s.failures]
+    lines = [f"{skipped.what}: {skipped.why}" for skipped in results.skipped]
+    return lines + [f"{s.name}: {failed(s, failure)}" for s in results.scenarios for failure in s.failures]

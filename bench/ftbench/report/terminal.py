@@ -56,9 +56,9 @@ def printed() -> Iterator[Console]:
     plain = not sys.stdout.isatty() and "COLUMNS" not in os.environ
     # Only plain text is shown: rich must not interpret it.
     console = Console(highlight=False, markup=False, emoji=False, width=PLAIN_WIDTH if plain else None)
-    with console.capture() as shown:
+    with console.capture() as captured:
         yield console
-    text = shown.get()
+    text = captured.get()
     if not sys.stdout.isatty():
         text = "".join(f"{line.rstrip()}\n" for line in text.splitlines())  # rich pads the cells of tables
     sys.stdout.write(text)
@@ -120,8 +120,8 @@ def table(console: Console, title: str, content: tables.Table, chain: bool = Fal
         _blocks(console, title, content)
         return
     # Many columns: without padding they fit.
-    how = {"box": None, "pad_edge": False} if chain else {"padding": 0}
-    grid = Table(title=one_line(title), title_justify="left", **how)
+    options = {"box": None, "pad_edge": False} if chain else {"padding": 0}
+    grid = Table(title=one_line(title), title_justify="left", **options)
     for place, heading in enumerate(content.head):
         number = place in content.numbers
         no_wrap = number if chain else not place

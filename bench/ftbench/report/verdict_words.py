@@ -106,7 +106,7 @@ def conclusion(scenario: AnalysedScenario, group: Sequence[Comparison]) -> str:
     a, b = first.numerator, first.denominator
     same_workers, same_case = a.workers == b.workers, a.case == b.case
     before = f"With {run_words.each_with(scenario, a.workers)}, " if same_workers and a.workers else ""
-    ours, theirs = (
+    left, right = (
         run_words.describe(scenario, candidate, with_workers=not same_workers, with_case=not same_case)
         for candidate in (a, b)
     )
@@ -117,12 +117,10 @@ def conclusion(scenario: AnalysedScenario, group: Sequence[Comparison]) -> str:
     if same_case and len(largest) < len(group):
         few = f" (the largest differences of {len(group)})"
     separator = ", " if named_case else ": "
-    return run_words.capital(f"{before}{ours} against {theirs}{separator}{'; '.join(figures)}{few}.")
+    return run_words.capital(f"{before}{left} against {right}{separator}{'; '.join(figures)}{few}.")
 
 
-def _figures(
-    scenario: Scenario, group: Sequence[Comparison], with_case: bool, alone: bool
-) -> tuple[list[str], bool]:
+def _figures(scenario: Scenario, group: Sequence[Comparison], with_case: bool, alone: bool) -> tuple[list[str], bool]:
     """Return (verdicts in words, each with its case; True if the last has a case).
 
     If *alone*, the words say what would settle an undecided comparison.
@@ -149,9 +147,7 @@ def levels(scenario: AnalysedScenario) -> list[str]:
     """
     metrics = [METRICS[name] for name in scenario.metrics[:TOLD]]
     cases = dict.fromkeys(candidate.case for candidate in scenario.whole)
-    return [
-        _level(scenario, case, metric) for case in cases for metric in metrics if metric.ideal == "1"
-    ]
+    return [_level(scenario, case, metric) for case in cases for metric in metrics if metric.ideal == "1"]
 
 
 def _level(scenario: AnalysedScenario, case: str, metric: Metric) -> str:
@@ -171,9 +167,9 @@ def _level(scenario: AnalysedScenario, case: str, metric: Metric) -> str:
 
 def answer(scenario: AnalysedScenario) -> list[str]:
     """Return sentences that answer the scenario's question: on its main metric, and on others (Metric.answers)."""
-    asked = [name for name in scenario.metrics[1:] if METRICS[name].answers]
+    metrics = [name for name in scenario.metrics[1:] if METRICS[name].answers]
     main = levels(scenario)[:1] or _compared(scenario, scenario.metrics[0])
-    return [*main, *(sentence for name in asked for sentence in _compared(scenario, name))]
+    return [*main, *(sentence for name in metrics for sentence in _compared(scenario, name))]
 
 
 def _compared(scenario: AnalysedScenario, metric: str) -> list[str]:
@@ -182,7 +178,7 @@ def _compared(scenario: AnalysedScenario, metric: str) -> list[str]:
     for c in scenario.principal(metric):
         groups.setdefault((*c.sides, c.numerator.workers, c.denominator.workers), []).append(c)
     first = [*groups][:1]
-    return [conclusion(scenario, group) for who, group in groups.items() if who in first or who[0] == "headline"]
+    return [conclusion(scenario, group) for sides, group in groups.items() if sides in first or sides[0] == "headline"]
 
 
 def last_against_first(run: Analysis, fall: Waterfall) -> str:
@@ -202,11 +198,11 @@ def _ends(run: Analysis, fall: Waterfall) -> tuple[str, str]:
 def sentence(run: Analysis, fall: Waterfall) -> str:
     """Return a sentence with a waterfall's total effect. If the last step only removes the GIL, add its effect."""
     about, last = METRICS["throughput"], fall.steps[-1]
-    who, against = _ends(run, fall)
+    last_candidate, against = _ends(run, fall)
     if fall.total.verdict == Verdict.OTHER_SAMPLES:
-        return f"{fall.workload}: {who} gave other samples than {against}, so their speeds are not compared."
+        return f"{fall.workload}: {last_candidate} gave other samples than {against}, so their speeds are not compared."
     text = (
-        f"{fall.workload}: {who} against {against}: {outcome(about, fall.total)}, "
+        f"{fall.workload}: {last_candidate} against {against}: {outcome(about, fall.total)}, "
         f"{about.write(fall.end)} against {about.write(fall.start.value)} samples/s"
     )
     # A step with another name has a further change, which was not measured by itself.

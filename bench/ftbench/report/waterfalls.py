@@ -18,35 +18,35 @@ def chart(run: Analysis, fall: Waterfall) -> Chart:
     """Return the chart of a run's waterfall, with dots for each process."""
     scenario = run.scenario(fall.scenario)
     keys = [fall.start.candidate, *(step.candidate for step in fall.steps)]
-    what = (scenario.description, run_words.case_title(scenario, fall.case))
-    title = f"{', '.join(filter(None, what))}: {run_words.each_with(scenario, fall.workers)}"
-    one = "job of all ranks" if scenario.ranks else "process"
+    subject = (scenario.description, run_words.case_title(scenario, fall.case))
+    title = f"{', '.join(filter(None, subject))}: {run_words.each_with(scenario, fall.workers)}"
+    dot = "job of all ranks" if scenario.ranks else "process"
     dots = [scenario.in_each_process(key, "throughput") for key in keys]
-    return drawn(run_words.slug(fall.workload), title, fall, one, dots)
+    return drawn(run_words.slug(fall.workload), title, fall, dot, dots)
 
 
-def drawn(name: str, title: str, fall: Waterfall, one: str, dots: Sequence[Sequence[float]]) -> Chart:
+def drawn(name: str, title: str, fall: Waterfall, dot: str, dots: Sequence[Sequence[float]]) -> Chart:
     """Return a waterfall's chart: bars for the start, each step (from old to new value) and the total.
 
-    *one* says what each dot on a bar stands for, such as "process" or "machine".
+    *dot* says what each dot on a bar stands for, such as "process" or "machine".
     *dots*: the throughputs of each candidate of the chain.
     """
     values = speeds(fall)
     last, cpu = fall.steps[-1].candidate, fall.cpu_per_1000
-    rows = [_row(fall.start.name, fall.start.candidate, values[0], 0.0, one, dots[0])]
+    rows = [_row(fall.start.name, fall.start.candidate, values[0], 0.0, dot, dots[0])]
     cells = [(fall.start.name, "", f"{values[0]:.0f}", "", "")]
     for number, (step, cpu_step) in enumerate(zip(fall.steps, cpu.steps, strict=True), 1):
         cells.append(_cells(step.name, values[number], step, cpu_step))
-        row = _row(step.name, step.candidate, values[number], values[number - 1], one, dots[number])
+        row = _row(step.name, step.candidate, values[number], values[number - 1], dot, dots[number])
         rows.append(_with_change(row, cells[-1]))
     cells.append(_cells("in all", values[-1], fall.total, cpu.total))
-    rows.append(_with_change(_row("in all", last, values[-1], 0.0, one, dots[-1]), cells[-1]))
+    rows.append(_with_change(_row("in all", last, values[-1], 0.0, dot, dots[-1]), cells[-1]))
     head = ("what changes", "factor", "samples/s", "throughput", "CPU time")
     return Chart(
         f"waterfall-{name}",
         run_words.capital(title),
         "Each bar is one change, from what was before it to what came after; in brackets its 95% confidence interval. "
-        f"Dots: one {one} each.",
+        f"Dots: one {dot} each.",
         Rows([("", rows)], "samples/s"),
         Table(head, tuple(cells), frozenset({1, 2})),
     )
@@ -60,12 +60,10 @@ def speeds(fall: Waterfall) -> list[float]:
     return values
 
 
-def _row(
-    name: str, key: str, value: float, begin: float, one: str, dots: Sequence[float]
-) -> Row:
+def _row(name: str, key: str, value: float, begin: float, unit: str, dots: Sequence[float]) -> Row:
     """Return the bar of the candidate *key* from *begin* to *value*, before its change is known."""
     config, variant, _ = key.split("/", 2)
-    hover = f"one {one} each: " + ", ".join(f"{dot:.0f}" for dot in dots) + " samples/s"
+    hover = f"one {unit} each: " + ", ".join(f"{dot:.0f}" for dot in dots) + " samples/s"
     text = f"{value:.0f}/s"
     return Row(name, value, None, None, hover, config, variant, "", text, begin, tuple(dots))
 
