@@ -4,6 +4,7 @@ import contextlib
 import os
 import sys
 import time
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,16 +30,19 @@ if TYPE_CHECKING:
 def report_main(arguments: list[str]) -> int:
     """Remake the report of an earlier run (``python -m ftbench report PATH``); return the exit status, 0."""
     options = report_parser().parse_args(arguments)
-    from ftbench.merge import earlier
-    from ftbench.report import markdown, page, terminal
+    from ftbench.compare import earlier
+    from ftbench.report import files, markdown, terminal
+    from ftbench.report.view import view
 
     run = analyse(load(options.path))
     file = find(options.path).absolute()
     run.hours = earlier.find(run.results, file)
+    page = file.parent / "report.html"
+    shown = view(run, file.parent, page, options.tables)
     if options.markdown:
-        print(markdown.summary(run, file.parent), end="", flush=True)
+        print(markdown.write(shown).decode(), end="", flush=True)
         return 0
-    for name, content in page.files(run, file.parent):
+    for name, content in files.write(shown):
         try:
             write_atomically(file.parent / name, content)
         except OSError as error:
@@ -46,19 +50,21 @@ def report_main(arguments: list[str]) -> int:
                 f"cannot write {name} beside {file}: {error.strerror}. Copy results.json to a "
                 "directory that you can write to, and report that"
             ) from error
-    terminal.show(run, file.parent / "report.html", options.tables)
+    terminal.write(shown)
     return 0
 
 
 def compare_main(arguments: list[str]) -> int:
     """Print what changed between two runs (``python -m ftbench compare A B``); return the exit status."""
     options = compare_parser().parse_args(arguments)
-    from ftbench.merge import earlier
-    from ftbench.report.compare import compare, text
+    from ftbench.compare import earlier, text
+    from ftbench.compare.comparing import compare
+    from ftbench.compare.view import view
 
     a, b = load(options.a), load(options.b)
     comparison = compare(a, b, earlier.sets((a, find(options.a)), (b, find(options.b))))
-    print(text(comparison, (str(options.a), a), (str(options.b), b)), flush=True)
+    shown = view(comparison, (str(options.a), a), (str(options.b), b))
+    print(text.write(shown), flush=True)
     if not comparison.changes:
         return 2
     return 1 if comparison.beyond_noise or comparison.outcomes else 0
@@ -67,17 +73,21 @@ def compare_main(arguments: list[str]) -> int:
 def merge_main(arguments: list[str]) -> int:
     """Merge the runs of many machines (``python -m ftbench merge RUN...``); return the exit status."""
     options = merge_parser().parse_args(arguments)
-    from ftbench.merge import files
+    from ftbench.merge import files, terminal
     from ftbench.merge.merging import merge
+    from ftbench.merge.view import view
 
     if options.out:
         files.check(options.out)
     merged = merge(options.runs)
-    written = files.write(merged, options.out) if options.out and merged.groups else None
-    files.show(merged, written)
+    shown = view(merged)
+    if options.out and merged.groups:
+        shown = replace(shown, page=files.write(shown, options.out))
+    terminal.write(shown)
     if not merged.groups:
         return 2
-    return 1 if merged.left_out or merged.apart or merged.outliers else 0
+    outliers = any(group.outliers for group in merged.groups)
+    return 1 if merged.left_out or merged.apart or outliers else 0
 
 
 def _requirements(file: Path | None, dataset: str | None) -> list[str]:
@@ -137,22 +147,23 @@ def _text(path: Path | None) -> str | None:
 
 def _report(run: Analysis, directory: RunDirectory, detailed: bool) -> None:
     """Write the report's files and print the report; if writing fails, still print it, then raise ResultsError."""
-    from ftbench.merge import earlier
-    from ftbench.report import page, terminal
+    from ftbench.compare import earlier
+    from ftbench.report import files, terminal
+    from ftbench.report.view import view
 
     assert directory.directory, "made by saving"
     run.hours = earlier.find(run.results, directory.directory / "results.json")
     earlier.remember(run.results)
-    written = None
+    shown = view(run, directory.directory, detailed=detailed)
     try:
-        for name, content in page.files(run, directory.directory):
+        for name, content in files.write(shown):
             directory.write(name, content)
-        written = directory.directory / "report.html"
+        shown = replace(shown, page=directory.directory / "report.html")
         directory.publish()
     finally:
         # The reader of stdout may have gone (| head), which rich answers with SystemExit.
         with contextlib.suppress(BrokenPipeError, SystemExit):
-            terminal.show(run, written, detailed)
+            terminal.write(shown)
 
 
 def _measure(options: RunOptions, interruption: Interruption, twins: "Twins") -> tuple[int, Analysis | None]:

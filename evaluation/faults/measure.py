@@ -60,8 +60,8 @@ FAULTS = {
         "unit/bench",
     ),
     "735f198: runs with different collate functions are compared": Fault(
-        "bench/ftbench/report/compare.py",
-        '        found["collate_fn"] = run.options.collate_fn or USUAL_COLLATE\n',
+        "bench/ftbench/compare/identity.py",
+        '        facts["collate_fn"] = run.options.collate_fn or USUAL_COLLATE\n',
         "",
         "unit/bench",
     ),

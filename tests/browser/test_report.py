@@ -10,6 +10,7 @@ from PIL import Image
 from ftbench.document.store import load
 from ftbench.report import charts, draw, waterfalls
 from ftbench.report import page as pages
+from ftbench.report.view import view
 from ftbench.stats.analysis import Analysis, analyse
 from ftrun.configurations import this_twin
 from tests.browser import devtools
@@ -81,7 +82,7 @@ def many() -> Analysis:
 @pytest.fixture(scope="module")
 def page(many, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("page") / "report.html"
-    path.write_bytes(pages.page(many))
+    path.write_bytes(pages.write(view(many)))
     return path
 
 
@@ -192,7 +193,7 @@ def test_the_download(browser, page, many, tmp_path):
 @pytest.mark.filterwarnings("ignore::UserWarning")  # glyphs that a font has not
 def test_hostile_results_run_nothing(browser, many, tmp_path):
     page = tmp_path / "report.html"
-    page.write_bytes(pages.page(analyse(documents.hostile(many.results))))
+    page.write_bytes(pages.write(view(analyse(documents.hostile(many.results)))))
     browser.window(PHONE)
     browser.open(page)
     browser.run(OPEN)

@@ -6,9 +6,10 @@ import urllib.parse
 
 import pytest
 
+from ftbench.compare import earlier
 from ftbench.document.store import load
-from ftbench.merge import earlier
 from ftbench.report import markdown
+from ftbench.report.view import view
 from ftbench.stats.analysis import analyse
 from tests.checkout import CHECKOUT
 from tests.markdown_files import code_blocks, markdown_files, without_code_blocks
@@ -135,7 +136,7 @@ def test_the_runs_that_are_kept_can_be_read_and_say_the_same_again():
     for path in kept:
         run = analyse(load(path))
         run.hours = earlier.find(run.results, path)
-        assert markdown.summary(run) == (path.parent / "summary.md").read_text()
+        assert markdown.write(view(run)).decode() == (path.parent / "summary.md").read_text()
 
 
 def test_the_rehearsal_of_a_newcomer_types_every_command_of_the_readme():

@@ -1,7 +1,4 @@
-"""The document of a merge: what merged.json holds, and what its page and summary show.
-
-A ratio is the throughput after a change, divided by that before it. The keys of merged.json are the fields' names.
-"""
+"""The document of a merge: what merged.json holds, and what its page and summary show."""
 
 from __future__ import annotations
 
@@ -9,105 +6,80 @@ from dataclasses import dataclass, field
 from typing import Annotated as A
 from typing import Literal
 
-from ftbench.document.model import Change, Skipped
+from ftbench.document.model import Change, Skipped, Waterfall
 
-MERGED_VERSION = 2
+MERGED_VERSION = 3
 """Version of merged.json. It is increased whenever an older reader would misread a new document."""
 
-Aspect = Literal["speed", "total"]
 Agreement = Literal["differs", "agrees", "undecided", "one kind", "too few machines"]
 """Too few machines: fewer than two kinds have two machines or more."""
 
 
-@dataclass(kw_only=True)
-class Effect(Change):
-    """A ratio with its 95% confidence interval; `n` is the number of machines, or of kinds."""
-
-    expected: A[list[float] | None, "roughly where one more ratio is expected (95%); null for fewer than three"] = None
-
-
 @dataclass
-class MachineResult:
+class Machine:
     """The results of one machine in one waterfall."""
 
     run: A[str, "name of its run"]
-    speed: A[float, "geometric mean of its candidates' throughput, divided by that of its kind"]
-    start_speed: A[float, "throughput of the first candidate, samples/s"]
-    total: Effect
+    path: A[str, "of the run's results.json"]
+    revision: A[str, "commit of the run's sources"]
+    waterfall: A[Waterfall, "as the run measured it"]
+    speed: A[float, "geometric mean of its candidates' throughput, divided by its kind's"]
 
 
 @dataclass
 class Outlier:
-    """A machine whose speed, or effect of the whole waterfall, is far from that of the other machines of its kind."""
+    """A machine whose speed, or whole effect, is far from those of the others of its kind."""
 
     run: A[str, "name of its run"]
     kind: A[str, "its kind"]
-    what: A[Aspect, "speed: of all candidates; total: the effect of the whole waterfall"]
+    what: A[Literal["speed", "total"], "speed of all candidates, or the whole waterfall's effect"]
     ratio: A[float, "its value divided by the mean of those that are no outliers"]
     others: A[float, "largest distance of one of those from their mean, as a factor"]
 
 
 @dataclass
-class KindResult:
-    """The waterfall of one kind of machine."""
+class Kind:
+    """The waterfall of one kind of machine: the means of its machines."""
 
-    kind: A[str, "processor, CPUs, memory and GPUs"]
-    workers: A[int, "of each candidate, or of each of its ranks"]
-    start_speed: A[float, "throughput of the first candidate: geometric mean of the machines, samples/s"]
-    steps: A[dict[str, Effect], "by the name of the change"]
-    total: Effect
-    cpu: A[Effect, "the whole waterfall in CPU time for 1,000 samples"]
-    machines: list[MachineResult]
+    name: A[str, "processor, CPUs, memory and GPUs"]
+    waterfall: A[Waterfall, "n is the number of machines; intervals include what hours do"]
+    machines: list[Machine]
 
 
 @dataclass
-class StepResult:
-    """One step of a waterfall, or the whole waterfall: its ratio in each kind of machine, and the mean over kinds."""
+class Step:
+    """Agreement of kinds of machine on one step of a waterfall, or on the whole."""
 
     name: A[str, 'the change, or "in all"']
-    kinds: A[dict[str, Effect], "by kind"]
-    mean: A[Effect | None, "random-effects mean of the kinds, each counted once; null for one kind"]
-    p: A[float | None, "of no difference between kinds (Welch), adjusted for the steps; null for too few machines"]
-    apart: A[float | None, "no two kinds are further apart than this factor (95%); null for too few machines"]
     agreement: Agreement
+    mean: A[Change | None, "of the kinds, each counted once; null for one kind"] = None
+    expected: A[list[float] | None, "ratio of one more kind (95%); null for fewer than 3"] = None
+    p: A[float | None, "of no difference between kinds, adjusted; null if not tested"] = None
+    apart: A[float | None, "no two kinds are further apart (95%); null if not tested"] = None
 
 
 @dataclass
 class Group:
-    """Runs with the same software and the same work, in one waterfall. A merge combines runs of the same group only."""
+    """Runs with the same software and the same work, in one waterfall: those that are merged."""
 
-    workload: str
-    start: A[str, "name of the first candidate"]
-    sides: A[list[str], "configuration/variant of the first candidate, and of the candidate after each step"]
-    contestants: A[str, "the last candidate against the first"]
+    candidates: A[str, "the last candidate against the first"]
     setting: A[dict[str, str], "software and work"]
-    differences: A[list[str], "what differs from the largest group of the waterfall; empty for that group"]
-    kinds: list[KindResult]
-    steps: A[list[StepResult], "in order; the last is the total"]
+    differences: A[list[str], "from the waterfall's largest group; empty for that group"]
+    kinds: list[Kind]
+    steps: A[list[Step], "in order; the last is the total"]
     outliers: list[Outlier]
-    hours: A[float, "standard deviation of the total's logarithm between two hours of one machine"]
+    hours: A[float, "standard deviation of the total's logarithm between a machine's hours"]
     runs_of_hours: A[int, "runs at several hours that told it; 0 if it is assumed"]
 
     @property
-    def machines(self) -> int:
-        """The number of machines of all kinds."""
-        return sum(len(kind.machines) for kind in self.kinds)
+    def workload(self) -> str:
+        """The work of the waterfall, for people."""
+        return self.kinds[0].waterfall.workload
 
     @property
-    def total(self) -> StepResult:
-        """The result of the whole waterfall, from its first to its last candidate."""
-        return self.steps[-1]
-
-
-@dataclass
-class RunRecord:
-    """One run that was merged, at least in part."""
-
-    name: str
-    path: A[str, "of its results.json"]
-    kind: A[str, "of its machine"]
-    started: A[str, "ISO 8601, UTC"]
-    revision: A[str, "commit of the sources"]
+    def machines(self) -> list[Machine]:
+        """The machines of all kinds."""
+        return [machine for kind in self.kinds for machine in kind.machines]
 
 
 @dataclass
@@ -115,24 +87,7 @@ class Merged:
     """The outcome of a merge."""
 
     merged_version: int = MERGED_VERSION
-    runs: list[RunRecord] = field(default_factory=list)
-    left_out: A[list[Skipped], "runs, or parts of runs, that are not merged"] = field(default_factory=list)
+    left_out: A[list[Skipped], "runs, or parts of runs"] = field(default_factory=list)
     notes: A[list[str], "what a reader needs before the figures"] = field(default_factory=list)
-    groups: A[list[Group], "the largest of each waterfall first, then those set apart from it"] = field(
-        default_factory=list
-    )
-
-    @property
-    def main(self) -> list[Group]:
-        """The largest group of each waterfall."""
-        return [group for group in self.groups if not group.differences]
-
-    @property
-    def apart(self) -> list[Group]:
-        """The groups that are not the largest of their waterfall, since their software or work differs."""
-        return [group for group in self.groups if group.differences]
-
-    @property
-    def outliers(self) -> list[Outlier]:
-        """The outliers of all groups."""
-        return [outlier for group in self.groups for outlier in group.outliers]
+    groups: A[list[Group], "merged: the largest of each waterfall"] = field(default_factory=list)
+    apart: A[list[Group], "set apart from the largest"] = field(default_factory=list)

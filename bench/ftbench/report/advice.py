@@ -1,9 +1,9 @@
 """Advice that follows from a waterfall: the loader to use, and the line of code that creates the loader."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from ftbench.document.model import Verdict, Waterfall
+from ftbench.document.model import Scenario, Verdict, Waterfall
 from ftbench.plan.candidates import VARIANTS, Candidate, plural
 from ftbench.plan.metrics import METRICS
 from ftbench.report import hour_words, run_words, verdict_words
@@ -11,6 +11,7 @@ from ftbench.stats.analysis import Analysis
 from ftbench.stats.comparisons import of_two
 from ftbench.stats.statistics import FEWEST_ROUNDS
 
+THROUGHPUT = METRICS["throughput"]
 PYTHONS = {"gil": "ordinary Python (gil)", "ft": "free-threaded Python (ft)", "ft-gil": "free-threaded Python, GIL on"}
 
 
@@ -45,37 +46,64 @@ def advice(run: Analysis, fall: Waterfall) -> tuple[str, str]:
     if len(scenario.rounds) < FEWEST_ROUNDS:
         few = f"{run_words.rounds(scenario)}, and at least {FEWEST_ROUNDS} are needed"
         return f"Too little was measured to advise for {workload}: {few}.", ""
-    about = METRICS["throughput"]
-    # The free-threaded build with its GIL on is measured only for comparison.
-    usable = [c for c in scenario.whole if c.case == fall.case and c.config != "ft-gil" and c.key not in fall.others]
-
-    found = {c: of_two(scenario, c.key, start.key, about.name) for c in usable}
-    # A noisy candidate must not hide another that is surely faster than the start.
-    faster = [c for c in usable if c != start and found[c].verdict == Verdict.ABOVE]
-    best = max(faster or usable, key=lambda c: scenario.typical(c.key, about.name), default=start)
-
-    def say(c: Candidate) -> str:
-        speed = scenario.typical(c.key, about.name)
-        return f"{plural(c.variant)} in {PYTHONS[c.config]}, num_workers={c.workers} ({speed:.0f} samples/s)"
-
-    text = f"Best measured here for {workload}: {say(best)}."
-    if best != start and found[best].verdict == Verdict.NO_DIFFERENCE:
-        text = (
-            f"Keep {say(start)} for {workload}: the best measured here, {say(best)}, is not told apart from it "
-            f"({verdict_words.outcome(about, found[best])})."
-        )
-        best = start
-    else:
-        others = [c for c in usable if c.config != best.config]
-        other = max(others, key=lambda c: scenario.typical(c.key, about.name), default=best)
-        if other != best and of_two(scenario, best.key, other.key, about.name).verdict == Verdict.NO_DIFFERENCE:
-            text += f" Not shown to be slower: {say(other)}."
+    text, advised = _advised(scenario, workload, start, _usable(scenario, fall))
     if fall.others:
         titles = ", ".join(scenario.candidate(key).title for key in fall.others)
         text += f" Left out, for they gave other samples: {titles}."
-    ours = best.variant.startswith("loader")
-    method = f', worker_method="{"process" if VARIANTS[best.variant].processes else "thread"}"' if ours else ""
-    return text, (
-        f"from {'ftloader' if ours else 'torch.utils.data'} import DataLoader; "
-        f"DataLoader(dataset, ..., num_workers={best.workers}{method})"
-    )
+    return text, _code(advised)
+
+
+def _advised(
+    scenario: Scenario, workload: str, start: Candidate, usable: Sequence[Candidate]
+) -> tuple[str, Candidate]:
+    """Return (advice, the candidate that it is for)."""
+    faster = [c for c in usable if c != start and _verdict(scenario, c, start) == Verdict.ABOVE]
+    # A noisy candidate must not hide another that is surely faster than the start.
+    best = _fastest(scenario, faster or usable, start)
+    if best != start and _verdict(scenario, best, start) == Verdict.NO_DIFFERENCE:
+        difference = of_two(scenario, best.key, start.key, THROUGHPUT.name)
+        text = (
+            f"Keep {_described(scenario, start)} for {workload}: the best measured here, "
+            f"{_described(scenario, best)}, is not told apart from it "
+            f"({verdict_words.outcome(THROUGHPUT, difference)})."
+        )
+        return text, start
+    text = f"Best measured here for {workload}: {_described(scenario, best)}."
+    other = _fastest(scenario, [c for c in usable if c.config != best.config], best)
+    if other != best and _verdict(scenario, best, other) == Verdict.NO_DIFFERENCE:
+        text += f" Not shown to be slower: {_described(scenario, other)}."
+    return text, best
+
+
+def _usable(scenario: Scenario, fall: Waterfall) -> list[Candidate]:
+    """Return the candidates that loaded the waterfall's samples in all rounds."""
+    # The free-threaded build with its GIL on is measured only for comparison.
+    candidates = [c for c in scenario.whole if c.case == fall.case and c.config != "ft-gil"]
+    return [candidate for candidate in candidates if candidate.key not in fall.others]
+
+
+def _verdict(scenario: Scenario, candidate: Candidate, other: Candidate) -> Verdict:
+    return of_two(scenario, candidate.key, other.key, THROUGHPUT.name).verdict
+
+
+def _fastest(scenario: Scenario, candidates: Sequence[Candidate], default: Candidate) -> Candidate:
+    def speed(candidate: Candidate) -> float:
+        return scenario.typical(candidate.key, THROUGHPUT.name)
+
+    return max(candidates, key=speed, default=default)
+
+
+def _described(scenario: Scenario, candidate: Candidate) -> str:
+    speed = scenario.typical(candidate.key, THROUGHPUT.name)
+    where = f"{PYTHONS[candidate.config]}, num_workers={candidate.workers}"
+    return f"{plural(candidate.variant)} in {where} ({speed:.0f} samples/s)"
+
+
+def _code(candidate: Candidate) -> str:
+    """Return the line of code that creates the loader of a candidate."""
+    module, method = "torch.utils.data", ""
+    if candidate.variant.startswith("loader"):
+        kind = "process" if VARIANTS[candidate.variant].processes else "thread"
+        module, method = "ftloader", f', worker_method="{kind}"'
+    loader = f"DataLoader(dataset, ..., num_workers={candidate.workers}{method})"
+    return f"from {module} import DataLoader; {loader}"

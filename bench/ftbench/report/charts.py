@@ -27,18 +27,18 @@ RANGES = "Geometric means of the rounds; lines: from the lowest round to the hig
 
 def charts(scenario: AnalysedScenario) -> list[Chart]:
     """Return all charts of a scenario: main metric, ratios, curves that trials recorded, other metrics."""
-    first, *others = (METRICS[name] for name in scenario.metrics)
-    found = [*_measured(scenario, first), *_ratios(scenario, first)]
-    for name, of in kept(scenario).items():
-        found += _courses(scenario, name, of)
-    for metric in others:
-        found += _measured(scenario, metric, metric.noun)
-    return found
+    first, *further = (METRICS[name] for name in scenario.metrics)
+    selected = [*_measured(scenario, first), *_ratios(scenario, first)]
+    for name, recorded in kept(scenario).items():
+        selected += _courses(scenario, name, recorded)
+    for metric in further:
+        selected += _measured(scenario, metric, metric.noun)
+    return selected
 
 
 def _title(name: str) -> str:
-    known = METRICS[name].title if name in METRICS else name.replace("_", " ")
-    return TITLES.get(name) or run_words.capital(known.replace("-", " "))
+    title = METRICS[name].title if name in METRICS else name.replace("_", " ")
+    return TITLES.get(name) or run_words.capital(title.replace("-", " "))
 
 
 def _name(*parts: object) -> str:
@@ -47,26 +47,41 @@ def _name(*parts: object) -> str:
 
 def _measured(scenario: Scenario, metric: Metric, folded: str = "") -> Iterator[Chart]:
     """Yield a metric's charts: curves over cases or workers if possible, else bars. *folded*: see Chart.folded."""
-    found = tables.candidates(scenario, metric.name)
-    counts = {m.candidate.workers for m in found}
+    measured = tables.candidates(scenario, metric.name)
     over_cases, table = bool(_places(scenario)), tables.measured(scenario, metric)
-    # Two numbers of workers make a curve if one of them is 0.
-    bars = not over_cases and len(counts) <= 2 and 0 not in counts
+    if measured and not over_cases and not _is_curve(measured):
+        title = f"{metric.title}: {metric.best} is better"
+        picture = _bars(scenario, metric, measured)
+        yield Chart(_name(scenario.name, metric.name, 0), title, RANGES, picture, table, folded)
+        return
     groups: dict[Any, list[Measured]] = {}
-    for m in found:
-        groups.setdefault("" if bars else m.candidate.workers if over_cases else m.candidate.case, []).append(m)
-    for number, key in enumerate(sorted(groups, reverse=True) if over_cases else groups):
-        which = f" with {run_words.workers(key)}" if over_cases else f", {run_words.case_title(scenario, key)}"
-        which = which if len(groups) > 1 else ""
-        own = which.strip(" ,") if number >= (1 if over_cases else MOST_FACETS) else ""
+    for m in measured:
+        groups.setdefault(m.candidate.workers if over_cases else m.candidate.case, []).append(m)
+    keys = sorted(groups, reverse=True) if over_cases else [*groups]
+    most = 1 if over_cases else MOST_FACETS
+    for number, key in enumerate(keys):
+        which = _which(scenario, key) if len(groups) > 1 else ""
         yield Chart(
             _name(scenario.name, metric.name, number),
             f"{metric.title}{which}: {metric.best} is better",
             RANGES,
-            (_bars if bars else _curves)(scenario, metric, groups[key]),
+            _curves(scenario, metric, groups[key]),
             table,
-            folded or own,
+            folded or (which.strip(" ,") if number >= most else ""),
         )
+
+
+def _which(scenario: Scenario, key: str | int) -> str:
+    """Return the part of a title that names a number of workers, or a case."""
+    if isinstance(key, int):
+        return f" with {run_words.workers(key)}"
+    return f", {run_words.case_title(scenario, key)}"
+
+
+def _is_curve(measured: Sequence[Measured]) -> bool:
+    """True if the numbers of workers make a curve. Two do if one of them is 0."""
+    counts = {m.candidate.workers for m in measured}
+    return len(counts) > 2 or 0 in counts
 
 
 def _hover(scenario: Scenario, metric: Metric, m: Measured) -> str:
@@ -77,13 +92,13 @@ def _hover(scenario: Scenario, metric: Metric, m: Measured) -> str:
     )
 
 
-def _bars(scenario: Scenario, metric: Metric, found: Sequence[Measured]) -> Rows:
-    counts = {m.candidate.workers for m in found}
+def _bars(scenario: Scenario, metric: Metric, measured: Sequence[Measured]) -> Rows:
+    counts = {m.candidate.workers for m in measured}
     groups: dict[str, list[Row]] = {}
-    for m in found:
+    for m in measured:
         c = m.candidate
-        who = run_words.own_title(c), m.typical, m.low, m.high, _hover(scenario, metric, m), c.config, c.variant
-        row = Row(*who, text=metric.write(m.typical))
+        fields = run_words.own_title(c), m.typical, m.low, m.high, _hover(scenario, metric, m), c.config, c.variant
+        row = Row(*fields, text=metric.write(m.typical))
         groups.setdefault(run_words.case_title(scenario, c.case), []).append(row)
     ideal = {"workers": max(counts), "1": 1}.get(metric.ideal) if len(counts) == 1 or metric.ideal == "1" else None
     return Rows(list(groups.items()), metric.unit, ideal=ideal)
@@ -91,32 +106,43 @@ def _bars(scenario: Scenario, metric: Metric, found: Sequence[Measured]) -> Rows
 
 def _places(scenario: Scenario) -> dict[str, float]:
     """Return {case: x value in curves over the cases}; {} for a single case, or if x values are equal or missing."""
-    found = {case.name: case.value for case in scenario.cases if case.value is not None}
-    return found if len(scenario.cases) == len(set(found.values())) > 1 else {}
+    places = {case.name: case.value for case in scenario.cases if case.value is not None}
+    return places if len(scenario.cases) == len(set(places.values())) > 1 else {}
 
 
-def _curves(scenario: Scenario, metric: Metric, found: Sequence[Measured]) -> Curves:
+def _curves(scenario: Scenario, metric: Metric, measured: Sequence[Measured]) -> Curves:
     """Return a metric's picture: curves over the cases, or over the number of workers if the cases have no axis."""
     places = _places(scenario)
     points: dict[tuple[str, str], list[tuple]] = {}
-    for m in found:
+    for m in measured:
         c = m.candidate
         point = places.get(c.case, c.workers), m.typical, m.low, m.high, _hover(scenario, metric, m)
         points.setdefault((c.config, c.variant), []).append(point)
-    lines = [Line(*who, run_words.label(*who), *zip(*sorted(of), strict=True)) for who, of in points.items()]
+    lines = [Line(*side, run_words.label(*side), *zip(*sorted(values), strict=True)) for side, values in points.items()]
     if not places:
-        counts = sorted({m.candidate.workers for m in found})
-        # The ideal: the best of one worker times the number of workers.
-        one = 1.0 if metric.ideal else max((m.typical for m in found if m.candidate.workers == 1), default=0.0)
-        ideal = [(n, one if metric.ideal == "1" else n * one) for n in counts]
-        if metric.ideal != "1" and (metric.best != "higher" or metric.unit == "%" or not one):
-            ideal = []
-        wide = min(counts) > 0 and len(counts) > 3
-        return Curves(lines, "workers", metric.unit, {n: str(n) for n in counts}, wide, ideal=ideal)
-    marks = {value: name.replace("-", " ") for name, value in sorted(places.items(), key=lambda each: each[1])}
-    far = style.far_apart(end for m in found for end in (m.low, m.high))
+        return _over_workers(metric, lines, measured)
+    marks = {value: name.replace("-", " ") for name, value in sorted(places.items(), key=lambda item: item[1])}
+    far = style.far_apart(end for m in measured for end in (m.low, m.high))
     level = [(x, 1.0) for x in marks] if metric.ideal == "1" else []
     return Curves(lines, scenario.case_axis or "case", metric.unit, marks, style.far_apart(marks), far, level)
+
+
+def _over_workers(metric: Metric, lines: Sequence[Line], measured: Sequence[Measured]) -> Curves:
+    """Return the picture of *lines* over the number of workers, with the ideal line."""
+    counts = sorted({m.candidate.workers for m in measured})
+    ideal = _ideal(metric, counts, [m.typical for m in measured if m.candidate.workers == 1])
+    wide = min(counts) > 0 and len(counts) > 3
+    return Curves(lines, "workers", metric.unit, {n: str(n) for n in counts}, wide, ideal=ideal)
+
+
+def _ideal(metric: Metric, counts: Sequence[int], of_one: Sequence[float]) -> list[tuple[float, float]]:
+    """Return the ideal line: 1, or the best value of one worker (*of_one*) times the number of workers."""
+    if metric.ideal == "1":
+        return [(number, 1.0) for number in counts]
+    single = 1.0 if metric.ideal else max(of_one, default=0.0)
+    if metric.best != "higher" or metric.unit == "%" or not single:
+        return []
+    return [(number, number * single) for number in counts]
 
 
 def _ratios(scenario: AnalysedScenario, metric: Metric) -> Iterator[Chart]:
@@ -127,9 +153,11 @@ def _ratios(scenario: AnalysedScenario, metric: Metric) -> Iterator[Chart]:
     groups: dict[str, list[Row]] = {}
     for c in chosen:
         title = run_words.title(scenario, c.numerator, c.denominator, with_case=c.numerator.case != c.denominator.case)
-        r, factor = c.estimate, f"{verdict_words.figure(c.estimate.ratio)}x"
+        estimate = c.estimate
+        factor = f"{verdict_words.figure(estimate.ratio)}x"
         hover = f"{run_words.title_with_why(scenario, c)}\n{factor} ({verdict_words.interval(c)})"
-        row = Row(title, r.ratio, r.low, r.high, hover, detail=f"{factor}: {verdict_words.short(c)}", shown=r.shown)
+        words = f"{factor}: {verdict_words.short(c)}"
+        row = Row(title, estimate.ratio, estimate.low, estimate.high, hover, detail=words, shown=estimate.shown)
         groups.setdefault(run_words.case_title(scenario, c.numerator.case), []).append(row)
     about = "Who is faster" if metric.name == "throughput" else f"{metric.title}: who is better"
     yield Chart(
@@ -147,19 +175,24 @@ Kept = dict[str, list[Distribution]]
 
 def kept(scenario: Scenario) -> dict[str, Kept]:
     """Return the curves that trials recorded, by name."""
-    found: dict[str, Kept] = {}
+    curves: dict[str, Kept] = {}
     for c in (m.candidate for m in tables.candidates(scenario, scenario.metrics[0])):
         for trial in scenario.trials_of(c.key):
             for name, values in trial.distributions.items():
-                found.setdefault(name, {}).setdefault(c.key, []).append(values)
-    return found
+                curves.setdefault(name, {}).setdefault(c.key, []).append(values)
+    return curves
 
 
-def _curve(rounds: Sequence[Distribution]) -> tuple[Sequence[float], list[float], list[float], list[float]]:
+Curve = tuple[Sequence[float], list[float], list[float], list[float]]
+"""Lists (x, median, lowest, highest value of the rounds)."""
+
+
+def _curve(rounds: Sequence[Distribution]) -> Curve:
     """Return lists (x, median, lowest, highest value of the rounds) of a curve, for each x that every round has."""
-    at_each = list(zip(*(each.values for each in rounds), strict=False))
+    at_each = list(zip(*(trial.values for trial in rounds), strict=False))
     x = rounds[0].over.values[: len(at_each)]
-    return x, [median(of) for of in at_each], [min(of) for of in at_each], [max(of) for of in at_each]
+    middle, low, high = ([summary(column) for column in at_each] for summary in (median, min, max))
+    return x, middle, low, high
 
 
 def _most_workers(candidates: Sequence[Candidate]) -> dict[str, int]:
@@ -175,45 +208,69 @@ def _courses(scenario: Scenario, name: str, kept: Kept) -> Iterator[Chart]:
     first, label = next(iter(kept.values()))[0], _title(name)
     unit, over = first.unit, first.over.title
     candidates = [scenario.candidate(key) for key in kept]
-    titles = [run_words.full_title(scenario, c) for c in candidates]
     curves = [_curve(rounds) for rounds in kept.values()]
-    table = Table(
-        ("candidate", f"first {over}", f"{unit} there", "at the end", "largest of any round"),
-        tuple(
-            (title, f"{x[0]:,g}", f"{middle[0]:.4g}", f"{middle[-1]:.4g}", f"{max(high):.4g}")
-            for title, (x, middle, _, high) in zip(titles, curves, strict=True)
-        ),
-        frozenset(range(1, 5)),
-    )
-    # The picture shows only the most workers of each case; the table has all.
-    most = _most_workers(candidates)
-    several = len({c.workers for c in candidates}) > 1
-    how = "shaded" if len(curves[0][0]) > MOST_MARKS else "lines"
-    caption = f"By {over}: medians of the rounds; {how}: from the lowest round to the highest."
-    parts: dict[str, list[Line]] = {}
-    for title, c, (x, middle, low, high) in zip(titles, candidates, curves, strict=True):
-        hover = [f"{title}\n{over} {at:,g}\n{y:.4g} {unit}" for at, y in zip(x, middle, strict=True)]
-        if c.workers == most[c.case]:
-            where = run_words.case_title(scenario, c.case), run_words.workers(c.workers) if several else ""
-            line = Line(c.config, c.variant, run_words.label(c.config, c.variant), x, middle, low, high, hover)
-            parts.setdefault(", ".join(filter(None, where)), []).append(line)
-    if len(curves) > 1 and all(curve == curves[0] for curve in curves) and curves[0][2] == curves[0][3]:
+    lines = [
+        _course(scenario, candidate, curve, over, unit) for candidate, curve in zip(candidates, curves, strict=True)
+    ]
+    titles = [run_words.full_title(scenario, candidate) for candidate in candidates]
+    table = _table_of_courses(titles, curves, over, unit)
+    ranges = "shaded" if len(curves[0][0]) > MOST_MARKS else "lines"
+    caption = f"By {over}: medians of the rounds; {ranges}: from the lowest round to the highest."
+    parts = _by_case(scenario, candidates, lines)
+    if _all_equal(curves):
         caption = f"In every round of all {len(curves)} candidates the same values, to the last digit kept."
         parts = {"the same for all": [replace(next(iter(parts.values()))[0], config="", variant="loader-thread")]}
-    for number, (which, lines) in enumerate(parts.items()):
+    for number, (which, drawn) in enumerate(parts.items()):
         yield Chart(
             _name(scenario.name, name, "curve", number),
             f"{label}: {which}" if which else label,
             caption,
-            Curves(lines, over, unit),
+            Curves(drawn, over, unit),
             table,
             f"more of {label}" if number >= MOST_FACETS else "",
         )
 
 
+def _all_equal(curves: Sequence[Curve]) -> bool:
+    """True if several candidates had the same values in all rounds."""
+    _, _, low, high = curves[0]
+    return len(curves) > 1 and low == high and all(curve == curves[0] for curve in curves)
+
+
+def _by_case(scenario: Scenario, candidates: Sequence[Candidate], lines: Sequence[Line]) -> dict[str, list[Line]]:
+    """Return {title: lines with the most workers of a case}; the table has all."""
+    most = _most_workers(candidates)
+    several = len({candidate.workers for candidate in candidates}) > 1
+    parts: dict[str, list[Line]] = {}
+    for candidate, line in zip(candidates, lines, strict=True):
+        if candidate.workers == most[candidate.case]:
+            words = [run_words.case_title(scenario, candidate.case)]
+            if several:
+                words.append(run_words.workers(candidate.workers))
+            parts.setdefault(", ".join(filter(None, words)), []).append(line)
+    return parts
+
+
+def _course(scenario: Scenario, candidate: Candidate, curve: Curve, over: str, unit: str) -> Line:
+    x, middle, low, high = curve
+    title = run_words.full_title(scenario, candidate)
+    hover = [f"{title}\n{over} {at:,g}\n{y:.4g} {unit}" for at, y in zip(x, middle, strict=True)]
+    label = run_words.label(candidate.config, candidate.variant)
+    return Line(candidate.config, candidate.variant, label, x, middle, low, high, hover)
+
+
+def _table_of_courses(titles: Sequence[str], curves: Sequence[Curve], over: str, unit: str) -> Table:
+    rows = [
+        (title, f"{x[0]:,g}", f"{middle[0]:.4g}", f"{middle[-1]:.4g}", f"{max(high):.4g}")
+        for title, (x, middle, _, high) in zip(titles, curves, strict=True)
+    ]
+    head = "candidate", f"first {over}", f"{unit} there", "at the end", "largest of any round"
+    return Table(head, tuple(rows), frozenset(range(1, 5)))
+
+
 def overview(run: Analysis) -> Chart | None:
     """Return a chart of threads without the GIL against processes with it; None if there are fewer than two ratios."""
-    found: dict[str, tuple[AnalysedScenario, Comparison]] = {}
+    comparisons: dict[str, tuple[AnalysedScenario, Comparison]] = {}
     for scenario in run.others:
         for c in scenario.compared():
             a, b = c.numerator, c.denominator
@@ -221,17 +278,17 @@ def overview(run: Analysis) -> Chart | None:
             same = (a.workers, a.case) == (b.workers, b.case)
             if same and (a.config, b.config, *processes) == ("ft", "gil", False, True):
                 where = ", ".join(filter(None, (scenario.name, run_words.case_title(scenario, a.case))))
-                found.setdefault(where, (scenario, c))  # the first of each case
-    if len(found) < 2:
+                comparisons.setdefault(where, (scenario, c))  # the first of each case
+    if len(comparisons) < 2:
         return None
     rows, cells = [], []
-    for where, (scenario, c) in found.items():
+    for where, (scenario, c) in comparisons.items():
         ratio, low, high = c.advantage
-        about, factor, said = METRICS[c.metric], f"{verdict_words.figure(ratio)}x", verdict_words.short(c)
+        about, factor, words = METRICS[c.metric], f"{verdict_words.figure(ratio)}x", verdict_words.short(c)
         hover = f"{where}\n{run_words.title_with_why(scenario, c)}\n{factor}"
-        row = Row(f"{where}: {about.noun}", ratio, low, high, hover, detail=f"{factor}: {said}", shown=c.estimate.shown)
-        rows.append(row)
-        cells.append((where, about.title, factor, said))
+        shown = c.estimate.shown
+        rows.append(Row(f"{where}: {about.noun}", ratio, low, high, hover, detail=f"{factor}: {words}", shown=shown))
+        cells.append((where, about.title, factor, words))
     return Chart(
         "overview",
         "Threads without the GIL against processes with it",

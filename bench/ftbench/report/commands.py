@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ftbench.document.model import Options, Results
+from ftbench.document.model import Change, Options, Results
 from ftbench.plan.candidates import CONFIGS
 from ftbench.plan.waterfall import PRECISION
 from ftbench.report import hour_words
@@ -21,30 +21,41 @@ from ftrun.escape import one_line
 DEFAULT_SERIES = "3.13"  # the same as in docker/python-series
 
 
-def options(given: Options) -> list[str]:
+def options(settings: Options) -> list[str]:
     """Return the command-line arguments of `bench` for these options. Options with default values are left out."""
-    own = given.dataset is not None
-    wanted = {
-        "--dataset": given.dataset,
-        "--collate-fn": own and given.collate_fn,
-        "--requirements": own and given.requirements and "requirements.txt",
-        "--rounds": given.rounds,
-        "--budget": given.rounds is None and f"{given.budget:g}",
-        "--precision": given.precision != PRECISION and f"{100 * given.precision:g}%",
-        "--workers": given.workers and ",".join(map(str, given.workers)),
-        "--ranks": given.ranks,
-        "--batch-size": given.batch_size,
-        "--data": given.data,
-        "--configs": set(given.configs) != set(CONFIGS) and ",".join(given.configs),
-        "--stress-minutes": given.stress_minutes and f"{given.stress_minutes:g}",
-    }
-    arguments = [] if own else list(given.scenarios)
-    arguments += [flag for flag, said in (("--quick", given.quick), ("--stress", given.stress)) if said]
+    is_own = settings.dataset is not None
+    arguments = [] if is_own else list(settings.scenarios)
+    flags = {"--quick": settings.quick, "--stress": settings.stress}
     # The suite is part of a full run that names no scenario.
-    arguments += ["--no-stress"] if own and not (given.quick or given.stress) else []
-    for name, value in wanted.items():
-        arguments += [name, str(value)] if value else []
+    flags["--no-stress"] = is_own and not (settings.quick or settings.stress)
+    arguments += [flag for flag, is_given in flags.items() if is_given]
+    for name, value in (*_of_dataset(settings), *_of_measurement(settings)):
+        if value:
+            arguments += [name, str(value)]
     return [one_line(argument) for argument in arguments]
+
+
+def _of_dataset(settings: Options) -> list[tuple[str, str | None]]:
+    if settings.dataset is None:
+        return []
+    requirements = "requirements.txt" if settings.requirements else None
+    return [("--dataset", settings.dataset), ("--collate-fn", settings.collate_fn), ("--requirements", requirements)]
+
+
+def _of_measurement(settings: Options) -> list[tuple[str, Any]]:
+    budget = f"{settings.budget:g}" if settings.rounds is None else None
+    minutes = f"{settings.stress_minutes:g}" if settings.stress_minutes else None
+    return [
+        ("--rounds", settings.rounds),
+        ("--budget", budget),
+        ("--precision", settings.precision != PRECISION and f"{100 * settings.precision:g}%"),
+        ("--workers", settings.workers and ",".join(map(str, settings.workers))),
+        ("--ranks", settings.ranks),
+        ("--batch-size", settings.batch_size),
+        ("--data", settings.data),
+        ("--configs", set(settings.configs) != set(CONFIGS) and ",".join(settings.configs)),
+        ("--stress-minutes", minutes),
+    ]
 
 
 def commands(run: Analysis, where: Path = Path()) -> list[tuple[str, str]]:
@@ -54,37 +65,43 @@ def commands(run: Analysis, where: Path = Path()) -> list[tuple[str, str]]:
     """
     results = run.results
     commit = results.environment.revision.commit
-    found = [
+    lines = [
         ("The same sources, in a clone of the repository", f"git checkout {shlex.quote(one_line(commit))}"),
         ("The same measurement", _command(results, results.options, docker=False)),
         ("The same with Docker", _command(results, results.options, docker=True)),
         *further(run),
         ("This report again, from results.json alone", host.report(one_line(str(where / "results.json")))),
     ]
-    return found if commit != "unknown" else found[1:]
+    return lines if commit != "unknown" else lines[1:]
 
 
-def _command(results: Results, given: Options, docker: bool) -> str:
+def _command(results: Results, settings: Options, docker: bool) -> str:
     """Return the command of a run with these options: docker compose with container paths if `docker`, or ./twins."""
     folders: dict[str, str] = {}
-    data, dataset = given.data, given.dataset
-    if not in_containers(results):
-        if docker and data is not None:
+    data, dataset = settings.data, settings.dataset
+    if in_containers(results):
+        folders, data, dataset = _from_containers(settings, docker)
+    elif docker:
+        if data is not None:
             folders["DATA"], data = data, "/data"
-        if docker and dataset is not None:
+        if dataset is not None:
             folders["CODE"], dataset = os.path.split(dataset)
-    else:
-        folders = {"DATA": "your/images"} if data else {}
-        folders.update(given.folders)
-        if not docker and data is not None:
-            data = re.sub("^/data(?=/|$)", lambda _: folders["DATA"], data)
-        if not docker and dataset is not None:
-            dataset = os.path.join(folders.get("CODE", ""), dataset)
-    asked = " ".join(map(host.quoted, options(replace(given, data=data, dataset=dataset))))
+    arguments = " ".join(map(host.quoted, options(replace(settings, data=data, dataset=dataset))))
     if not docker:
-        return f"{_series(results)}./twins bench {asked}"
+        return f"{_series(results)}./twins bench {arguments}"
     before = host.assignments({name: one_line(where) for name, where in folders.items()})
-    return f"{before}{_series(results)}docker compose run --rm ft-bench {asked}"
+    return f"{before}{_series(results)}docker compose run --rm ft-bench {arguments}"
+
+
+def _from_containers(settings: Options, docker: bool) -> tuple[dict[str, str], str | None, str | None]:
+    """Return (folders, --data, --dataset) for a run in containers, as the command needs them."""
+    folders, data, dataset = {"DATA": "your/images"} if settings.data else {}, settings.data, settings.dataset
+    folders.update(settings.folders)
+    if not docker and data is not None:
+        data = re.sub("^/data(?=/|$)", lambda _: folders["DATA"], data)
+    if not docker and dataset is not None:
+        dataset = os.path.join(folders.get("CODE", ""), dataset)
+    return folders, data, dataset
 
 
 def in_containers(results: Results) -> bool:
@@ -106,30 +123,37 @@ def longer(run: Analysis) -> list[tuple[str, str]]:
     The first run repeats the scenarios with too few rounds. The second run is longer and repeats the scenarios with an
     undecided waterfall. Each of these scenarios gets the same additional time: the most that any of them needs.
     """
-    given, docker = run.results.options, in_containers(run.results)
-    asked: list[tuple[str, dict[str, Any]]] = []
-    if few := [s.name for s in run.scenarios if len(s.rounds) < FEWEST_ROUNDS]:
-        asked.append(("A run of enough rounds", {"scenarios": few}))  # a run without --rounds has enough
+    settings, docker = run.results.options, in_containers(run.results)
+    runs: list[tuple[str, dict[str, Any]]] = []
+    few = [s.name for s in run.scenarios if len(s.rounds) < FEWEST_ROUNDS]
+    if few:
+        runs.append(("A run of enough rounds", {"scenarios": few}))  # a run without --rounds has enough
     minutes: dict[str, int] = {}
-    precision, what = given.precision, "what is open"
-    for fall in run.waterfalls:
-        for c in (*fall.steps, fall.total):
-            more = more_minutes(run.scenario(fall.scenario), c)
-            if more == 0:
-                what = "some of what is open"
-            if more and c.low and c.high and c.resolution:
-                minutes[fall.scenario] = max(more, minutes.get(fall.scenario, 0))
-                # The width of the interval after these minutes.
-                narrow = math.log(c.high / c.low) / 2 * abs(math.log(c.ratio)) / math.log(c.resolution)
-                precision = min(precision, narrow)
+    precision, purpose = settings.precision, "what is open"
+    for scenario, c in ((fall.scenario, c) for fall in run.waterfalls for c in (*fall.steps, fall.total)):
+        more = more_minutes(run.scenario(scenario), c)
+        if more == 0:
+            purpose = "some of what is open"
+        if more:
+            minutes[scenario] = max(more, minutes.get(scenario, 0))
+            precision = min(precision, _precision(c))
     if minutes:
-        budget = given.budget + 60 * len(minutes) * max(minutes.values())
+        budget = settings.budget + 60 * len(minutes) * max(minutes.values())
         precision = int(1000 * precision) / 1000
         settled = {"scenarios": [*minutes], "budget": budget, "precision": precision}
-        asked.append((f"A run that would settle {what}", settled))
-    return [
-        (what, _command(run.results, replace(given, **{"rounds": None, **changed}), docker)) for what, changed in asked
-    ]
+        runs.append((f"A run that would settle {purpose}", settled))
+    lines = []
+    for purpose, changed in runs:
+        options = replace(settings, **{"rounds": None, **changed})
+        lines.append((purpose, _command(run.results, options, docker)))
+    return lines
+
+
+def _precision(undecided: Change) -> float:
+    """Return half the width of an undecided ratio's interval after the minutes that settle it."""
+    assert undecided.low and undecided.high and undecided.resolution, "more_minutes needs them"
+    half = math.log(undecided.high / undecided.low) / 2
+    return half * abs(math.log(undecided.ratio)) / math.log(undecided.resolution)
 
 
 def stress(results: Results) -> str:

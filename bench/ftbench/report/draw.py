@@ -119,8 +119,8 @@ class Rows:
         axes.set_xlabel(style.cut(self.unit))
         self._scale(axes)
         across = axes.get_yaxis_transform()
-        for at, text, how in texts:
-            axes.text(0, at, text, va="top", transform=across, **how)
+        for at, text, text_style in texts:
+            axes.text(0, at, text, va="top", transform=across, **text_style)
         for begin, middle, row in places:
             # Lines beside the bar or mark alone: none crosses a text.
             ends = middle - BAR / 2 - 1, middle + BAR / 2 + 6
@@ -139,18 +139,7 @@ class Rows:
 
     def _scale(self, axes: Axes) -> None:
         if self.logarithmic:
-            # Two rounds can give intervals over many powers of ten: cut off intervals, but no value and no line.
-            values = [*(row.value for row in self.rows), *([1.0] * self.ratios), *([self.ideal] if self.ideal else [])]
-            ends = [end for row in self.rows for end in (row.low, row.high) if end is not None] + values
-            low = max(min(ends), min(values) / WIDEST) * 0.85
-            high = min(min(max(ends), max(values) * WIDEST) / 0.85, MOST)
-            if self.ratios:
-                marks = style.ratio_marks(low, high)
-                texts = [f"{mark:g}x" for mark in marks]
-            else:
-                wide = max(math.log(min(max(row.ends), high) / low) / row.room for row in self.rows)
-                high = max(low * math.exp(min(wide, math.log(MOST / low))), (self.ideal or 0) * 1.05)
-                marks, texts = style.log_marks(low, high, self.unit)
+            low, high, marks, texts = self._logarithmic_scale()
             axes.set_xscale("log")
             axes.minorticks_off()
         else:
@@ -161,12 +150,31 @@ class Rows:
         axes.set_xlim(low, high)
         axes.set_xticks(marks, texts)
 
+    def _logarithmic_scale(self) -> tuple[float, float, list[float], list[str]]:
+        """Return (low, high, marks, labels) of a logarithmic axis."""
+        values = [row.value for row in self.rows]
+        if self.ratios:
+            values.append(1.0)
+        if self.ideal:
+            values.append(self.ideal)
+        intervals = [end for row in self.rows for end in (row.low, row.high) if end is not None]
+        ends = intervals + values
+        # Two rounds can give intervals over many powers of ten: cut off intervals, but no value and no line.
+        low = max(min(ends), min(values) / WIDEST) * 0.85
+        high = min(min(max(ends), max(values) * WIDEST) / 0.85, MOST)
+        if self.ratios:
+            marks = style.ratio_marks(low, high)
+            return low, high, marks, [f"{mark:g}x" for mark in marks]
+        wide = max(math.log(min(max(row.ends), high) / low) / row.room for row in self.rows)
+        high = max(low * math.exp(min(wide, math.log(MOST / low))), (self.ideal or 0) * 1.05)
+        return low, high, *style.log_marks(low, high, self.unit)
+
 
 def _bar(axes: Axes, y: float, row: Row) -> None:
     begin, end = sorted((row.begin, row.value))
     width = max(end - begin, axes.get_xlim()[1] * 0.003)  # show a thin bar even if nothing changed
-    how = {"facecolor": COLOURS[row.config], "hatch": LOOKS[row.variant].hatch, "edgecolor": BACK, "linewidth": 0}
-    axes.add_patch(Rectangle((begin, y - BAR / 2 + 1), width, BAR - 2, zorder=2, **how))
+    look = {"facecolor": COLOURS[row.config], "hatch": LOOKS[row.variant].hatch, "edgecolor": BACK, "linewidth": 0}
+    axes.add_patch(Rectangle((begin, y - BAR / 2 + 1), width, BAR - 2, zorder=2, **look))
     axes.plot(row.dots, [y] * len(row.dots), "o", color=TEXT, markersize=3.5, alpha=0.6, markeredgewidth=0)
     _whisker(axes, y, row, TEXT)
 
@@ -200,8 +208,9 @@ class Line:
     @property
     def look(self) -> dict:
         """Arguments for matplotlib: the curve's colour, dashes and mark."""
-        how = LOOKS[self.variant]
-        return {"color": COLOURS.get(self.config, SHOWN), "linewidth": 2, "linestyle": how.dash, "marker": how.mark}
+        variant = LOOKS[self.variant]
+        colour = COLOURS.get(self.config, SHOWN)
+        return {"color": colour, "linewidth": 2, "linestyle": variant.dash, "marker": variant.mark}
 
     def draw(self, axes: Axes) -> None:
         """Draw the curve with its ranges and marks."""
@@ -238,14 +247,7 @@ class Curves:
 
     def draw(self, figure: Figure, left: float, top: float) -> None:
         """Draw the picture with its top left corner at (`left`, `top`)."""
-        ends = [end for line in self.lines for end in (*line.low, *line.high)] + [y for _, y in self.ideal]
-        if self.logarithmic:
-            low, high = min(ends) / 1.1, max(ends) * 1.1
-            marks, texts = style.log_marks(low, high, self.unit)
-        else:
-            low, high = min(0.0, *ends), min(max(0.0, *ends) * 1.08, MOST)
-            high = high or (0.0 if low < 0 else 1.0)
-            marks, texts = style.round_marks(low, high)
+        low, high, marks, texts = self._vertical_scale()
         margin = 14 + LETTER * max(map(len, texts))
         width = WIDTH - 20 - margin
         axes = style.place(figure, left + margin, top + LINE + 10, width, CURVE_HEIGHT)
@@ -272,11 +274,23 @@ class Curves:
         axes.annotate(style.cut(self.unit), (0, 1), **above)
         style.draw_legend(axes, self._legend(), 4 - margin)
 
+    def _vertical_scale(self) -> tuple[float, float, list[float], list[str]]:
+        """Return (low, high, marks, labels) of the vertical axis."""
+        ends = [end for line in self.lines for end in (*line.low, *line.high)]
+        ends += [y for _, y in self.ideal]
+        if self.logarithmic:
+            low, high = min(ends) / 1.1, max(ends) * 1.1
+            return low, high, *style.log_marks(low, high, self.unit)
+        low, high = min(0.0, *ends), min(max(0.0, *ends) * 1.08, MOST)
+        if not high:
+            high = 0.0 if low < 0 else 1.0
+        return low, high, *style.round_marks(low, high)
+
     def _legend(self) -> Legend:
-        found = [(line.label, Line2D([], [], markersize=7, **line.look)) for line in self.lines]
+        entries = [(line.label, Line2D([], [], markersize=7, **line.look)) for line in self.lines]
         if self.ideal:
-            found.append(("ideal", Line2D([], [], **IDEAL)))
-        return found if len(found) > 1 else []
+            entries.append(("ideal", Line2D([], [], **IDEAL)))
+        return entries if len(entries) > 1 else []
 
 
 @dataclass(frozen=True)

@@ -14,30 +14,30 @@ HOUR = 3600.0
 
 def sentences(run: Analysis, fall: Waterfall) -> list[str]:
     """Return a list of one text on a waterfall at other hours, or an empty list if nothing looked for other runs."""
-    known = run.hours.get((fall.scenario, fall.case))
-    if known is None:
+    hours = run.hours.get((fall.scenario, fall.case))
+    if hours is None:
         return []
-    total = known[IN_ALL]
+    total = hours[IN_ALL]
     if total.runs < FEWEST:
         few = "One hour only" if total.runs == 1 else f"{total.runs} runs only"
         return [f"{few}: run it again at other hours ({SET}); another hour may lie outside of this interval."]
     clauses = [f"As factors, at other hours: {_steps(fall.total, total)}"]
     last = fall.steps[-1]
-    if last.name == REMOVED and last.name in known:
-        clauses.append(f"removing the GIL by itself: {_steps(last, known[last.name])}")
+    if last.name == REMOVED and last.name in hours:
+        clauses.append(f"removing the GIL by itself: {_steps(last, hours[last.name])}")
     return [f"{'. '.join(map(run_words.capital, clauses))}."]
 
 
-def _steps(change: Change, known: Hours) -> str:
+def _steps(change: Change, hours: Hours) -> str:
     """Return a ratio in this run, in all runs, and as it is expected in another run."""
     this_run = figure(change.ratio)
     if change.low and change.high:
         this_run += f" ({figure(change.low)} to {figure(change.high)})"
-    low, high = known.expected or (known.lowest, known.highest)
-    another = "another hour" if known.seconds >= HOUR else "another run soon after"
+    low, high = hours.expected or (hours.lowest, hours.highest)
+    another = "another hour" if hours.seconds >= HOUR else "another run soon after"
     return (
-        f"this run {this_run}; {known.runs} runs in {span(known.seconds)}: {figure(known.lowest)} to "
-        f"{figure(known.highest)}; {another}: {figure(low)} to {figure(high)}"
+        f"this run {this_run}; {hours.runs} runs in {span(hours.seconds)}: {figure(hours.lowest)} to "
+        f"{figure(hours.highest)}; {another}: {figure(low)} to {figure(high)}"
     )
 
 

@@ -1,17 +1,25 @@
 """The summary of a run in Markdown, for an issue or a chat."""
 
-from pathlib import Path
-
-from ftbench.report import advice, commands, run_words, safety, tables, verdict_words, waterfalls
+from ftbench.report import safety
 from ftbench.report.render import render
-from ftbench.stats.analysis import Analysis
+from ftbench.report.view import View
 from ftrun import escape
 
-MODULES = advice, run_words, safety, tables, verdict_words, waterfalls
 
-
-def summary(run: Analysis, where: Path = Path()) -> str:
-    """Return a run's summary in Markdown: conclusions, waterfalls, comparisons, machine, commands to repeat the run."""
-    repeat = "\n".join(f"# {what}\n{line}" for what, line in commands.commands(run, where))
-    more = {"results": run.results, "fenced": escape.fenced, "repeat": repeat}
-    return render("summary.md.jinja", escape.markdown, MODULES, run=run, **more).rstrip() + "\n"
+def write(view: View) -> bytes:
+    """Return the summary, in UTF-8: conclusions, waterfalls, comparisons, machine, commands."""
+    repeat = "\n".join(f"# {purpose}\n{line}" for purpose, line in view.repeat)
+    code = [escape.fenced(opening.code, "python") for opening in view.openings]
+    failures = [
+        (title, escape.fenced(safety.beginning(text), "console"))
+        for title, text in view.safety.failures
+    ]
+    text = render(
+        "summary.md.jinja",
+        escape.markdown,
+        view=view,
+        openings=[*zip(view.openings, code, strict=True)],
+        failures=failures,
+        repeat=escape.fenced(repeat, "console"),
+    )
+    return f"{text.rstrip()}\n".encode()

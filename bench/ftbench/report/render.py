@@ -1,8 +1,7 @@
-"""Rendering of the templates: the page, the summary in Markdown, the comparison of two runs."""
+"""Rendering of the templates: pages, summaries in Markdown, the comparison of two runs."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import jinja2
@@ -10,8 +9,8 @@ import jinja2
 TEMPLATES = Path(__file__).resolve().parent / "templates"
 
 
-def render(name: str, escaped: Callable[[str], str], modules: Iterable[ModuleType], **context: Any) -> str:
-    """Return the template *name*, filled in from *modules* and *context*; `escaped` converts each inserted string."""
+def render(name: str, escaped: Callable[[str], str], **values: Any) -> str:
+    """Return the template *name*, filled in with *values*; `escaped` converts each inserted string."""
     templates = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),
         autoescape=name.endswith(".html.jinja"),
@@ -20,5 +19,4 @@ def render(name: str, escaped: Callable[[str], str], modules: Iterable[ModuleTyp
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    named = {module.__name__.rpartition(".")[2]: module for module in modules}
-    return templates.get_template(name).render(named, **context)
+    return templates.get_template(name).render(**values)

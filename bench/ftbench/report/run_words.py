@@ -44,8 +44,8 @@ def label(config: str, variant: str) -> str:
 
 def title(scenario: Scenario, a: Candidate, b: Candidate, with_case: bool = False) -> str:
     """Return a comparison's title: "ft loader threads / gil loader processes, x2". Shared parts are named once."""
-    of_a, of_b = (f"{each.config} {plural(each.variant)}" for each in (a, b))
-    cases = [case_title(scenario, each.case) for each in (a, b)]
+    of_a, of_b = (f"{candidate.config} {plural(candidate.variant)}" for candidate in (a, b))
+    cases = [case_title(scenario, candidate.case) for candidate in (a, b)]
     where = f", {cases[0]}" if a.case and with_case else ""
     if (a.workers, a.case) == (b.workers, b.case):
         return f"{of_a} / {of_b}" + (f", x{a.workers}" if a.workers else "") + where
@@ -156,34 +156,43 @@ def rounds(scenario: Scenario) -> str:
     return count(len(scenario.rounds), "round")
 
 
-def marked(one: Round) -> list[str]:
+def marked(measured: Round) -> list[str]:
     """Return the disturbances of a round in words; an empty list if there were none."""
-    return marks(one.disturbance, one.disturbance.before.affinity)
+    return marks(measured.disturbance, measured.disturbance.before.affinity)
 
 
 def limits(scenario: Scenario) -> list[str]:
     """Return texts on disturbed rounds, on cycles that left for other load, and on too few turns; [] without any."""
-    rounds = [one for one in scenario.rounds if marked(one)]
-    sentences = []
-    if rounds:
-        which = "; ".join(f"round {one.number}: {', '.join(marked(one))}" for one in rounds[:MOST_ROUNDS])
-        more = f"; and {len(rounds) - MOST_ROUNDS} more" if len(rounds) > MOST_ROUNDS else ""
-        were = "was" if len(rounds) == 1 else "were"
-        sentences.append(
-            f"{len(rounds)} of {len(scenario.rounds)} rounds {were} disturbed ({which}{more}). What comes and goes "
-            "widens the intervals; what stays favours those that need less CPU time."
-        )
-    trials = [trial for one in scenario.rounds for trial in one.trials]
-    if left_out := sum(len(trial.turns_left_out) for trial in trials):
+    sentences = _disturbed(scenario)
+    trials = [trial for measured in scenario.rounds for trial in measured.trials]
+    left_out = sum(len(trial.turns_left_out) for trial in trials)
+    if left_out:
         turns = count(sum(len(trial.turn_loads) for trial in trials), "turn")
         sentences.append(f"{left_out} of {turns} do not count: others took CPUs in their cycles.")
-    if few := too_few_of_all(scenario):
+    few = too_few_of_all(scenario)
+    if few:
         sentences.append(
             f"A candidate with {count(few, 'turn')} may have had none of its rare long ones (one in ten, twice as "
             f"long): intervals of {METRICS[scenario.metrics[0]].noun} are {math.expm1(UNSEEN):.0%} wider than with "
             f"{ENOUGH_TURNS} turns."
         )
     return sentences
+
+
+def _disturbed(scenario: Scenario) -> list[str]:
+    """Return a list of one text on the disturbed rounds, or an empty list if there are none."""
+    words = [(measured.number, marked(measured)) for measured in scenario.rounds]
+    disturbed = [f"round {number}: {', '.join(texts)}" for number, texts in words if texts]
+    if not disturbed:
+        return []
+    which = "; ".join(disturbed[:MOST_ROUNDS])
+    if len(disturbed) > MOST_ROUNDS:
+        which += f"; and {len(disturbed) - MOST_ROUNDS} more"
+    were = "was" if len(disturbed) == 1 else "were"
+    return [
+        f"{len(disturbed)} of {len(scenario.rounds)} rounds {were} disturbed ({which}). What comes and goes "
+        "widens the intervals; what stays favours those that need less CPU time."
+    ]
 
 
 def failed(scenario: Scenario, failure: Failure) -> str:
@@ -193,5 +202,5 @@ def failed(scenario: Scenario, failure: Failure) -> str:
 
 def left_out(results: Results) -> list[str]:
     """Return one line for each part of the run that should have been measured and was not, with the reason."""
-    found = [f"{each.what}: {each.why}" for each in results.skipped]
-    return found + [f"{s.name}: {failed(s, failure)}" for s in results.scenarios for failure in s.failures]
+    lines = [f"{skipped.what}: {skipped.why}" for skipped in results.skipped]
+    return lines + [f"{s.name}: {failed(s, failure)}" for s in results.scenarios for failure in s.failures]

@@ -18,43 +18,44 @@ def passed(results: Results) -> bool:
 def sentences(results: Results) -> list[str]:
     """Return sentences about the suite's outcome. If the suite did not complete, one has the command to run it."""
     part = results.stress
-    again = f"To run it: {commands.stress(results)}"
+    command = f"To run it: {commands.stress(results)}"
     if part is None:
         why = (
             " was not run, since the measurement did not come to its end"
             if results.options.stress
             else " was not part of this run"
         )
-        return [f"The thread-safety suite{why}. {again}"]
-    found = []
+        return [f"The thread-safety suite{why}. {command}"]
+    texts = []
     if part.status != "complete":
-        wanted = len(part.scenarios) * len(results.options.configs)
-        of = f"{len(part.results)} of {wanted} results are there" if wanted else "there is no result"
-        found.append(f"INCOMPLETE: the thread-safety suite did not come to its end ({part.reason}); {of}. {again}")
-    found += [_of(config, [*outcomes.values()]) for config, outcomes in _by_config(results, part).items() if outcomes]
+        number = len(part.scenarios) * len(results.options.configs)
+        progress = f"{len(part.results)} of {number} results are there" if number else "there is no result"
+        state = f"INCOMPLETE: the thread-safety suite did not come to its end ({part.reason})"
+        texts.append(f"{state}; {progress}. {command}")
+    texts += [_of(config, [*outcomes.values()]) for config, outcomes in _by_config(results, part).items() if outcomes]
     if part.results:
-        found.append(
+        texts.append(
             "No failure in this number of rounds is no proof that there is none; a longer run looks harder "
             "(--stress-minutes 30)."
         )
-    return found
+    return texts
 
 
 def _of(config: str, outcomes: list[StressResult]) -> str:
     """Return a configuration's outcome as a sentence, such as "ft: 47 scenarios, 6,120 rounds, no failure."."""
-    rounds = sum(each.iterations or 0 for each in outcomes)
+    rounds = sum(outcome.iterations or 0 for outcome in outcomes)
     head = f"{config}: {len(outcomes)} scenarios, {rounds:,} rounds"
-    bad = [each for each in outcomes if each.outcome != "passed"]
+    bad = [outcome for outcome in outcomes if outcome.outcome != "passed"]
     if not bad:
         return f"{head}, no failure."
-    names = ", ".join(f"{each.scenario} {each.outcome}" for each in bad[:MOST_NAMES])
+    names = ", ".join(f"{outcome.scenario} {outcome.outcome}" for outcome in bad[:MOST_NAMES])
     more = f" and {len(bad) - MOST_NAMES} more" if len(bad) > MOST_NAMES else ""
     return f"{head}; {len(bad)} did not pass: {names}{more}."
 
 
 def _by_config(results: Results, part: Stress) -> dict[str, dict[str, StressResult]]:
     return {
-        config: {each.scenario: each for each in part.results if each.configuration == config}
+        config: {result.scenario: result for result in part.results if result.configuration == config}
         for config in results.options.configs
     }
 
@@ -64,9 +65,9 @@ def table(results: Results, part: Stress) -> Table:
     by_config = _by_config(results, part)
     rows = []
     for name in part.scenarios:
-        of = [outcomes.get(name) for outcomes in by_config.values()]
-        threads = next((str(each.threads) for each in of if each), "")
-        rows.append((name, threads, *("not run" if each is None else _cell(each) for each in of)))
+        in_each = [outcomes.get(name) for outcomes in by_config.values()]
+        threads = next((str(result.threads) for result in in_each if result), "")
+        rows.append((name, threads, *("not run" if result is None else _cell(result) for result in in_each)))
     return Table(("scenario", "threads", *by_config), tuple(rows), frozenset({1}))
 
 
@@ -76,8 +77,8 @@ def _cell(result: StressResult) -> str:
 
 def known(part: Stress) -> list[str]:
     """Return a sentence for each scenario of the suite that avoids a known bug of Python or of a library."""
-    found = {each.scenario: each.known for each in part.results if each.known}
-    return [f"{scenario}, known upstream: {text}." for scenario, text in found.items()]
+    bugs = {result.scenario: result.known for result in part.results if result.known}
+    return [f"{scenario}, known upstream: {text}." for scenario, text in bugs.items()]
 
 
 def failures(results: Results, part: Stress) -> list[tuple[str, str]]:
@@ -88,13 +89,14 @@ def failures(results: Results, part: Stress) -> list[tuple[str, str]]:
     if commands.in_containers(results):
         run = "docker compose run --rm"
         start = {"gil": f"{run} gil-test", "ft-gil": f"{run} -e PYTHON_GIL=1 ft-test", "ft": f"{run} ft-test"}
-    found = []
-    for each in part.failed:
-        config, name = each.configuration, each.scenario
-        again = f"{start[config]} tests/stress/test_scenarios.py -k {name.rpartition('.')[2]} --seed {each.seed}{long}"
-        text = "\n".join(one_line(line) for line in "\n".join(each.failures).splitlines())
-        found.append((f"{name} {each.outcome} in {config}. Again: {again}", text))
-    return found
+    pairs = []
+    for result in part.failed:
+        config, name = result.configuration, result.scenario
+        which = f"-k {name.rpartition('.')[2]} --seed {result.seed}{long}"
+        repeat = f"{start[config]} tests/stress/test_scenarios.py {which}"
+        text = "\n".join(one_line(line) for line in "\n".join(result.failures).splitlines())
+        pairs.append((f"{name} {result.outcome} in {config}. Again: {repeat}", text))
+    return pairs
 
 
 def beginning(text: str) -> str:

@@ -177,5 +177,5 @@ def draw_legend(axes: Axes, entries: Legend, left: float) -> None:
 
 
 def hover(artist: Artist, text: str) -> None:
-    """Store a tooltip in the artist's id. ftbench.report.page.svg moves it into a title, which browsers show."""
+    """Store a tooltip in the artist's id. ftbench.report.pictures.svg moves it into a title, which browsers show."""
     artist.set_gid(json.dumps("\n".join(one_line(line) for line in text.split("\n"))[:HOVER_LETTERS]))

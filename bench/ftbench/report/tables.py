@@ -56,11 +56,11 @@ def candidates(scenario: Scenario, metric: str) -> list[Measured]:
     def place(c: Candidate) -> tuple:
         return cases.index(c.case), CONFIGS.index(c.config), variants.index(c.variant), c.workers
 
-    found = []
+    entries = []
     for c in sorted(scenario.whole, key=place):
         values = scenario.in_each_process(c.key, metric)
-        found.append(Measured(c, values, geometric_mean(values), min(values), max(values)))
-    return found
+        entries.append(Measured(c, values, geometric_mean(values), min(values), max(values)))
+    return entries
 
 
 def measured(scenario: Scenario, metric: Metric) -> Table:

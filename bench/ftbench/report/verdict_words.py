@@ -103,23 +103,41 @@ def settles(scenario: Scenario, c: Change, metric: str = "") -> str | None:
 
 def conclusion(scenario: AnalysedScenario, group: Sequence[Comparison]) -> str:
     """Return a sentence on one comparison in one metric; `group` is the comparison in one case or in several cases."""
-    c = group[0]
-    a, b = c.numerator, c.denominator
-    before = f"With {run_words.each_with(scenario, a.workers)}, " if a.workers == b.workers and a.workers else ""
-    alike = a.case == b.case
-    ours, theirs = (
-        run_words.describe(scenario, each, with_workers=a.workers != b.workers, with_case=not alike) for each in (a, b)
+    first = group[0]
+    a, b = first.numerator, first.denominator
+    same_workers, same_case = a.workers == b.workers, a.case == b.case
+    before = f"With {run_words.each_with(scenario, a.workers)}, " if same_workers and a.workers else ""
+    left, right = (
+        run_words.describe(scenario, candidate, with_workers=not same_workers, with_case=not same_case)
+        for candidate in (a, b)
     )
-    told = sorted(group, key=lambda c: abs(math.log(c.estimate.ratio)), reverse=True)[: MOST_CASES if alike else 1]
-    about = METRICS[c.metric]
-    said, of = list[str](), "" if about.above in ("faster", "more memory") else f"{about.noun} "
-    for c in (c for c in group if c in told):
-        more = settles(scenario, c.estimate, c.metric) if len(group) == 1 else None
-        case = run_words.case_title(scenario, c.numerator.case) if alike else ""
-        figures = f"{'' if said else of}{short(c)}{f' ({more})' if more else ''}"
-        said.append(": ".join(filter(None, (case, figures))))
-    few = f" (the largest differences of {len(group)})" if alike and len(told) < len(group) else ""
-    return run_words.capital(f"{before}{ours} against {theirs}{', ' if case else ': '}{'; '.join(said)}{few}.")
+    most = MOST_CASES if same_case else 1
+    largest = sorted(group, key=lambda c: abs(math.log(c.estimate.ratio)), reverse=True)[:most]
+    figures, named_case = _figures(scenario, [c for c in group if c in largest], same_case, len(group) == 1)
+    few = ""
+    if same_case and len(largest) < len(group):
+        few = f" (the largest differences of {len(group)})"
+    separator = ", " if named_case else ": "
+    return run_words.capital(f"{before}{left} against {right}{separator}{'; '.join(figures)}{few}.")
+
+
+def _figures(scenario: Scenario, group: Sequence[Comparison], with_case: bool, alone: bool) -> tuple[list[str], bool]:
+    """Return (verdicts in words, each with its case; True if the last has a case).
+
+    If *alone*, the words say what would settle an undecided comparison.
+    """
+    metric, case = METRICS[group[0].metric], ""
+    figures: list[str] = []
+    for comparison in group:
+        words = short(comparison)
+        if not figures and metric.above not in ("faster", "more memory"):
+            words = f"{metric.noun} {words}"
+        more = settles(scenario, comparison.estimate, comparison.metric) if alone else None
+        if more:
+            words += f" ({more})"
+        case = run_words.case_title(scenario, comparison.numerator.case) if with_case else ""
+        figures.append(f"{case}: {words}" if case else words)
+    return figures, bool(case)
 
 
 def levels(scenario: AnalysedScenario) -> list[str]:
@@ -128,25 +146,31 @@ def levels(scenario: AnalysedScenario) -> list[str]:
     Only metrics that are themselves ratios, such as step_over_max, have sentences: those among the first TOLD metrics
     of the scenario.
     """
-    found = []
-    for case in dict.fromkeys(c.case for c in scenario.whole):
-        for about in (METRICS[name] for name in scenario.metrics[:TOLD] if METRICS[name].ideal == "1"):
-            parts: list[str] = []
-            for c in (c for c in scenario.whole if c.case == case):
-                r, unit = level(scenario, c.key, about.name), "" if parts else f" {about.unit}"
-                ends = f" ({about.write(r.low)} to {about.write(r.high)})" if r.low and r.high else ""
-                who = run_words.describe(scenario, c, with_case=False)
-                parts.append(f"{about.write(r.ratio)}{unit}{ends} with {who}")
-            where = run_words.case_title(scenario, case)
-            found.append(f"{about.title}{f', {where}' if where else ''}: {', '.join(parts)}.")
-    return found
+    metrics = [METRICS[name] for name in scenario.metrics[:TOLD]]
+    cases = dict.fromkeys(candidate.case for candidate in scenario.whole)
+    return [_level(scenario, case, metric) for case in cases for metric in metrics if metric.ideal == "1"]
+
+
+def _level(scenario: AnalysedScenario, case: str, metric: Metric) -> str:
+    parts: list[str] = []
+    for candidate in (candidate for candidate in scenario.whole if candidate.case == case):
+        mean = level(scenario, candidate.key, metric.name)
+        words = metric.write(mean.ratio)
+        if not parts:
+            words += f" {metric.unit}"
+        if mean.low and mean.high:
+            words += f" ({metric.write(mean.low)} to {metric.write(mean.high)})"
+        parts.append(f"{words} with {run_words.describe(scenario, candidate, with_case=False)}")
+    title = run_words.case_title(scenario, case)
+    where = f", {title}" if title else ""
+    return f"{metric.title}{where}: {', '.join(parts)}."
 
 
 def answer(scenario: AnalysedScenario) -> list[str]:
     """Return sentences that answer the scenario's question: on its main metric, and on others (Metric.answers)."""
-    asked = [name for name in scenario.metrics[1:] if METRICS[name].answers]
+    metrics = [name for name in scenario.metrics[1:] if METRICS[name].answers]
     main = levels(scenario)[:1] or _compared(scenario, scenario.metrics[0])
-    return [*main, *(sentence for name in asked for sentence in _compared(scenario, name))]
+    return [*main, *(sentence for name in metrics for sentence in _compared(scenario, name))]
 
 
 def _compared(scenario: AnalysedScenario, metric: str) -> list[str]:
@@ -155,10 +179,10 @@ def _compared(scenario: AnalysedScenario, metric: str) -> list[str]:
     for c in scenario.principal(metric):
         groups.setdefault((*c.sides, c.numerator.workers, c.denominator.workers), []).append(c)
     first = [*groups][:1]
-    return [conclusion(scenario, group) for who, group in groups.items() if who in first or who[0] == "headline"]
+    return [conclusion(scenario, group) for sides, group in groups.items() if sides in first or sides[0] == "headline"]
 
 
-def contestants(run: Analysis, fall: Waterfall) -> str:
+def last_against_first(run: Analysis, fall: Waterfall) -> str:
     """Return the last and the first candidate of a waterfall: "threads without the GIL against torch's DataLoader"."""
     return " against ".join(_ends(run, fall))
 
@@ -175,19 +199,14 @@ def _ends(run: Analysis, fall: Waterfall) -> tuple[str, str]:
 def sentence(run: Analysis, fall: Waterfall) -> str:
     """Return a sentence with a waterfall's total effect. If the last step only removes the GIL, add its effect."""
     about, last = METRICS["throughput"], fall.steps[-1]
-    who, against = _ends(run, fall)
+    last_candidate, against = _ends(run, fall)
     if fall.total.verdict == Verdict.OTHER_SAMPLES:
-        return f"{fall.workload}: {who} gave other samples than {against}, so their speeds are not compared."
+        return f"{fall.workload}: {last_candidate} gave other samples than {against}, so their speeds are not compared."
     text = (
-        f"{fall.workload}: {who} against {against}: {outcome(about, fall.total)}, "
+        f"{fall.workload}: {last_candidate} against {against}: {outcome(about, fall.total)}, "
         f"{about.write(fall.end)} against {about.write(fall.start.value)} samples/s"
     )
     # A step with another name has a further change, which was not measured by itself.
     if last.name == REMOVED and last.verdict != Verdict.OTHER_SAMPLES:
         text += f"; removing the GIL by itself: {outcome(about, last)}"
     return text + "."
-
-
-def glance(run: Analysis) -> list[tuple[AnalysedScenario, str]]:
-    """Return (scenario, the answer to its question) for each scenario without a waterfall."""
-    return [(scenario, " ".join(answer(scenario))) for scenario in run.others]

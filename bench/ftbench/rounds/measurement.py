@@ -89,7 +89,7 @@ class Measurement:
             minutes = own.LOOK.patience / 60
             self.display.note(f"loading some {self.scenario.description} (at most {minutes:.0f} minutes a twin)")
             self.look()
-        ranked = self.ranked()
+        ranked: Ranked = self.ranked()
         if not ranked:
             self.display.skip(self.scenario.name, "none of its candidates can be measured here")
             return

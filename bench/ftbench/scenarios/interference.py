@@ -199,7 +199,7 @@ SCENARIO = of_images(
             _compared(THREADS["ft-gil"], PROCESSES["ft-gil"], "method", "threads against processes, GIL on", 2),
         ),
         (OWN, SHARED),
-        order=(IMPORTANCE,),  # a slow machine measures fewer contestants, in both cases
+        order=(IMPORTANCE,),  # a slow machine measures fewer candidates, in both cases
     ),
     case_axis="CPUs",
     full=Amount(batch_size=16, batches_per_worker=15, turns=8, seconds=900),

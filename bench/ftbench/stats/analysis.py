@@ -74,7 +74,7 @@ def analyse(results: Results) -> Analysis:
     scenarios = [AnalysedScenario(**vars(record), comparisons=compared(record)) for record in results.scenarios]
     comparisons = itertools.chain.from_iterable(scenario.comparisons for scenario in scenarios)
     judge(comparison.estimate for comparison in comparisons)
-    falls = []
+    falls: list[Waterfall] = []
     for scenario in scenarios:
         cases = [case.name for case in scenario.cases] or [""]
         _mark_different(scenario, cases)

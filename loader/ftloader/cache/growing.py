@@ -93,11 +93,12 @@ class GrowingCache(Dataset):
 
     def __getitem__(self, index: int) -> Any:
         segment, row = self._snapshot().find(index)
-        reads_into = hasattr(self._decode, "empty")
+        decode: Any = self._decode
+        reads_into = hasattr(decode, "empty")
         try:
             size = segment.nbytes(row)
             if reads_into:
-                data = self._decode.empty(size)
+                data = decode.empty(size)
                 segment.read_into(row, data)
             else:
                 data = segment.read(row)

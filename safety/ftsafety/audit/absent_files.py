@@ -88,7 +88,7 @@ class _Search(NamedTuple):
 
 def _search(serial: Serial, memory: str) -> _Search:
     """Load each sample without each file that it reads."""
-    folders = set()
+    folders: set[str] = set()
     for key in serial.loads.keys:
         folders.update(map(os.path.dirname, _read(serial, key)))
     copies = EmptyCopies(folders, memory)

@@ -68,8 +68,7 @@ def _audit(options: dict[str, Any], progress: Callable[[str], None]) -> Report:
         target_object = target.find(target_name)
         make = functools.partial(target.make, target_object, target_name)
         dataset = make if target.is_factory(target_object) else make()
-    names = [field.name for field in dataclasses.fields(Settings)]
-    settings = Settings(*map(options.get, names))
+    settings = Settings(**{field.name: options[field.name] for field in dataclasses.fields(Settings)})
     if memory := options["memory"]:
         report = audit_without_files(dataset, memory, settings, progress)
     else:

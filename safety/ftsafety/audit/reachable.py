@@ -149,7 +149,7 @@ def _attributes(value: Any) -> dict:
     attributes = {**attributes_of(value)}
     for cls in type(value).__mro__:
         for name in _slots(cls):
-            member = cls.__dict__.get(name)
+            member: Any = cls.__dict__.get(name)
             if is_a(member, types.MemberDescriptorType):
                 with contextlib.suppress(AttributeError):
                     attributes[name] = member.__get__(value)

@@ -74,14 +74,14 @@ def stores_in(code: types.CodeType) -> dict[int, Store]:
     """Return the writing instructions of *code*, by offset. Without its source, only writes to globals are found."""
     # Instructions are matched to nodes of the tree by the position where the target ends, in UTF-8 bytes.
     by_end = {}
-    for node, store in _targets(code.co_filename):
-        by_end[node.end_lineno, node.end_col_offset] = store
+    for node, target in _targets(code.co_filename):
+        by_end[node.end_lineno, node.end_col_offset] = target
     stores = {}
     for instruction in dis.get_instructions(code):
         positions = instruction.positions
         if instruction.opname not in _STORES or positions is None:
             continue
-        store = by_end.get((positions.end_lineno, positions.end_col_offset))
+        store: Store | None = by_end.get((positions.end_lineno, positions.end_col_offset))
         if instruction.opname == "STORE_GLOBAL":
             store = _store_of_global(instruction.argval, store)
         if store is not None:

@@ -165,10 +165,9 @@ class ClusterCampaign(Campaign):
     @contextlib.contextmanager
     def _connected(self, order: list[str], repeat: int, threads: int) -> Iterator[Iterator[dict]]:
         """Context manager: have the cluster make the runs; return an iterator over the messages about the tasks."""
-        script_options = {"module": None, "arguments": (), "beside": (), "stdin": None}
-        cluster_options = {"dask": None, "walls": False, "dask_folder": None, "shrink_threads": False}
-        options = replace(self._options, **script_options, **cluster_options)
-        options = replace(options, configs=tuple(order), threads=threads)
+        # The script goes with its arguments and files; what is left is for the task's own ./twins repro.
+        options = replace(self._options, module=None, arguments=(), beside=(), stdin=None, configs=tuple(order))
+        options = replace(options, threads=threads, dask=None, walls=False, dask_folder=None, shrink_threads=False)
         start = CONTAINED if self._options.walls else (os.path.join(self._folder, "twins"), "repro")
         hello = {
             "address": self._options.dask,

@@ -47,7 +47,7 @@ class Interpreter(LocalScripts):
         """Return the interpreter's version, build and packages; raises TwinError."""
         form = {name: DESCRIPTION[name] for name in ("interpreter", "packages")}
         line = [self.name, "-P", "-c", DESCRIBE]
-        description = self._described(line, form, DESCRIBE_SECONDS, "is no Python of version 3.11 or newer:")
+        description = self._answer(line, form, DESCRIBE_SECONDS, "is no Python of version 3.11 or newer:")
         self.config = description["interpreter"]["twin"]
         return description
 

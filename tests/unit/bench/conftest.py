@@ -13,14 +13,13 @@ from ftbench.data import synthesis
 from ftbench.document.model import Results, Scenario
 from ftbench.document.store import RunDirectory, load
 from ftbench.measure import gpu
-from ftbench.report import page as pages
 from ftbench.stats.analysis import Analysis, analyse
 from ftbench.trial.process import TrialProcess
 from tests.processes import assert_gone
 from tests.programs import completed
 from tests.unit.bench import documents, simulated
 from tests.unit.bench.clusters import Cluster
-from tests.unit.bench.reports import Page
+from tests.unit.bench.reports import Page, page_of
 from tests.unit.bench.turns import task_of, to_its_end
 
 
@@ -83,7 +82,7 @@ def cluster(tmp_path: Path) -> Cluster:
 
 @pytest.fixture(scope="session")
 def page(many) -> Page:
-    return Page(pages.page(many).decode())
+    return page_of(many)
 
 
 @pytest.fixture(scope="session")

@@ -7,9 +7,31 @@ from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
 from html.parser import HTMLParser
 
+from ftbench.compare import text
+from ftbench.compare import view as comparison_view
+from ftbench.compare.comparing import RunComparison
 from ftbench.document.model import Results, Round, Scenario, Trial, Verdict
+from ftbench.report import markdown, page, verdict_words
+from ftbench.report.view import view
 from ftbench.stats.analysis import AnalysedScenario, Analysis, analyse
 from tests.unit.bench import simulated
+
+
+def glance(run: Analysis) -> list[tuple[AnalysedScenario, str]]:
+    """The scenarios without a waterfall, each with the answer to its question."""
+    return [(scenario, " ".join(verdict_words.answer(scenario))) for scenario in run.others]
+
+
+def summary_of(run: Analysis) -> str:
+    return markdown.write(view(run)).decode()
+
+
+def page_of(run: Analysis) -> "Page":
+    return Page(page.write(view(run)).decode())
+
+
+def compared(comparison: RunComparison, a: tuple[str, Results], b: tuple[str, Results]) -> str:
+    return text.write(comparison_view.view(comparison, a, b))
 
 
 def changed(run: Analysis, change: Callable[[Results], object]) -> Analysis:

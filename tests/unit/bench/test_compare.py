@@ -13,11 +13,14 @@ import pytest
 from scipy import stats
 
 from ftbench import cli
+from ftbench.compare.comparing import compare, welch
+from ftbench.compare.view import conclusion, describe
 from ftbench.document.convert import as_json
 from ftbench.document.model import Results
 from ftbench.plan.comparisons import Comparison, ComparisonPlan, Side
-from ftbench.report.compare import compare, conclusion, describe, text, welch
 from tests.unit.bench import documents
+from tests.unit.bench.reports import compared
+from tests.unit.bench.simulated import blank
 from tests.unit.bench.simulated import document as simulated
 
 
@@ -44,7 +47,7 @@ def test_a_candidate_that_became_faster_is_found(document):
     assert len(found) == 2 and all(each.ratio == pytest.approx(1.5, rel=0.1) for each in found)
     assert found[0].low < 1.5 < found[0].high
     assert "x in A" in describe(found[0])
-    said = text(comparison, ("a", document), ("b", document))
+    said = compared(comparison, ("a", document), ("b", document))
     assert "changed   " in said and "changed beyond the noise" in said.splitlines()[-1]
     # Its absolute value is there too; noise of whole rounds is in that.
     (value,) = [c for c in comparison.changes if not c.is_ratio and c.metric == "throughput" and c.ratio > 1.25]
@@ -97,7 +100,7 @@ def test_what_differs_is_said_and_other_work_is_not_compared(document):
     ) in comparison.differences
     assert any(what.endswith(": numpy") and y == "9.9" for what, _, y in comparison.differences)
     assert any(what.endswith(": MIMALLOC_PURGE_DELAY") and y == "77" for what, _, y in comparison.differences)
-    said = text(comparison, ("a", a), ("b", b))
+    said = compared(comparison, ("a", a), ("b", b))
     assert "B is incomplete: interrupted" in said and "1 of 5 rounds were disturbed" in said
     assert "different machines" in said
     assert f"not the same work: batch size is {a.scenarios[0].load.batch_size} in A and 77 in B" in said
@@ -154,7 +157,7 @@ def test_what_was_asked_for_differently_is_named(document, option, value, said):
     a, b = simulated(document, 1), simulated(document, 2)
     setattr(b.options, option, value)
     comparison = compare(a, b)
-    assert said in text(comparison, ("a", a), ("b", b)) and comparison.changes
+    assert said in compared(comparison, ("a", a), ("b", b)) and comparison.changes
 
 
 def test_scenarios_and_candidates_of_one_run_alone(document):

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ftbench.plan.candidates import VARIANTS
-from ftbench.report import page, style
+from ftbench.report import pictures, style
 from ftbench.report.draw import Chart, Curves, Line, Row, Rows
 from ftbench.report.style import LINE, WIDTH
 from ftbench.report.tables import Table
@@ -64,7 +64,7 @@ def chart_of(picture: object, title: str = "A title") -> Chart:
 
 
 def drawn(picture: object) -> ElementTree.Element:
-    return ElementTree.fromstring(page.svg(chart_of(picture)))
+    return ElementTree.fromstring(pictures.svg(chart_of(picture)))
 
 
 @pytest.mark.parametrize("name", PICTURES)
@@ -156,7 +156,7 @@ def test_hostile_text_arrives_as_it_is(text):
     expected = one_line(text)
     told = [e.text for e in drawn(picture).iter() if e.tag.endswith(("}text", "}title")) and e.text]
     assert expected in told  # for hovering; others are cut
-    above = [each.get_text() for each in page._figure([chart_of(picture, text)], [text], alarm=False).texts]
+    above = [each.get_text() for each in pictures._figure([chart_of(picture, text)], [text], alarm=False).texts]
     for each in (told, above):
         assert any(line.startswith(expected[:10].strip()) for line in each)
 
@@ -166,7 +166,7 @@ def test_long_names_are_cut(count):
     name = "a name of so many words that no line has room for it " * 40
     rows = [Row(name, 1.0, None, None, name, "ft", "spdl-samples", detail=name, text=name) for _ in range(count)]
     for picture in (Rows([(name, rows)], name), Curves([line(1.0, label=name)] * count, name, name)):
-        root, whole = drawn(picture), page._figure([chart_of(picture, name)], [name], alarm=False)
+        root, whole = drawn(picture), pictures._figure([chart_of(picture, name)], [name], alarm=False)
         shown = [element.text for element in root.iter(TEXT)] + [each.get_text() for each in whole.texts]
         assert max(map(len, shown)) <= style.LINE_LETTERS
         assert float(root.get("height")) < 72 * whole.get_figheight() < 1500

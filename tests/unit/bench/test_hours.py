@@ -11,17 +11,19 @@ from pathlib import Path
 
 import pytest
 
+from ftbench.compare import earlier
+from ftbench.compare.comparing import compare
+from ftbench.compare.waterfalls import Figure
 from ftbench.document import history
 from ftbench.document.convert import as_json
 from ftbench.document.history import Entry
 from ftbench.document.model import Results
-from ftbench.merge import earlier, merging
-from ftbench.merge.measured import Figure
+from ftbench.merge import merging
 from ftbench.report import advice, commands, hour_words
-from ftbench.report.compare import compare, text
 from ftbench.stats.analysis import analyse
 from ftbench.stats.hours import USUAL, deviation, hours
 from ftbench.stats.statistics import spread
+from tests.unit.bench.reports import compared
 from tests.unit.bench.simulated import blank
 from tests.unit.bench.simulated import document as simulated
 
@@ -116,13 +118,13 @@ def test_a_change_is_found_in_spite_of_hours():
 def test_the_comparison_says_which_deviation_it_allows_for(days):
     runs = [loaded(file) for file in days]
     a, b = runs[:2]
-    assumed = text(compare(a, b), ("a", a), ("b", b))
+    assumed = compared(compare(a, b), ("a", a), ("b", b))
     usual = "3% of ratios and memory, 15% of other values"
     assert f"(standard deviation {usual}, assumed, since fewer than 3 runs like A or B were found)" in assumed
     sets = earlier.sets((a, days[0]), (b, days[1]))
     assert [len(each) for each in sets] == [6]
     comparison = compare(a, b, sets)
-    assert "%, from 6 runs like A or B and the usual 3% of ratios and memory, 15% of other values)" in text(
+    assert "%, from 6 runs like A or B and the usual 3% of ratios and memory, 15% of other values)" in compared(
         comparison, ("a", a), ("b", b)
     )
     assert comparison.changes and all(change.hours.runs == 6 for change in comparison.changes)

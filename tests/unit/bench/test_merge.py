@@ -14,11 +14,17 @@ from ftbench import cli
 from ftbench.document.convert import as_json, from_json
 from ftbench.document.model import Results
 from ftbench.document.store import load
-from ftbench.merge import merging, words
+from ftbench.merge import merging
 from ftbench.merge.merging import merge
+from ftbench.merge.model import Group
+from ftbench.merge.view import GroupView, _group, view
 from ftbench.stats.hours import USUAL
 from tests.checkout import CHECKOUT
 from tests.unit.bench.clusters import GIB, Cluster, only, run
+
+
+def words(group: Group) -> GroupView:
+    return _group(0, group)
 
 
 def test_steps_on_which_kinds_differ_and_agree(cluster):
@@ -26,22 +32,26 @@ def test_steps_on_which_kinds_differ_and_agree(cluster):
         for number in range(4):
             cluster.node(f"{kind}-{number}", f"Processor {kind}", threads=threads)
     group = only(cluster.merged())
-    assert [len(kind.machines) for kind in group.kinds] == [4, 4, 4] and group.machines == 12
+    assert [len(kind.machines) for kind in group.kinds] == [4, 4, 4] and len(group.machines) == 12
     processes, threads, total = group.steps
     assert (processes.name, threads.name) == ("this loader, still processes", "threads instead of processes")
     assert (processes.agreement, threads.agreement, total.agreement) == ("agrees", "differs", "differs")
     assert processes.apart < 1.1 and threads.apart > 1.4
-    assert [round(threads.kinds[f"Processor {kind}, 2 CPUs, 24 GiB"].ratio, 1) for kind in "ABC"] == [1.0, 1.5, 1.5]
+    assert [round(kind.waterfall.steps[1].ratio, 1) for kind in group.kinds] == [1.0, 1.5, 1.5]
     assert total.mean.n == 3 and total.mean.low < 1.5 ** (2 / 3) < total.mean.high
-    assert total.mean.expected[0] < total.mean.low and total.mean.expected[1] > total.mean.high
-    first = words.answer(group)
+    assert total.expected[0] < total.mean.low and total.expected[1] > total.mean.high
+    shown = words(group)
+    first = shown.answer
     assert re.match(r"Pillow: threads without the GIL against torch's DataLoader with processes: between \d", first)
     assert first.endswith("on average over 3 kinds of machine (12 machines).")
-    depends, expect, differs, agrees = words.heterogeneity(group)
+    depends, expect, _ = shown.remarks
     assert "It depends on the kind of machine: from " in depends and "Processor A" in depends
     assert expect.startswith("On one more kind of machine, expect roughly ")
-    assert differs == "Steps that differ between kinds: threads instead of processes."
-    assert agrees == "Steps on which they agree: this loader, still processes."
+    assert [(row[0], row[-1]) for row in shown.steps.rows] == [
+        ("this loader, still processes", "agrees"),
+        ("threads instead of processes", "differs"),
+        ("in all", "differs"),
+    ]
 
 
 def test_kinds_that_do_not_differ_are_rarely_said_to(cluster):
@@ -60,18 +70,18 @@ def test_two_kinds_are_told_without_a_mean(cluster):
         cluster.node(f"a{number}", "Processor A")
         cluster.node(f"b{number}", "Processor B", threads=3.0)
     group = only(cluster.merged())
-    said = words.answer(group)
+    said = words(group).answer
     assert "on 3 machines with Processor A, 2 CPUs, 24 GiB, and " in said
     assert re.search(r"\d times faster \(\d.* on 3 machines with Processor B", said)
-    assert group.total.agreement == "differs"
+    assert group.steps[-1].agreement == "differs"
 
 
 def test_two_machines_are_no_kinds(cluster, capsys):
     cluster.node("a", "Processor A")
     cluster.node("b", "Processor B", threads=3.0)
     group = only(cluster.merged())
-    assert {step.agreement for step in group.steps} == {"too few machines"} and group.total.p is None
-    (said,) = words.heterogeneity(group)
+    assert {step.agreement for step in group.steps} == {"too few machines"} and group.steps[-1].p is None
+    said, _ = words(group).remarks
     assert said.startswith("From ") and said.endswith(
         "Whether the kind makes the difference cannot be told: that takes at least 2 machines of each of two kinds."
     )
@@ -81,9 +91,9 @@ def test_two_machines_are_no_kinds(cluster, capsys):
         cluster.node(f"b{number}", "Processor B", threads=3.0)
     cluster.node("c", "Processor C", threads=9.0)
     group = only(cluster.merged())
-    depends, single, *_ = words.heterogeneity(group)
+    depends, single, *_ = words(group).remarks
     assert depends.startswith("It depends on the kind of machine: from ") and "Processor C" not in depends
-    assert single == "1 kind has one machine, and no part in this."
+    assert single == "Kinds of one machine, which have no part in this: 1."
     assert run(capsys, cluster.shared)[0] == 0
 
 
@@ -102,12 +112,10 @@ def test_earlier_runs_of_a_machine_say_what_hours_do(cluster):
     group = only(merge([node]))
     assert (assumed.runs_of_hours, group.runs_of_hours) == (0, 4) and assumed.hours == pytest.approx(USUAL)
     assert 0.08 < group.hours < 0.2
-    assert "(assumed)" in words.hours(assumed) and "(from 4 runs at several hours and the usual 3%)" in words.hours(
-        group
-    )
-    assert group.kinds[0].total.high / group.kinds[0].total.low > 1.1 * (
-        assumed.kinds[0].total.high / assumed.kinds[0].total.low
-    )
+    assert "(assumed)" in words(assumed).remarks[-1]
+    assert "(from 4 runs at several hours and the usual 3%)" in words(group).remarks[-1]
+    known, usual = (one.kinds[0].waterfall.total for one in (group, assumed))
+    assert known.high / known.low > 1.1 * (usual.high / usual.low)
 
 
 def test_a_slow_machine_is_named(cluster):
@@ -119,9 +127,8 @@ def test_a_slow_machine_is_named(cluster):
     assert (one.run, one.what) == ("node5", "speed") and one.ratio == pytest.approx(0.6, rel=0.15) and one.others < 1.2
     assert re.fullmatch(
         r"node5 is \d\d% slower than its kind in pillow \(the other 7 are within \d+% of their mean\)\.",
-        words.outlier(group, one),
+        *words(group).outliers,
     )
-    assert words.ordinary(group) == ["Processor B, 2 CPUs, 24 GiB: one machine of this kind: no outlier can be told."]
 
 
 def test_a_small_difference_counts_among_the_others(cluster, monkeypatch):
@@ -144,40 +151,31 @@ def test_a_machine_that_gains_otherwise_is_named(cluster):
         cluster.node(f"node{number}", threads=0.7 if number == 2 else 1.4)
     group = only(cluster.merged())
     (one,) = (each for each in group.outliers if each.what == "total")
-    said = words.outlier(group, one)
+    said = next(text for text in words(group).outliers if "gains otherwise" in text)
     assert one.run == "node2" and said.startswith("node2 gains otherwise than its kind in pillow: threads without the ")
     assert re.search(r"are \d+% slower, and on average \d+% faster \(the other 7 are within \d+% of their mean\)", said)
 
 
-@pytest.mark.parametrize(
-    "number, said",
-    [
-        (1, "one machine of this kind: no outlier can be told."),
-        (2, "2 machines of this kind: an outlier can be told from 4 on. Two say little of a kind"),
-        (3, "3 machines of this kind: an outlier can be told from 4 on."),
-        (5, "none of the 5 machines stands out."),
-    ],
-)
-def test_what_is_said_of_few_machines(cluster, number, said):
+@pytest.mark.parametrize("number", [1, 2, 3, 5])
+def test_what_is_said_of_few_machines(cluster, number):
     for each in range(number):
         cluster.node(f"node{each}")
     group = only(cluster.merged())
-    (sentence,) = words.ordinary(group)
-    assert said in sentence and group.outliers == [] and words.heterogeneity(group) == []
-    assert f"on {'one machine' if number == 1 else f'{number} machines'} with Processor A, 2 CPUs" in words.answer(
-        group
-    )
+    shown = words(group)
+    assert group.outliers == [] and len(shown.remarks) == 1 and shown.steps.rows == ()
+    assert f"on {number} machine{'s' if number > 1 else ''} with Processor A, 2 CPUs" in shown.answer
 
 
 def test_one_run_is_told_as_its_report_tells_it_and_wider(cluster):
     results = json.loads((cluster.node("alone") / "results.json").read_text())
     (kind,) = only(cluster.merged()).kinds
     (fall,) = results["waterfalls"]
-    for effect, step in ((kind.total, fall["total"]), *zip(kind.steps.values(), fall["steps"], strict=True)):
+    mean = kind.waterfall
+    for effect, step in ((mean.total, fall["total"]), *zip(mean.steps, fall["steps"], strict=True)):
         assert effect.ratio == pytest.approx(step["ratio"])
         assert effect.low < step["low"] and effect.high > step["high"]
         assert math.log(effect.high / effect.low) / 2 > 1.96 * USUAL
-    assert kind.start_speed == pytest.approx(fall["start"]["value"])
+    assert mean.start.value == pytest.approx(fall["start"]["value"])
 
 
 def test_the_order_of_runs_does_not_matter(cluster):
@@ -214,23 +212,20 @@ def other_allocator(results: Results) -> None:
 
 
 APART = {
-    "torch": (torch, r"torch is 9\.9, not \S+"),
+    "torch": (torch, r"(ft|gil): torch is 9\.9, not \S+"),
     "project": (
         lambda r: setattr(r.environment, "source", "f" * 64),
         "sources of loader and bench is ffffffffffff, not ",
     ),
     "compiler": (
         lambda r: [setattr(twin.interpreter, "compiler", "tcc") for twin in r.environment.twins.values()],
-        "Python's compiler is tcc, not ",
+        "(ft|gil): Python's compiler is tcc, not ",
     ),
-    "freed memory": (other_allocator, "MIMALLOC_PURGE_DELAY is 77, not "),
+    "freed memory": (other_allocator, "(ft|gil): MIMALLOC_PURGE_DELAY is 77, not "),
     "batches": (lambda r: setattr(r.scenarios[0], "batch_size", 77), "batch size is 77, not 8"),
     "ranks": (other_ranks, "number of ranks is 2, not 1"),
     "workers": (lambda r: setattr(r.options, "workers", [1, 2]), "--workers is 1, 2, not 1"),
-    "quick": (
-        lambda r: setattr(r.options, "quick", not r.options.quick),
-        r"kind of run is (quick, not full|full, not quick)",
-    ),
+    "quick": (lambda r: setattr(r.options, "quick", not r.options.quick), r"--quick is (yes, not no|no, not yes)"),
     "container": (
         lambda r: [setattr(twin.os, "container", "lxc") for twin in r.environment.twins.values()],
         "container is lxc, not ",
@@ -246,13 +241,10 @@ def test_other_software_and_other_work_are_set_apart(cluster, capsys, change, wh
         cluster.node(f"node{number}")
     cluster.node("strange", edit=change)
     merged = cluster.merged()
-    main, apart = merged.groups
-    assert (main.machines, apart.machines, main.differences) == (3, 1, [])
-    difference, *more = apart.differences
-    # Its waterfall has one worker still, and no longer the most.
-    assert re.match(why, difference) and more == (
-        ["workers of the waterfall is 1, not the most"] if "--workers" in why else []
-    )
+    (main,), (apart,) = merged.groups, merged.apart
+    assert (len(main.machines), len(apart.machines), main.differences) == (3, 1, [])
+    difference, *_ = apart.differences
+    assert re.match(why, difference)
     assert cli.main(["merge", str(cluster.shared)]) == 1
     said = " ".join(capsys.readouterr().out.split())
     assert f"strange: {apart.workload} is set apart: {'; '.join(apart.differences)}." in said
@@ -273,8 +265,8 @@ def test_a_run_of_the_other_twin_alone_is_set_apart(cluster):
     cluster.node("a")
     cluster.node("b")
     cluster.node("c", edit=lambda results: rename(results, other, other))
-    _, apart = cluster.merged().groups
-    assert f"configurations is {other}, not {config}" in apart.differences
+    (apart,) = cluster.merged().apart
+    assert f"--configs is {other}, not {config}" in apart.differences
 
 
 def test_what_may_differ_is_named_with_the_runs(cluster, capsys):
@@ -298,12 +290,12 @@ def test_what_may_differ_is_named_with_the_runs(cluster, capsys):
     assert cluster.merged().notes == []
     cluster.node("odd", edit=odd)
     merged = cluster.merged()
-    assert only(merged).machines == 4
+    assert len(only(merged).machines) == 4
     turns = cluster.record.scenarios[0].load.turns
     budget, precision = cluster.record.options.budget, cluster.record.options.precision
     assert merged.notes == [
         f"pillow: the number of turns differs: {turns} in node0, node1, node2; {turns + 3} in odd",
-        f"pillow: --budget differs: {budget:g} s in node0, node1, node2; 77 s in odd",
+        f"pillow: --budget differs: {budget:g} in node0, node1, node2; 77 in odd",
         f"pillow: --precision differs: {100 * precision:g}% in node0, node1, node2; 25% in odd",
         "pillow: other load disturbed odd (1 of 5 rounds)",
         "warning of odd: the disc was \x1b[31mslow",
@@ -328,11 +320,13 @@ def test_a_users_dataset_may_use_any_package(cluster):
 
     cluster.node("a", edit=own("pip", version="1.0"))
     cluster.node("b", edit=own("pip", version="2.0"))
-    assert [group.differences for group in cluster.merged().groups] == [[], ["pip is 2.0, not 1.0"]]
+    (twin,) = cluster.record.environment.twins
+    assert [group.differences for group in cluster.merged().apart] == [[f"{twin}: pip is 2.0, not 1.0"]]
     # The first four are listed.
     cluster.node("c", edit=own("pip", *"abcdef", version="3.0"))
-    differences = cluster.merged().groups[-1].differences
-    assert len(differences) == 5 and differences[-1] == "and 3 more differences"
+    merged = cluster.merged()
+    assert len(merged.apart[-1].differences) == 7
+    assert view(merged).not_merged[-1].endswith(" and 3 more.")
 
 
 KEPT = CHECKOUT / "docs/results"
@@ -342,13 +336,16 @@ KEPT = CHECKOUT / "docs/results"
 def test_the_kept_runs_are_of_other_versions(capsys, tmp_path):
     kept = [KEPT / "2026-11-28-quick-2-cpus", KEPT / "2026-11-27-quick-16-cpus"]
     merged = merge(kept)
-    pillow, text, apart = merged.groups
-    assert [group.workload for group in merged.groups] == ["pillow", "text", "pillow"]
-    assert pillow.kinds[0].kind == "AMD EPYC, 2 CPUs, 24 GiB" and apart.kinds[0].workers == 16
-    assert "torch is 2.11.0, not 2.10.0" in apart.differences
+    (pillow, text), (apart,) = merged.groups, merged.apart
+    assert (pillow.workload, text.workload, apart.workload) == ("pillow", "text", "pillow")
+    assert pillow.kinds[0].name == "AMD EPYC, 2 CPUs, 24 GiB" and apart.kinds[0].waterfall.workers == 16
+    assert "ft: torch is 2.11.0, not 2.10.0" in apart.differences
     assert run(capsys, *kept, "--out", tmp_path)[0] == 1
     summary = (tmp_path / "summary.md").read_text()
-    assert summary.count("### Pillow") == 1 and summary.count("quick-16-cpus: pillow is set apart: ") == 1
+    assert (
+        summary.count("### Pillow: kinds of machine") == 1
+        and summary.count("quick-16-cpus: pillow is set apart: ") == 1
+    )
 
 
 @pytest.mark.skipif(not KEPT.exists(), reason="docs/results is not in the images")
@@ -358,7 +355,7 @@ def test_a_machine_alone_has_the_interval_of_its_report_and_its_hours():
     assert len(groups) == len(falls) == 2
     for group, fall in zip(groups, falls, strict=True):
         (kind,) = group.kinds
-        wide, narrow = (math.log(total.high / total.low) / 2 for total in (kind.total, fall.total))
+        wide, narrow = (math.log(total.high / total.low) / 2 for total in (kind.waterfall.total, fall.total))
         # The rounds' quantile is larger than that of the normal distribution.
         assert math.hypot(0.7 * narrow, 1.9 * USUAL) < wide < math.hypot(narrow, 2.5 * USUAL)
 

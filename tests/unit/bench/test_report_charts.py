@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from ftbench.document.model import Verdict
-from ftbench.report import charts, run_words, style, tables, verdict_words
-from ftbench.report import page as pages
+from ftbench.report import charts, files, run_words, style, tables, verdict_words
+from ftbench.report.view import view
 from ftbench.scenarios import training
 from tests.unit.bench import documents
 from tests.unit.bench.reports import alone, analysed
@@ -109,7 +109,7 @@ def test_overview_turns_what_should_be_small(many):
 def test_pictures(many):
     """A waterfall's picture, and of each scenario without one all charts that its page shows without being asked."""
     run = alone(many, many.scenario("pillow"), many.scenario("chain"), many.scenario("steps"))
-    pictures = dict(itertools.takewhile(lambda file: file[0].endswith(".png"), pages.files(run)))
+    pictures = dict(itertools.takewhile(lambda file: file[0].endswith(".png"), files.write(view(run))))
     assert list(pictures) == ["waterfall.png", "steps.png"]
     for content in pictures.values():
         with Image.open(io.BytesIO(content)) as picture:

@@ -7,12 +7,13 @@ import pytest
 
 from ftbench import cli
 from ftbench.document.convert import as_json
-from ftbench.report import advice, charts, markdown, run_words, style, terminal, verdict_words, waterfalls
+from ftbench.report import advice, charts, files, pictures, run_words, style, terminal, verdict_words, waterfalls
 from ftbench.report import page as pages
+from ftbench.report.view import view
 from ftbench.stats.analysis import Analysis, analyse
 from ftrun import escape
 from tests.unit.bench import documents
-from tests.unit.bench.reports import Page, alone
+from tests.unit.bench.reports import alone, glance, page_of, summary_of
 
 
 def test_page_holds_everything_and_names_no_address(many, page):
@@ -52,7 +53,7 @@ def test_nothing_in_the_page_has_the_id_of_another(page):
 
 def test_a_chart_has_the_pages_colours_and_no_title(many):
     chart = charts.charts(many.scenario("kinds"))[0]
-    drawn = pages.svg(chart)
+    drawn = pictures.svg(chart)
     assert "var(--text)" in drawn and style.TEXT not in drawn
     root = ElementTree.fromstring(drawn)
     shown = [element.text for element in root.iter("{http://www.w3.org/2000/svg}text")]
@@ -65,7 +66,8 @@ def test_a_chart_has_the_pages_colours_and_no_title(many):
 
 def test_a_scenario_without_a_waterfall_is_named_in_its_sentence(many):
     other = next(scenario for scenario in many.scenarios if scenario.name == "workers")
-    text = pages.page(alone(many, many.scenarios[0], other)).decode()
+    run = alone(many, many.scenarios[0], other)
+    text = pages.write(view(run)).decode()
     assert "<p>Workers: With 8 workers, " in text  # which is not what the waterfall's sentence above it is about
 
 
@@ -97,9 +99,9 @@ def test_what_a_screen_reader_finds(many, page):
 
 
 def test_summary_in_markdown(many):
-    text = markdown.summary(many)
+    text = summary_of(many)
     falls = [verdict_words.sentence(many, fall) for fall in many.waterfalls]
-    for sentence in (*falls, *(answer for _, answer in verdict_words.glance(many))):
+    for sentence in (*falls, *(answer for _, answer in glance(many))):
         assert escape.markdown(run_words.capital(sentence)) in text
     assert "| ft loader threads / gil loader processes, x2, 64 KiB samples |" in text
     assert "\\`" not in text  # commands are no markup
@@ -131,7 +133,7 @@ def spoilt(many) -> Analysis:
 
 @pytest.mark.filterwarnings("ignore::UserWarning")  # glyphs that a font has not
 def test_hostile_text_stays_text_in_the_page(spoilt):
-    page = Page(pages.page(spoilt).decode())
+    page = page_of(spoilt)
     assert page.results() == as_json(spoilt.results)
     assert not [tag for tag, _ in page.elements if tag in ("img", "script", "iframe", "object", "foreignobject")]
     assert not [a for _, a in page.elements if any(name.startswith("on") for name in a)]
@@ -144,16 +146,16 @@ def test_hostile_text_stays_text_in_the_page(spoilt):
 
 @pytest.mark.filterwarnings("ignore::UserWarning")  # glyphs that a font has not
 def test_hostile_text_does_not_reach_the_terminal_or_leave_the_directory(spoilt, tmp_path, capsys):
-    terminal.show(spoilt, tmp_path / "report.html")
+    terminal.write(view(spoilt, page=tmp_path / "report.html"))
     out = capsys.readouterr().out
     assert "\x1b" not in out and "[bold red]" in out and ":boom:" in out
     # One is enough of the pictures.
-    names = [name for name, _ in pages.files(alone(spoilt, *spoilt.scenarios[:2]))]
+    names = [name for name, _ in files.write(view(alone(spoilt, *spoilt.scenarios[:2])))]
     assert len(names) == 4 and all(re.fullmatch(r"[a-z0-9.-]+", name) for name in names), names
 
 
 def test_hostile_text_stays_text_in_markdown(spoilt):
-    text = markdown.summary(spoilt)
+    text = summary_of(spoilt)
     assert "\x1b" not in text
     # The commands, the advice and two failures of the suite are blocks of code, which nothing in them ends.
     block = re.compile(r"^(`{3,})(?:console|python)\n.*?\n\1$", re.DOTALL | re.MULTILINE)

@@ -9,10 +9,20 @@ import pytest
 from ftbench.document.convert import as_json
 from ftbench.document.model import Failure, Results, Verdict
 from ftbench.plan.waterfall import WaterfallPlan
-from ftbench.report import advice, charts, commands, markdown, run_words, terminal, verdict_words, waterfalls
-from ftbench.report import page as pages
+from ftbench.report import advice, charts, commands, run_words, terminal, verdict_words, waterfalls
+from ftbench.report.view import view
 from ftbench.stats.comparisons import more_minutes
-from tests.unit.bench.reports import Page, alone, changed, decided, trials, with_other_samples, with_throughput
+from tests.unit.bench.reports import (
+    alone,
+    changed,
+    decided,
+    glance,
+    page_of,
+    summary_of,
+    trials,
+    with_other_samples,
+    with_throughput,
+)
 
 
 def test_the_waterfalls_sentence_comes_first(many):
@@ -61,23 +71,23 @@ def test_every_output_says_what_would_settle_a_step(many, tmp_path, capsys):
     run = decided(many, ratio=1.1, low=1.0, high=1.21, resolution=1.21)
     said = "Undecided: the GIL removed: 3 more minutes would settle it."
     assert "settle" not in verdict_words.sentence(run, run.waterfalls[0])  # which stands beside it
-    terminal.show(run, tmp_path / "report.html")
-    for output in (capsys.readouterr().out, markdown.summary(run), "".join(Page(pages.page(run).decode()).shown)):
+    terminal.write(view(run, page=tmp_path / "report.html"))
+    for output in (capsys.readouterr().out, summary_of(run), "".join(page_of(run).shown)):
         assert said in " ".join(output.split())
 
 
 def test_the_terminal_shows_answers_and_on_request_all_tables(many, capsys):
-    terminal.show(many, None)
+    terminal.write(view(many))
     brief = capsys.readouterr().out
     lines = brief.splitlines()
     assert all(line == line.rstrip() for line in lines)
     first = next(at for at, line in enumerate(lines) if line.startswith("what changes "))
     for each in advice.openings(many):
         assert not each.code or f"  {each.code}" in lines[:first]
-    for _, answer in verdict_words.glance(many):
+    for _, answer in glance(many):
         assert answer in " ".join(lines[:first])
     assert "highest" not in brief
-    terminal.show(many, None, detailed=True)
+    terminal.write(view(many, detailed=True))
     whole = capsys.readouterr().out
     assert "highest" in whole and set(lines) <= set(whole.splitlines())
 
@@ -85,7 +95,7 @@ def test_the_terminal_shows_answers_and_on_request_all_tables(many, capsys):
 def test_a_narrow_terminal_gets_a_block_of_lines_for_each_step(many, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "60")
     run = alone(many, many.scenario("chain"))
-    terminal.show(run, None)
+    terminal.write(view(run))
     shown = capsys.readouterr().out.splitlines()
     for name, factor, speed, throughput, _ in waterfalls.chart(run, run.waterfalls[0]).table.rows[1:]:
         at = shown.index(name)
@@ -180,9 +190,9 @@ def test_no_output_has_a_ratio_of_different_samples(many, capsys, wrong):
     )
     assert any(hover.split("\n")[0] in titles for hover in before)
     assert not any(hover.split("\n")[0] in titles for hover in after)
-    terminal.show(told, None)
-    page = Page(pages.page(told).decode())
-    for said in (capsys.readouterr().out, markdown.summary(told), " ".join(page.shown)):
+    terminal.write(view(told))
+    page = page_of(told)
+    for said in (capsys.readouterr().out, summary_of(told), " ".join(page.shown)):
         assert said.count(verdict_words.NOT_COMPARED) >= 2
     # The document that the page hands out is as it was written.
     assert page.results() == as_json(told.results)
@@ -199,10 +209,10 @@ def test_too_little_is_no_advice(many, rounds, status, capsys):
 
     run = changed(many, cut)
     assert advice.advice(run, run.waterfalls[0])[1] == ""
-    terminal.show(run, None)
+    terminal.write(view(run))
     said = capsys.readouterr().out
     assert "report:" not in said
-    for text in (said, markdown.summary(run), "".join(Page(pages.page(run).decode()).shown)):
+    for text in (said, summary_of(run), "".join(page_of(run).shown)):
         assert "Too little was measured to advise" in text and "import DataLoader" not in text
     line = dict(commands.commands(run))["A run of enough rounds"]
     assert line in said and "--rounds" not in line and "text" in line

@@ -25,7 +25,7 @@ def test_who_is_compared():
     few, pairs = of(quick=True)
     assert few == {("ft", "loader-thread"), ("gil", "loader-thread"), ("gil", "loader-process")}
     assert pairs[0].kind == "headline"
-    # A slow machine leaves out a contestant, in both cases, and no case.
+    # A slow machine leaves out a candidate, in both cases, and no case.
     slow, dropped = choose(SCENARIO.plan.ranked(CONFIGS, SCENARIO.workers(4), quick=True), 100.0, 10.0)
     assert {c.case for c in slow} == {"own", "shared"} and {c.key for c in dropped} == {
         "gil/loader-thread/3@own",

@@ -69,7 +69,7 @@ def test_threads_and_processes_give_the_same_with_obstore(run_trial):
     assert all(each["metrics"]["time_to_first_batch"] >= 0.049 for each in found)
 
 
-def test_a_quick_run_asks_what_is_left_of_the_delay_of_two_contestants():
+def test_a_quick_run_asks_what_is_left_of_the_delay_of_two_candidates():
     scenario = SCENARIOS["latency-requests"]
     candidates = [c for _, c in scenario.plan.ranked(CONFIGS, scenario.workers(2), quick=True)]
     assert {c.key for c in candidates} == {

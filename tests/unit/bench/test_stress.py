@@ -12,13 +12,13 @@ from types import SimpleNamespace
 import pytest
 
 from ftbench import arguments
+from ftbench.compare.comparing import compare
 from ftbench.document.check import Inconsistent, check_form, check_keys
 from ftbench.document.convert import as_json
 from ftbench.document.model import Results, Stress, StressResult
 from ftbench.document.store import load
-from ftbench.report import markdown, page, safety, terminal
-from ftbench.report.compare import compare
-from ftbench.report.compare import text as compared
+from ftbench.report import page, safety, terminal
+from ftbench.report.view import view
 from ftbench.stats.analysis import analyse
 from ftbench.trial import stress
 from ftbench.trial.endpoints import RemoteEndpoint
@@ -30,6 +30,7 @@ from tests.checkout import CHECKOUT
 from tests.processes import assert_gone, descendants, wait_until
 from tests.programs import programs_to_end
 from tests.unit.bench import documents, simulated
+from tests.unit.bench.reports import compared, summary_of
 
 
 @pytest.fixture(scope="module")
@@ -184,10 +185,10 @@ def test_an_edit_is_noticed(measured, change, message):
 def outputs(document: Results, directory, capsys) -> list[str]:
     """The report in all its forms, on one line each."""
     run = analyse(document)
-    terminal.show(run, directory / "report.html", detailed=True)
+    terminal.write(view(run, page=directory / "report.html", detailed=True))
     return [
         " ".join(text.split())
-        for text in (capsys.readouterr().out, page.page(run).decode(), markdown.summary(run).replace("\\", ""))
+        for text in (capsys.readouterr().out, page.write(view(run)).decode(), summary_of(run).replace("\\", ""))
     ]
 
 

@@ -12,19 +12,19 @@ from ftbench.plan.metrics import METRICS
 from ftbench.report import run_words, verdict_words
 from ftbench.scenarios import SCENARIOS
 from tests.unit.bench import documents, simulated
-from tests.unit.bench.reports import alone, rounds_of
+from tests.unit.bench.reports import alone, glance, rounds_of
 
 THROUGHPUT, MEMORY = METRICS["throughput"], METRICS["memory_mib"]
 
 
 def test_a_scenario_without_a_waterfall_tells_its_first_conclusion(many):
-    ((_, sentence),) = verdict_words.glance(alone(many, many.scenario("workers")))
+    ((_, sentence),) = glance(alone(many, many.scenario("workers")))
     assert re.match(
         r"With 8 workers, loader threads in the free-threaded build against loader processes in the GIL "
         r"build: (9\d% faster \(\d+% to \d+%\)|2\.\d\d times faster \([\d.]+ to [\d.]+\))\.$",
         sentence,
     )
-    ((_, sentence),) = verdict_words.glance(alone(many, many.scenario("sizes")))
+    ((_, sentence),) = glance(alone(many, many.scenario("sizes")))
     # Every case with its interval.
     cases = [case.title for case in many.scenario("sizes").cases]
     assert len(cases) == 3 and sentence.startswith("With 2 workers, loader threads in the free-threaded build ")
@@ -42,7 +42,7 @@ def test_a_second_metric_that_is_asked_for_has_a_sentence_of_its_own(many):
     asked = documents.scenario(many.scenarios[0], "asks", metrics=("time_to_first_batch", "epoch_gap", "memory_mib"))
     run = alone(many, asked)
     first, second = verdict_words.answer(run.scenarios[0])
-    assert verdict_words.glance(run) == [(run.scenarios[0], f"{first} {second}")]
+    assert glance(run) == [(run.scenarios[0], f"{first} {second}")]
     assert first.startswith("With 2 workers, loader threads") and ": time to first batch " in first
     assert second.startswith("With 2 workers, loader threads") and ": from epoch to epoch, new workers " in second
 

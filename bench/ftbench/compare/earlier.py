@@ -6,18 +6,17 @@ output root are those of one machine if their hardware is equal and no two of th
 
 import hashlib
 import json
-import math
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
 
+from ftbench.compare.identity import MACHINE, UNKNOWN, identity
+from ftbench.compare.waterfalls import ComparableWaterfall, waterfalls
 from ftbench.document import history
 from ftbench.document.history import Entry
 from ftbench.document.model import Results
-from ftbench.merge.measured import Measured, measured
-from ftbench.plan.waterfall import IN_ALL
-from ftbench.report import compare
+from ftbench.stats.analysis import analyse
 from ftbench.stats.hours import Hours, hours
 
 Place = tuple[str, str]
@@ -26,9 +25,9 @@ Place = tuple[str, str]
 
 def same(results: Results, root: Path) -> list[Results]:
     """Return the complete runs in the output root *root* of the machine, settings and software of *results*."""
-    wanted, alike = identity(results), dict[str, Results]()
+    expected, alike = identity(results), dict[str, Results]()
     for other in history.runs(root, results.environment.source):
-        if identity(other) == wanted and _start(other) is not None:
+        if identity(other) == expected and _start(other) is not None:
             alike[other.started] = other  # a copy of a run counts once
     return [*alike.values()]
 
@@ -48,7 +47,7 @@ def _several_machines(identified: Mapping[str, str], runs: Iterable[tuple[float,
     """
     ordered = sorted(set(runs))
     overlapping = any(start + seconds > then > start for (start, seconds), (then, _) in pairwise(ordered))
-    return identified[compare.MACHINE] == compare.UNKNOWN and overlapping
+    return identified[MACHINE] == UNKNOWN and overlapping
 
 
 def sets(a: tuple[Results, Path], b: tuple[Results, Path]) -> list[list[Results]]:
@@ -70,42 +69,43 @@ def _root(file: Path) -> Path:
     return file.resolve().parent.parent
 
 
-def identity(results: Results) -> dict[str, str]:
-    """Return the machine, settings and software of a run. Sources are compared by their content, not their commit."""
-    description = compare.described(results, results.environment.twins.keys())
-    return {title: words for title, words in description.items() if title != compare.COMMIT}
-
-
 def entries(results: Results) -> Iterator[tuple[Place, Entry]]:
-    """Yield the waterfalls of a run as entries of the record. Waterfalls that cannot be merged are left out."""
-    shared, whole = identity(results), results.status == "complete" and _start(results) is not None
-    for part in measured("", results) if whole else ():
-        if isinstance(part, Measured):
-            place = part.fall.scenario, part.fall.case
-            form = json.dumps([shared, place, part.setting]).encode()
-            figures = {
-                name: (figure.mean, math.sqrt(figure.variance / figure.rounds))
-                for name, figure in {**part.steps, IN_ALL: part.total}.items()
-            }
-            yield place, Entry(hashlib.sha256(form).hexdigest(), results.started, results.seconds, figures)
+    """Yield the comparable waterfalls of a complete run as entries of the record."""
+    if results.status != "complete" or _start(results) is None:
+        return
+    shared = identity(results)
+    for part in waterfalls(analyse(results)):
+        if isinstance(part, ComparableWaterfall):
+            place = part.waterfall.scenario, part.waterfall.case
+            form = json.dumps([shared, place, part.waterfall.workers, part.workload]).encode()
+            key = hashlib.sha256(form).hexdigest()
+            figures = {name: (figure.mean, figure.error) for name, figure in part.throughput.items()}
+            yield place, Entry(key, results.started, results.seconds, figures)
 
 
 def at_all_hours(results: Results, file: Path) -> dict[Place, list[Entry]]:
     """Return the entries of a run's waterfalls, each with those of all runs like it; see `find`."""
-    own = dict(entries(results))
-    alike: dict[Place, list[Entry]] = {place: [entry] for place, entry in own.items()}
-    for other in same(results, _root(file)) if own else ():
+    by_place = dict(entries(results))
+    alike: dict[Place, list[Entry]] = {place: [entry] for place, entry in by_place.items()}
+    for other in same(results, _root(file)) if by_place else ():
         for place, entry in entries(other):
-            if place in own and entry.key == own[place].key:
+            if place in by_place and entry.key == by_place[place].key:
                 alike[place].append(entry)
-    for place, entry in own.items():
-        recorded = history.recorded(Path(results.options.cache), entry.key) if results.options.cache else []
-        alike[place] += [each for each in recorded if each.figures.keys() == entry.figures.keys()]
+    for place, entry in by_place.items():
         # A run is in its folder, in the record, perhaps in a copy of the folder.
-        alike[place] = list({each.started: each for each in reversed(alike[place])}.values())
-        if _several_machines(identity(results), [(each.time, each.seconds) for each in alike[place]]):
+        runs = {run.started: run for run in reversed(alike[place] + _recorded(results, entry))}
+        alike[place] = list(runs.values())
+        if _several_machines(identity(results), [(run.time, run.seconds) for run in runs.values()]):
             alike[place] = [entry]
     return alike
+
+
+def _recorded(results: Results, entry: Entry) -> list[Entry]:
+    """Return the runs like *entry* in the record of the run's cache folder (--cache)."""
+    if not results.options.cache:
+        return []
+    recorded = history.recorded(Path(results.options.cache), entry.key)
+    return [run for run in recorded if run.figures.keys() == entry.figures.keys()]
 
 
 def find(results: Results, file: Path) -> dict[Place, dict[str, Hours]]:
@@ -113,14 +113,14 @@ def find(results: Results, file: Path) -> dict[Place, dict[str, Hours]]:
 
     Looks for other runs next to the run's folder, where *file* is its results.json, and in the record of its cache.
     """
-    found = {}
+    by_place = {}
     for place, alike in at_all_hours(results, file).items():
         times = [entry.time for entry in alike]
-        found[place] = {
+        by_place[place] = {
             name: hours([entry.figures[name] for entry in alike if name in entry.figures], max(times) - min(times))
             for name in alike[0].figures
         }
-    return found
+    return by_place
 
 
 def remember(results: Results) -> None:

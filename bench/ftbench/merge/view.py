@@ -1,0 +1,214 @@
+"""The view of a merge: all that its page, its summary and the terminal show, in words."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ftbench.document.convert import as_json
+from ftbench.merge.collect import listed
+from ftbench.merge.merging import FEWEST_OF_KIND
+from ftbench.merge.model import Agreement, Group, Kind, Merged, Step
+from ftbench.plan.metrics import METRICS
+from ftbench.report import run_words, waterfalls
+from ftbench.report.draw import Chart
+from ftbench.report.tables import Table
+from ftbench.report.verdict_words import change, directed, figure, outcome
+from ftbench.stats.hours import USUAL
+from ftbench.stats.outliers import FEWEST
+
+THROUGHPUT = METRICS["throughput"]
+# The most kinds of machine whose waterfalls are shown, and the most differences of settings.
+MOST_KINDS, MOST_DIFFERENCES = 12, 4
+METHOD = (
+    "Each run counts as one machine, the machines of a kind give its mean, and the kinds, each "
+    "counted once, the mean of all. Kinds of two machines or more differ if Welch's test says so; "
+    "they agree if, at 95%, no two are more than 10% apart. An outlier is more than 5% from the "
+    f"others of its kind, and too far for chance; that takes {FEWEST} machines. Outliers stay in "
+    "the means. Machines are given as their runs measured them. docs/method.md has all of it."
+)
+AGREEMENTS: dict[Agreement, str] = {
+    "differs": "It depends on the kind of machine: from {low} to {high}.",
+    "agrees": "The kinds of machine agree: no two are more than {apart} apart.",
+    "undecided": "Whether the kinds of machine differ cannot be told: if they do, by at most {apart}.",
+    "too few machines": "From {low} to {high}. Whether the kind makes the difference cannot be told: "
+    f"that takes at least {FEWEST_OF_KIND} machines of each of two kinds.",
+}
+
+
+@dataclass(frozen=True)
+class GroupView:
+    """One group of runs: the answer, and its figures."""
+
+    title: str
+    answer: str
+    remarks: list[str]
+    outliers: list[str]
+    kinds: Table
+    steps: Table
+    """The steps, with the mean and the agreement of the kinds; without rows for one kind."""
+    waterfalls: list[Chart]
+    """One for each kind of machine, up to MOST_KINDS."""
+    machines: Table
+
+    @property
+    def tables(self) -> list[tuple[str, Table]]:
+        """Pairs (title, table) of the kinds, the steps and the waterfalls."""
+        pairs = [(f"{self.title}: kinds of machine", self.kinds)]
+        if self.steps.rows:
+            pairs.append((f"{self.title}: agreement of the kinds", self.steps))
+        return pairs + [(chart.title, chart.table) for chart in self.waterfalls]
+
+
+@dataclass(frozen=True)
+class View:
+    """All that the outputs of a merge show."""
+
+    title: str
+    """The numbers of machines and of kinds: "3 machines of 2 kinds"."""
+    groups: list[GroupView]
+    not_merged: list[str]
+    notes: list[str]
+    document: bytes
+    """The content of merged.json."""
+    page: Path | None = None
+    """The page's path, once it is written."""
+
+
+def view(merged: Merged) -> View:
+    """Return the view of a merge."""
+    machines = {machine.run for group in merged.groups for machine in group.machines}
+    kinds = {kind.name for group in merged.groups for kind in group.kinds}
+    not_merged = [f"left out: {skipped.what}: {skipped.why}" for skipped in merged.left_out]
+    for group in merged.apart:
+        names = listed([machine.run for machine in group.machines])
+        why = listed(group.differences, "; ", MOST_DIFFERENCES)
+        not_merged.append(f"{names}: {group.workload} is set apart: {why}.")
+    return View(
+        title=f"{_machines(len(machines))} of {run_words.count(len(kinds), 'kind')}",
+        groups=[_group(number, group) for number, group in enumerate(merged.groups)],
+        not_merged=not_merged,
+        notes=merged.notes,
+        document=json.dumps(as_json(merged), indent=1, allow_nan=False).encode() + b"\n",
+    )
+
+
+def _machines(number: int) -> str:
+    return run_words.count(number, "machine")
+
+
+def _group(number: int, group: Group) -> GroupView:
+    title = run_words.capital(group.workload)
+    return GroupView(
+        title=title,
+        answer=f"{title}: {group.candidates}: {_answer(group)}.",
+        remarks=[*_agreement(group), _hours(group)],
+        outliers=_outliers(group),
+        kinds=_kinds(group.kinds),
+        steps=_steps(group.steps),
+        waterfalls=[_waterfall(number, kind) for kind in group.kinds[:MOST_KINDS]],
+        machines=_table_of_machines(group.kinds),
+    )
+
+
+def _answer(group: Group) -> str:
+    """Return the effect of the whole waterfall: of each kind, or on average over three or more."""
+    mean = group.steps[-1].mean
+    if mean and len(group.kinds) > 2:
+        number = f"{len(group.kinds)} kinds of machine ({_machines(len(group.machines))})"
+        return f"{outcome(THROUGHPUT, mean)} on average over {number}"
+    effects = [
+        f"{outcome(THROUGHPUT, kind.waterfall.total)} on {_machines(len(kind.machines))} with {kind.name}"
+        for kind in group.kinds
+    ]
+    return ", and ".join(effects)
+
+
+def _agreement(group: Group) -> list[str]:
+    """Return sentences on whether the whole effect differs between kinds; none for one kind."""
+    total = group.steps[-1]
+    if total.agreement == "one kind":
+        return []
+    kinds = sorted(group.kinds, key=lambda kind: kind.waterfall.total.ratio)
+    several = [kind for kind in kinds if len(kind.machines) >= FEWEST_OF_KIND]
+    single = len(kinds) - len(several)
+    compared = kinds if total.agreement == "too few machines" else several
+    ends = [
+        f"{directed(THROUGHPUT, kind.waterfall.total.ratio)} on {kind.name}" for kind in (compared[0], compared[-1])
+    ]
+    apart = change(total.apart or 1)
+    texts = [AGREEMENTS[total.agreement].format(low=ends[0], high=ends[1], apart=apart)]
+    if single and compared is several:
+        texts.append(f"Kinds of one machine, which have no part in this: {single}.")
+    if total.expected:
+        low, high = (directed(THROUGHPUT, ratio) for ratio in total.expected)
+        texts.append(f"On one more kind of machine, expect roughly {low} to {high}.")
+    return texts
+
+
+def _hours(group: Group) -> str:
+    source = "assumed"
+    if group.runs_of_hours:
+        usual = f"the usual {100 * USUAL:.0f}%"
+        source = f"from {group.runs_of_hours} runs at several hours and {usual}"
+    deviation = f"a standard deviation of {100 * group.hours:.1f}% ({source})"
+    return f"A machine's interval allows for what hours do: {deviation}."
+
+
+def _outliers(group: Group) -> list[str]:
+    """Return a sentence on each outlier: "node17 is 22% slower than its kind (...)"."""
+    totals = {machine.run: machine.waterfall.total.ratio for machine in group.machines}
+    sizes = {kind.name: len(kind.machines) for kind in group.kinds}
+    texts = []
+    for outlier in group.outliers:
+        alike = [other for other in group.outliers if (other.kind, other.what) == (outlier.kind, outlier.what)]
+        usual = sizes[outlier.kind] - len(alike)
+        rest = f"the other {usual} are within {change(outlier.others)} of their mean"
+        text = f"is {directed(THROUGHPUT, outlier.ratio)} than its kind in {group.workload}"
+        if outlier.what == "total":
+            total = totals[outlier.run]
+            text = (
+                f"gains otherwise than its kind in {group.workload}: {group.candidates} are "
+                f"{directed(THROUGHPUT, total)}, and on average {directed(THROUGHPUT, total / outlier.ratio)}"
+            )
+        texts.append(f"{outlier.run} {text} ({rest}).")
+    return texts
+
+
+def _kinds(kinds: Sequence[Kind]) -> Table:
+    rows = []
+    for kind in kinds:
+        fall, number = kind.waterfall, len(kind.machines)
+        speeds = f"{fall.start.value:.0f}", f"{fall.end:.0f}"
+        effect = outcome(THROUGHPUT, fall.total)
+        rows.append((kind.name, str(number), str(fall.workers), *speeds, effect))
+    head = ("kind of machine", "machines", "workers", "samples/s, first", "last", "throughput")
+    return Table(head, tuple(rows), frozenset({1, 2, 3, 4}))
+
+
+def _steps(steps: Sequence[Step]) -> Table:
+    rows = [
+        (step.name, f"x {figure(step.mean.ratio)}", outcome(THROUGHPUT, step.mean), step.agreement)
+        for step in steps
+        if step.mean
+    ]
+    head = ("what changes", "factor", "throughput, mean of the kinds", "kinds of machine")
+    return Table(head, tuple(rows), frozenset({1}))
+
+
+def _waterfall(number: int, kind: Kind) -> Chart:
+    title = f"{kind.waterfall.workload}: {kind.name}, {_machines(len(kind.machines))}"
+    speeds = [waterfalls.speeds(machine.waterfall) for machine in kind.machines]
+    name = f"{number}-{run_words.slug(kind.name)[:60]}"
+    return waterfalls.drawn(name, title, kind.waterfall, "machine", [*zip(*speeds, strict=True)])
+
+
+def _table_of_machines(kinds: Sequence[Kind]) -> Table:
+    rows = []
+    for kind in kinds:
+        for machine in kind.machines:
+            speed = directed(THROUGHPUT, machine.speed) if len(kind.machines) > 1 else "-"
+            effect = outcome(THROUGHPUT, machine.waterfall.total)
+            rows.append((machine.run, kind.name, speed, effect, machine.revision, machine.path))
+    head = ("run", "kind of machine", "than its kind", "throughput", "revision", "results")
+    return Table(head, tuple(rows), frozenset())

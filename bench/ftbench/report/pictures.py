@@ -1,0 +1,132 @@
+"""Pictures of charts: PNG files to be saved, and the SVG of each chart that a page holds."""
+
+import io
+import json
+import re
+from collections.abc import Iterator, Sequence, Set
+from typing import Any
+from xml.etree import ElementTree
+
+import matplotlib.style
+from matplotlib.figure import Figure
+
+from ftbench.report.draw import Chart
+from ftbench.report.style import ALARM, BACK, GAP, LINE, LINE_LETTERS, PALETTE, SOFT, TEXT, WIDTH, wrapped
+from ftbench.report.view import View
+
+STYLE = {
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans"],
+    "font.size": 13,
+    "text.color": TEXT,
+    "hatch.linewidth": 1.5,
+    "svg.fonttype": "none",
+    # A dollar sign in a text does not start a formula.
+    "text.parse_math": False,
+}
+# The font, as matplotlib writes it with every text.
+FONT = "font-size: 13px; font-family: 'DejaVu Sans', sans-serif; "
+# What the page has in place of what matplotlib writes: the colours of its own.
+CHANGES = {FONT: ""} | {light: f"var(--{name})" for name, (light, _) in PALETTE.items()}
+# The most lines of a text above charts.
+MOST_LINES = 6
+
+
+def write(view: View) -> Iterator[tuple[str, bytes]]:
+    """Yield (file name, PNG) of the waterfalls, and of each scenario without one."""
+    alarm = view.state is not None
+    if view.waterfalls:
+        falls = [waterfall.chart for waterfall in view.waterfalls]
+        yield "waterfall.png", png(falls, view.heading, alarm)
+    for scenario in view.others:
+        charts = [chart for chart in scenario.charts if not chart.folded]
+        if charts:
+            # The document may come from elsewhere, so its names are not safe as parts of a path.
+            yield f"{scenario.slug}.png", png(charts, scenario.heading, alarm)
+
+
+def _figure(charts: Sequence[Chart], head: Sequence[str], alarm: bool) -> Figure:
+    """Return a figure of charts in at most two columns, each chart below its title, all below the heading *head*."""
+    columns = min(2, len(charts))
+    above = [line for text in head for line in wrapped(text, LINE_LETTERS * columns, MOST_LINES)]
+    top = float(len(above) * LINE + 2 * GAP)
+    places = []
+    for first in range(0, len(charts), columns):
+        row = charts[first : first + columns]
+        room = max(len(_titles(chart)) * LINE + GAP / 2 for chart in row)
+        places += [(column * (WIDTH + GAP), top, top + room) for column in range(columns)]
+        top += room + max(chart.picture.height for chart in row) + GAP
+    across, down = columns * (WIDTH + GAP) - GAP, top
+    figure = Figure(figsize=(across / 72, down / 72), dpi=72, facecolor=BACK)
+
+    def write(x: float, y: float, line: str, **look) -> None:
+        figure.text((x + 4) / across, 1 - y / down, line, va="top", **look)
+
+    for number, line in enumerate(above):
+        write(0, GAP + number * LINE, line, color=ALARM if alarm else TEXT)
+    for (left, at, below), chart in zip(places, charts, strict=False):
+        for number, (line, look) in enumerate(_titles(chart)):
+            write(left, at + number * LINE, line, **look)
+        chart.picture.draw(figure, left, below)
+    return figure
+
+
+def _titles(chart: Chart) -> list[tuple[str, dict[str, str]]]:
+    """Return (line, style) of each line above a chart."""
+    title = [(line, {"weight": "bold"}) for line in wrapped(chart.title, LINE_LETTERS - 4)]
+    return title + [(line, {"color": SOFT}) for line in wrapped(chart.caption)]
+
+
+def png(charts: Sequence[Chart], head: Sequence[str], alarm: bool = False) -> bytes:
+    """Return a PNG of charts with their titles; `alarm` colours the heading red."""
+    with matplotlib.style.context(["default", STYLE]):  # ignore the user's matplotlibrc
+        return _saved(_figure(charts, head, alarm), format="png", dpi=144)
+
+
+def _saved(figure: Figure, **options: Any) -> bytes:
+    buffer = io.BytesIO()
+    figure.savefig(buffer, metadata={"Date": None}, **options)
+    return buffer.getvalue()
+
+
+def svg(chart: Chart) -> str:
+    """Return *chart* as an SVG in the page's colours, with tooltips, without its title and unused elements."""
+    height = chart.picture.height
+    # Ids are hashes with this salt, so none is in two charts of a page.
+    with matplotlib.style.context(["default", STYLE, {"svg.hashsalt": chart.name}]):
+        figure = Figure(figsize=(WIDTH / 72, height / 72), dpi=72, facecolor=BACK)
+        chart.picture.draw(figure, 0, 0)
+        root = ElementTree.fromstring(_saved(figure, format="svg", dpi=72))
+    elements = list(root.iter())
+    values = [value for element in elements for value in element.attrib.values()]
+    used = set(re.findall(r"#([\w-]+)", " ".join(values)))
+    for element in elements:
+        for child in list(element):
+            if child.tag.endswith(("}metadata", "}style")):
+                element.remove(child)
+        element.tag, element.tail = element.tag.rpartition("}")[2], None
+        element.text = element.text if element.tag == "text" else None
+        before, element.attrib = element.attrib, {}
+        for key, value in before.items():
+            _set(element, key, value, used)
+    root.attrib.update(width=f"{WIDTH}", height=f"{height:g}", viewBox=f"0 0 {WIDTH} {height:g}")
+    root.attrib.update(xmlns="http://www.w3.org/2000/svg", style=f"{FONT}stroke-linejoin: round; stroke-linecap: butt")
+    return ElementTree.tostring(root, encoding="unicode")
+
+
+def _set(element: ElementTree.Element, key: str, value: str, used: Set[str]) -> None:
+    """Give an element an attribute that matplotlib wrote, if it is used, in the page's form.
+
+    used: the ids that other elements refer to.
+    """
+    if key == "id" and value.startswith('"'):
+        title = ElementTree.Element("title")
+        title.text = json.loads(value)
+        element.insert(0, title)
+        element.set("pointer-events", "all")
+    elif key.endswith("}href"):
+        element.set("href", value)
+    elif key != "id" and not value.startswith("rotate(-0 ") or value in used:
+        for written, colour in CHANGES.items():
+            value = value.replace(written, colour)
+        element.set(key, re.sub(r"\d+\.\d\d+", lambda match: f"{float(match[0]):.2f}", value))

@@ -1,0 +1,238 @@
+"""The view of a run: all that its outputs show, in words, tables and charts. Outputs read nothing else."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from ftbench.document.convert import as_json
+from ftbench.document.environment import Twin
+from ftbench.document.model import Results, Round, Waterfall
+from ftbench.report import advice, charts, commands, run_words, safety, tables, verdict_words, waterfalls
+from ftbench.report.advice import Opening
+from ftbench.report.draw import Chart
+from ftbench.report.tables import Table
+from ftbench.stats.analysis import AnalysedScenario, Analysis
+
+PLAIN_BUILD = "no PGO"
+
+
+@dataclass(frozen=True)
+class WaterfallView:
+    """A waterfall: its chart, and the notes below the chart."""
+
+    chart: Chart
+    notes: list[str]
+
+
+@dataclass(frozen=True)
+class ScenarioView:
+    """A scenario: its question, answers, charts and tables."""
+
+    name: str
+    title: str
+    """The name as the start of a sentence."""
+    slug: str
+    """The name in ids and file names."""
+    question: str
+    """As the scenario has it; it may be empty."""
+    subject: str
+    """The question, or the description if there is none, as a sentence."""
+    note: str
+    work: str
+    has_waterfall: bool
+    answer: list[str]
+    """Sentences on the main metric, and on other metrics that answer the question."""
+    levels: list[str]
+    """Sentences on the means of further metrics."""
+    limits: list[str]
+    charts: list[Chart]
+    outcomes: Table | None
+    """The main comparisons; None if there are none, or the waterfall has them."""
+    details_title: str
+    details: list[tuple[str, Table]]
+    """Pairs (title, table) of all candidates and comparisons; empty if the waterfall has all."""
+    rounds: Table
+    """The rounds, with the load on the machine."""
+    heading: list[str]
+    """Lines above the charts in a picture file."""
+    synthetic_images: bool
+
+
+@dataclass(frozen=True)
+class SafetyView:
+    """The outcome of the thread-safety suite."""
+
+    failed: bool
+    """True if the suite began and did not pass."""
+    sentences: list[str]
+    table: Table | None
+    """The suite's scenarios; None without results."""
+    known: list[str]
+    failures: list[tuple[str, str]]
+    """Pairs (line, tracebacks) of what did not pass."""
+
+
+@dataclass(frozen=True)
+class View:
+    """All that the outputs of a run show."""
+
+    subject: str
+    state: str | None
+    """Reason that the run is incomplete; None if it is complete."""
+    openings: list[Opening]
+    waterfalls: list[WaterfallView]
+    overview: Chart | None
+    scenarios: list[ScenarioView]
+    safety: SafetyView
+    warnings: list[str]
+    left_out: list[str]
+    started: str
+    seconds: float
+    machine: str
+    builds: list[str]
+    revision: str
+    source: str
+    usable_cpus: int
+    twins: dict[str, Twin]
+    has_peers: bool
+    """True if loaders of other projects took part."""
+    repeat: list[tuple[str, str]]
+    """Pairs (purpose, command line) of commands that repeat the run."""
+    further: list[tuple[str, str]]
+    """Pairs (purpose, command line) of runs that would tell more."""
+    heading: list[str]
+    """Lines above the waterfalls in a picture file."""
+    document: bytes
+    """The content of results.json, without spaces."""
+    page: Path | None
+    """The page's path, if it was written."""
+    detailed: bool
+    """True if the terminal shows the tables of all candidates."""
+
+    @property
+    def others(self) -> list[ScenarioView]:
+        """The scenarios without a waterfall."""
+        return [scenario for scenario in self.scenarios if not scenario.has_waterfall]
+
+
+def view(
+    run: Analysis, where: Path = Path(), page: Path | None = None, detailed: bool = False
+) -> View:
+    """Return the view of a run. *where* is the directory of the run's results.json."""
+    results = run.results
+    environment = results.environment
+    openings = list(advice.openings(run))
+    subject = run_words.subject(run)
+    document = json.dumps(as_json(results), separators=(",", ":"), allow_nan=False)
+    return View(
+        subject=subject,
+        state=run_words.state(results),
+        openings=openings,
+        waterfalls=[_waterfall(run, fall) for fall in run.waterfalls],
+        overview=charts.overview(run),
+        scenarios=[_scenario(run, scenario) for scenario in run.scenarios],
+        safety=_safety(results),
+        warnings=results.warnings,
+        left_out=run_words.left_out(results),
+        started=results.started,
+        seconds=results.seconds,
+        machine=run_words.machine(results),
+        builds=run_words.builds(results),
+        revision=run_words.revision(results),
+        source=environment.source[:12],
+        usable_cpus=run_words.usable(results),
+        twins={name: twin for name, twin in environment.twins.items()},
+        has_peers=any(scenario.group == "peers" for scenario in run.scenarios),
+        repeat=commands.commands(run, where),
+        further=commands.further(run),
+        heading=_heading(results, [subject, *(opening.sentence for opening in openings)], []),
+        document=document.encode(),
+        page=page,
+        detailed=detailed,
+    )
+
+
+def _waterfall(run: Analysis, fall: Waterfall) -> WaterfallView:
+    return WaterfallView(waterfalls.chart(run, fall), waterfalls.notes(run, fall))
+
+
+def _scenario(run: Analysis, scenario: AnalysedScenario) -> ScenarioView:
+    answer, work = verdict_words.answer(scenario), run_words.work(scenario)
+    about = [f"{scenario.name}: {scenario.description}", *answer, scenario.note]
+    ranks = [f"{scenario.ranks} ranks"] if scenario.ranks else []
+    chosen = scenario.principal()
+    has_waterfall = scenario.name in {fall.scenario for fall in run.waterfalls}
+    dataset = scenario.load.dataset
+    images = dataset.source == "generated" and dataset.kind == "images"
+    return ScenarioView(
+        name=scenario.name,
+        title=run_words.capital(scenario.name),
+        slug=run_words.slug(scenario.name),
+        question=scenario.question,
+        subject=run_words.capital(scenario.question or scenario.description),
+        note=scenario.note,
+        work=run_words.capital(work),
+        has_waterfall=has_waterfall,
+        answer=answer,
+        levels=verdict_words.levels(scenario)[1:],
+        limits=run_words.limits(scenario),
+        charts=charts.charts(scenario),
+        outcomes=tables.outcomes(scenario, chosen) if chosen and not has_waterfall else None,
+        details_title=f"{scenario.name}: {work}",
+        details=_details(run, scenario),
+        rounds=_rounds(scenario.rounds),
+        heading=_heading(run.results, about, [*ranks, run_words.rounds(scenario)]),
+        synthetic_images=images,
+    )
+
+
+def _details(run: Analysis, scenario: AnalysedScenario) -> list[tuple[str, Table]]:
+    """Return the tables of all candidates, and of comparisons that no waterfall has."""
+    in_chain = {fall.scenario: len(fall.steps) + 1 for fall in run.waterfalls}
+    if len(scenario.candidates) <= in_chain.get(scenario.name, 0):
+        return []
+    metric = scenario.metric
+    title = f"{metric.title}: {metric.best} is better"
+    details = [(title, tables.measured(scenario, metric))]
+    # If a scenario has cases, the other ratios are only in the page.
+    compared = scenario.principal() if scenario.cases else scenario.compared(metric.name)
+    if compared and scenario.name not in in_chain:
+        title = f"Ratios of {metric.noun} within rounds"
+        details.append((title, tables.outcomes(scenario, compared)))
+    return details
+
+
+def _rounds(rounds: list[Round]) -> Table:
+    head = "round", "seconds", "load before", "CPUs used", "by others", "stolen", "throttled, s"
+    rows = []
+    for measured in rounds:
+        load = measured.disturbance
+        before = load.before.load[0] if load.before.load else None
+        cpus = load.own_cpus, load.other_cpus, load.stolen_cpus, load.throttled_seconds
+        figures = ["unknown" if value is None else f"{value:.2f}" for value in (before, *cpus)]
+        marks = ", ".join(run_words.marked(measured))
+        rows.append((str(measured.number), f"{measured.seconds:.0f}", *figures, marks))
+    return Table((*head, "disturbed by"), tuple(rows), frozenset(range(len(head))))
+
+
+def _safety(results: Results) -> SafetyView:
+    suite = results.stress
+    has_results = suite is not None and bool(suite.results)
+    return SafetyView(
+        failed=suite is not None and not safety.passed(results),
+        sentences=safety.sentences(results),
+        table=safety.table(results, suite) if suite and has_results else None,
+        known=safety.known(suite) if suite and has_results else [],
+        failures=safety.failures(results, suite) if suite and has_results else [],
+    )
+
+
+def _heading(results: Results, about: list[str], measured: list[str]) -> list[str]:
+    """Return the lines above the charts of a picture file.
+
+    about: the subject, the answers to its questions, a note. measured: ranks and rounds.
+    """
+    built = sorted({twin.interpreter.build for twin in results.environment.twins.values()})
+    machine = run_words.machine(results).split(", Linux")[0]
+    lines = [*about, run_words.state(results), "; ".join([machine, *built, *measured])]
+    return [line for line in lines if line]
