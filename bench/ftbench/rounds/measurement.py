@@ -94,10 +94,10 @@ class Measurement:
             self.display.skip(self.scenario.name, "none of its candidates can be measured here")
             return
         cases = {c.case for _, c in ranked}
-        work, ranked = self._gathered(ranked, sources)
-        controller = self._controller(work, ranked, interruption)
+        work, gathered = self._gathered(ranked, sources)
+        controller = self._controller(work, gathered, interruption)
         try:
-            yield from self._rounds(controller, ranked, cases, share)
+            yield from self._rounds(controller, gathered, cases, share)
         except TrialFailed as error:
             if not self._look:
                 raise

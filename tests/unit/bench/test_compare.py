@@ -136,9 +136,10 @@ def test_what_is_planned_from_measured_times_forbids_nothing(document):
     other.options.collate_fn = "padded"
     refused = compare(a, other)
     assert refused.changes == [] and "collate_fn is torch's in A and padded in B" in refused.left_out[0][1]
-    for key, value, word in (("batch_size", 77, "batch size"), ("description", "samples of /x/b.py:train", "dataset")):
-        changed = copy.deepcopy(b)
-        setattr(changed.scenarios[0], key, value)
+    larger, another = copy.deepcopy(b), copy.deepcopy(b)
+    larger.scenarios[0].load.batch_size = 77
+    another.scenarios[0].description = "samples of /x/b.py:train"
+    for changed, word in ((larger, "batch size"), (another, "dataset")):
         refused = compare(a, changed)
         assert refused.changes == [] and f"not the same work: {word} is" in refused.left_out[0][1]
 

@@ -180,7 +180,7 @@ OTHERS = {
     "rounds": lambda r: setattr(r.options, "rounds", 5),
     "scenarios": lambda r: setattr(r.options, "scenarios", ["pillow", "text"]),
     "workers": lambda r: setattr(r.options, "workers", [1, 2]),
-    "batch size": lambda r: setattr(r.scenarios[0], "batch_size", 77),
+    "batch size": lambda r: setattr(r.scenarios[0].load, "batch_size", 77),
     "images": lambda r: setattr(r.scenarios[0].load.dataset, "mean_bytes", 5),
     "sources": lambda r: setattr(r.environment, "source", "f" * 64),
     "torch": lambda r: [twin.packages.update(torch="9.9") for twin in r.environment.twins.values()],

@@ -222,7 +222,7 @@ APART = {
         "(ft|gil): Python's compiler is tcc, not ",
     ),
     "freed memory": (other_allocator, "(ft|gil): MIMALLOC_PURGE_DELAY is 77, not "),
-    "batches": (lambda r: setattr(r.scenarios[0], "batch_size", 77), "batch size is 77, not 8"),
+    "batches": (lambda r: setattr(r.scenarios[0].load, "batch_size", 77), "batch size is 77, not 8"),
     "ranks": (other_ranks, "number of ranks is 2, not 1"),
     "workers": (lambda r: setattr(r.options, "workers", [1, 2]), "--workers is 1, 2, not 1"),
     "quick": (lambda r: setattr(r.options, "quick", not r.options.quick), r"--quick is (yes, not no|no, not yes)"),
