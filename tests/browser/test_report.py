@@ -7,19 +7,21 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from ftbench.document.store import load
 from ftbench.report import charts, draw, waterfalls
 from ftbench.report import page as pages
 from ftbench.report.view import view
 from ftbench.stats.analysis import Analysis, analyse
 from ftrun.configurations import this_twin
-from tests.browser import devtools
+from tests.browser import chromium
+from tests.browser.chromium import Chromium
 from tests.unit.bench import documents, simulated
+
+pytestmark = pytest.mark.slow
 
 PHONE, DESK = 390, 1200
 
-# Opens all that is folded but the tables.
-OPEN = "document.querySelectorAll('details.more').forEach((part) => { part.open = true; })"
+# Opens all that is folded but the tables; an expression follows it.
+OPEN = "document.querySelectorAll('details.more').forEach((part) => { part.open = true; }), "
 # What each chart shows: its texts, those for hovering, marks, what is cut off at an edge, and the size of letters.
 CHARTS = """
 [...document.querySelectorAll(".chart")].map((chart) => {
@@ -54,6 +56,31 @@ TABLES = """
 [...document.querySelectorAll("figure")].map((figure) => [figure.querySelector(".chart").id,
   [...figure.querySelectorAll("tr")].map((row) => [...row.cells].map((cell) => cell.textContent.trim()))])
 """
+WIDTHS = """
+(({clientWidth: client, scrollWidth: scroll}) => (
+  {client, scroll, viewport: document.querySelector("meta[name=viewport]").content}))(document.documentElement)
+"""
+TOPMOST = """
+(name) => [...document.querySelectorAll(`#chart-${name} title`)].map((title) => {
+  title.parentNode.scrollIntoView({block: "center"});
+  const box = title.parentNode.getBoundingClientRect();
+  const top = document.elementFromPoint((box.left + box.right) / 2, (box.top + box.bottom) / 2);
+  return top.closest("g:has(> title)").querySelector("title").textContent;
+})
+"""
+HOSTILE = """
+(() => {
+  const found = {
+    hurt: window.hurt ?? null, images: document.images.length,
+    links: [...document.querySelectorAll("[href]")].map((e) => e.getAttribute("href").slice(0, 40)),
+    title: document.querySelector("h2[id$=-title]").textContent,
+  };
+  const script = document.createElement("script");
+  script.textContent = "window.hurt = 4";
+  document.body.append(script);
+  return {...found, then: window.hurt ?? null};
+})()
+"""
 COLOURS = """
 (() => {
   const style = (e) => getComputedStyle(e), label = document.querySelector(".chart g > text");
@@ -64,12 +91,11 @@ COLOURS = """
 
 
 @pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory):
-    executable = devtools.find()
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Chromium:
+    executable = chromium.find()
     if executable is None:
         pytest.skip("no Chromium here (Debian: apt-get install chromium)")
-    with devtools.Browser(executable, tmp_path_factory.mktemp("browser") / "profile") as opened:
-        yield opened
+    return Chromium(executable, tmp_path_factory.mktemp("browser"))
 
 
 @pytest.fixture(scope="module")
@@ -84,11 +110,6 @@ def page(many, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("page") / "report.html"
     path.write_bytes(pages.write(view(many)))
     return path
-
-
-def assert_quiet(browser: devtools.Browser) -> None:
-    assert browser.problems() == []
-    assert browser.requests() == []
 
 
 def in_order(run: Analysis) -> list[charts.Chart]:
@@ -112,66 +133,49 @@ def hovering(chart: charts.Chart) -> list[str]:
 
 
 @pytest.mark.parametrize("width, dark", [(PHONE, True), (966, False), (DESK, False)])
-def test_every_chart_is_drawn_and_nothing_is_too_wide(browser, page, many, tmp_path, width, dark):
-    browser.window(width, dark=dark)
-    browser.open(page)
-    browser.run(OPEN)
-    assert_quiet(browser)
-    drawn, wanted = browser.run(CHARTS), in_order(many)
+def test_every_chart_is_drawn_and_nothing_is_too_wide(browser, page, many, width, dark):
+    look = browser.look(page, f"{OPEN} {{charts: {CHARTS}, widths: {WIDTHS}, wide: {WIDE}}}", width, dark)
+    assert look.logged == look.requests == []
+    drawn, wanted = look.value["charts"], in_order(many)
     assert [chart["id"] for chart in drawn] == [f"chart-{chart.name}" for chart in wanted]
     for chart, own in zip(drawn, wanted, strict=True):
         assert chart["hovering"] == hovering(own) and chart["marks"] > len(chart["hovering"]), chart["id"]
         assert chart["smallest"] >= 12 and chart["cut"] == chart["overlapping"] == [], chart["id"]
         assert 300 < chart["svg"] <= chart["width"] and chart["right"] <= width, chart["id"]
-    assert browser.run("document.documentElement.clientWidth") == width
-    assert browser.run("document.documentElement.scrollWidth") <= width
-    assert browser.run(WIDE) == []
-    browser.screenshot(tmp_path / "shot.png")
+    assert look.value["widths"]["client"] == width >= look.value["widths"]["scroll"]
+    assert look.value["widths"]["viewport"] == "width=device-width, initial-scale=1"
+    assert look.value["wide"] == []
+
+
+def test_pixels(browser, page, tmp_path):
+    browser.screenshot(page, tmp_path / "shot.png", DESK)
     with Image.open(tmp_path / "shot.png") as image:
-        assert image.width == width
+        assert image.width == DESK
         assert len(image.convert("RGB").getcolors(image.width * image.height)) > 50  # the text's and the bars'
 
 
 def test_tables_hold_the_documents_figures(browser, page, many):
-    browser.window(DESK)
-    browser.open(page)
-    shown = dict(browser.run(TABLES))
+    shown = dict(browser.look(page, TABLES, DESK).value)
     for chart in in_order(many):
         head, *rows = shown[f"chart-{chart.name}"]
         assert head == list(chart.table.head)
         assert rows == [[cell.strip() for cell in row] for row in chart.table.rows]
 
 
-def test_colours_follow_the_preference_at_once(browser, page):
-    browser.window(PHONE)
-    browser.open(page)
-    light = browser.run(COLOURS)
-    browser.prefer(dark=True)
-    dark = browser.run(COLOURS)
-    assert light["page"] == "rgb(255, 255, 255)"
-    assert all(dark[part] != light[part] for part in light), (light, dark)
+def test_colours_follow_the_preference(browser, page):
+    light, dark = (browser.look(page, COLOURS, PHONE, dark) for dark in (False, True))
+    assert light.value["page"] == "rgb(255, 255, 255)"
+    assert all(dark.value[part] != light.value[part] for part in light.value), (light, dark)
     for colours in (light, dark):
-        assert colours["label"] == colours["text"]
-    browser.prefer(dark=False)
-    assert browser.run(COLOURS) == light
-    assert_quiet(browser)
+        assert colours.value["label"] == colours.value["text"] and colours.logged == []
 
 
 def test_values_show_on_hovering(browser, page, many):
     """What a browser shows: the title of what is topmost under the pointer, or of what holds that."""
-    browser.window(DESK)
-    browser.open(page)
-    browser.run(OPEN)
-    for name in ("sizes-throughput", "kinds-throughput", "sizes-throughput-ratios", "waterfall-chain"):
+    names = ["sizes-throughput", "kinds-throughput", "sizes-throughput-ratios", "waterfall-chain"]
+    topmost = browser.look(page, f"{OPEN} {names}.map({TOPMOST})", DESK).value
+    for name, shown in zip(names, topmost, strict=True):
         (chart,) = [chart for chart in in_order(many) if chart.name == name]
-        shown = browser.run(f"""
-        [...document.querySelectorAll("#chart-{name} title")].map((title) => {{
-          title.parentNode.scrollIntoView({{block: "center"}});
-          const box = title.parentNode.getBoundingClientRect();
-          const top = document.elementFromPoint((box.left + box.right) / 2, (box.top + box.bottom) / 2);
-          return top.closest("g:has(> title)").querySelector("title").textContent;
-        }})
-        """)
         wanted = hovering(chart)
         # Marks of curves may lie on each other.
         assert len(shown) == len(wanted) and set(shown) <= set(wanted) and len(set(shown)) >= len(wanted) / 2
@@ -180,36 +184,15 @@ def test_values_show_on_hovering(browser, page, many):
     assert first.count("\n") == 3 and "mean" in first and "rounds" in first
 
 
-def test_the_download(browser, page, many, tmp_path):
-    browser.window(PHONE, dark=True)
-    browser.open(page)
-    browser.downloads(tmp_path)
-    browser.download("document.querySelector('a[download]').click()")
-    assert_quiet(browser)
-    assert [p.name for p in tmp_path.iterdir()] == ["results.json"]
-    assert load(tmp_path / "results.json") == many.results  # to the last digit
-
-
 @pytest.mark.filterwarnings("ignore::UserWarning")  # glyphs that a font has not
 def test_hostile_results_run_nothing(browser, many, tmp_path):
     page = tmp_path / "report.html"
     page.write_bytes(pages.write(view(analyse(documents.hostile(many.results)))))
-    browser.window(PHONE)
-    browser.open(page)
-    browser.run(OPEN)
-    assert browser.run("window.hurt === undefined")
-    assert browser.run("document.images.length") == 0
-    links = browser.run("[...document.querySelectorAll('[href]')].map((e) => e.getAttribute('href').slice(0, 40))")
+    look = browser.look(page, f"{OPEN} {HOSTILE}", PHONE)
+    assert look.value["images"] == 0 and "window.hurt=1" in look.value["title"]
+    links = look.value["links"]
     assert all(re.match("#|data:,$|data:application/json;base64,", link) for link in links), links
-    assert "window.hurt=1" in browser.run("document.querySelector('h2[id$=-title]').textContent")
-    assert_quiet(browser)
+    assert look.value["hurt"] is None and look.requests == []
     # And if escaping failed: the policy lets no script run.
-    browser.run("""
-    new Promise((done) => {
-      addEventListener("securitypolicyviolation", done);
-      const script = document.createElement("script");
-      script.textContent = "window.hurt = 4";
-      document.body.append(script);
-    })
-    """)
-    assert browser.run("window.hurt === undefined")
+    assert look.value["then"] is None
+    assert len(look.logged) == 1 and "Content Security Policy" in look.logged[0], look.logged

@@ -13,10 +13,10 @@ from pathlib import Path
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from ftrun.configurations import CONFIGURATIONS, this_twin
+from ftrun.errors import Interrupted, MetadataError, TwinError
 from ftrun.escape import any_locale, fenced, markdown, one_line, print_report
-from ftrun.inline_metadata import MetadataError, dependencies, requires_python
-from ftrun.interruption import Interrupted, Interruption
-from ftrun.twin import TwinError
+from ftrun.inline_metadata import dependencies, requires_python
+from ftrun.interruption import Interruption
 from ftsafety.errors import UsageError, VersionError
 from ftsafety.repro import commands, narrow, report, verdict_words
 from ftsafety.repro.arguments import parse

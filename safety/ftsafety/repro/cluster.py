@@ -17,11 +17,12 @@ from dataclasses import replace
 
 from ftrun.configurations import last_lines
 from ftrun.environment import source_hash
+from ftrun.errors import Disconnected, Interrupted, TwinError
 from ftrun.escape import one_line
-from ftrun.interruption import Interrupted, Interruption
+from ftrun.interruption import Interruption
 from ftrun.project import ROOT
-from ftrun.protocol import Channel, Disconnected, conforms, decode
-from ftrun.twin import DESCRIPTION, TwinError
+from ftrun.protocol import Channel, conforms, decode
+from ftrun.twin import DESCRIPTION
 from ftsafety.errors import SafetyError
 from ftsafety.repro import outcome
 from ftsafety.repro.campaign import Campaign, Enough, Runs, twin_of
@@ -60,7 +61,7 @@ def connected(python: str, hello: dict, interruption: Interruption, until: float
     with tempfile.TemporaryFile() as errors, bridge_socket:
         # In a session of its own: Ctrl-C at a terminal is for this process, which then closes the socket.
         bridge = subprocess.Popen(
-            [python, str(BRIDGE)], stdin=bridge_socket, stdout=subprocess.DEVNULL, stderr=errors, start_new_session=True
+            [python, str(BRIDGE)], stdin=bridge_socket.fileno(), stdout=subprocess.DEVNULL, stderr=errors, start_new_session=True
         )
         bridge_socket.close()
 

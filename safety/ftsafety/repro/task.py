@@ -14,8 +14,8 @@ import sys
 import threading
 
 from ftrun.environment import source_hash
-from ftrun.interruption import Interrupted, Interruption
-from ftrun.twin import TwinError
+from ftrun.errors import Interrupted, TwinError
+from ftrun.interruption import Interruption
 from ftsafety.repro.arguments import parse
 from ftsafety.repro.campaign import Runs
 from ftsafety.repro.cli import Reproduction

@@ -20,7 +20,6 @@ from ftbench.document.model import Results
 from ftbench.plan.comparisons import Comparison, ComparisonPlan, Side
 from tests.unit.bench import documents
 from tests.unit.bench.reports import compared
-from tests.unit.bench.simulated import blank
 from tests.unit.bench.simulated import document as simulated
 
 

@@ -121,7 +121,7 @@ def test_summary_in_markdown(many):
 def test_report_prints_the_summary_and_writes_nothing(document, saved_run, capsys):
     assert cli.main(["--out", "/results", "--twin", "ft=python", "report", str(saved_run), "--markdown"]) == 0
     # It names the results that it was made of.
-    assert capsys.readouterr().out == markdown.summary(analyse(document), saved_run)
+    assert capsys.readouterr().out == summary_of(analyse(document), saved_run)
     assert [p.name for p in saved_run.iterdir()] == ["results.json"]
 
 

@@ -128,6 +128,7 @@ def fail(worker):
     raise FileNotFoundError("no such file")
 
 
+@pytest.mark.slow
 def test_a_worker_that_dies_handing_over_a_batch_is_that_error():
     for _ in range(20):
         dl = DataLoader([Unreadable(kill_and_fail)], batch_size=None, num_workers=1, worker_method="process")

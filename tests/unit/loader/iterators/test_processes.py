@@ -55,7 +55,7 @@ def test_is_torchs_iterator_and_torch_is_left_alone():
 
 
 @pytest.mark.parametrize(("context", "workers"), [(None, 2), ("spawn", 1), ("forkserver", 1)])
-@pytest.mark.slow(cases=1)
+@pytest.mark.slow
 def test_every_start_method_gives_the_same_numbers_and_worker_info(context, workers):
     dl = DataLoader(
         Telling(12),

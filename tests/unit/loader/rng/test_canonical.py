@@ -92,6 +92,7 @@ def similar_keys(draw):
 
 @patient
 @given(st.tuples(keys, keys) | similar_keys())
+@pytest.mark.slow
 def test_bytes_are_equal_exactly_if_the_keys_are(pair):
     a, b = pair
     assert (canonical_bytes(a) == canonical_bytes(b)) == (a == b)

@@ -62,7 +62,7 @@ def faulty(at):
 
 @pytest.mark.filterwarnings("ignore:.*left out")
 @pytest.mark.parametrize(("saving", "loading"), FEW_PAIRS)
-@pytest.mark.slow(cases=1)
+@pytest.mark.slow
 def test_samples_left_out_count_as_handed_over(saving, loading):
     def make(way):
         # All of the third batch, some of others.
