@@ -97,13 +97,14 @@ def cpu_quota(proc: Path = Path("/proc")) -> float | None:
     quotas = []
     for group, is_v2 in _groups("cpu", proc):
         quota, period = _quota(group, is_v2)
-        if quota not in ("max", "-1"):
+        # "max" or -1 means no quota.
+        if quota.isdecimal() and int(quota) and period.isdecimal():
             quotas.append(int(quota) / int(period))
     return min(quotas, default=None)
 
 
 def _quota(group: Path, is_v2: bool) -> tuple[str, str]:
-    """Return a group's quota, "max" or "-1" if it has none, and the period that the quota is for."""
+    """Return a group's quota and the period that it is for, as their files have them."""
     if is_v2:
         quota, _, period = (read(group / "cpu.max") or "max").partition(" ")
     else:
