@@ -123,25 +123,15 @@ def arrays(paths: list[str], delay: float, lock: bool = False) -> Remote:
 LOADS = {
     "jpeg": Load("JPEGs", 32, images, "images"),
     "50-ms": Load("50 ms of latency", 16, functools.partial(arrays, delay=0.05)),
-    "slow-loop": Load(
-        "JPEGs, a loop three times slower than loading", 32, images, "images", loop=3.0
-    ),
-    "augment": Load(
-        "heavy augmentation of JPEGs", 16, functools.partial(Augmented, amount="heavy"), "images"
-    ),
+    "slow-loop": Load("JPEGs, a loop three times slower than loading", 32, images, "images", loop=3.0),
+    "augment": Load("heavy augmentation of JPEGs", 16, functools.partial(Augmented, amount="heavy"), "images"),
     "text": Load("text in Python", 64, lambda paths: Texts()),
     "5-ms": Load("5 ms of latency", 32, functools.partial(arrays, delay=0.005)),
     "lock": Load(
-        "2 ms of latency, a lock held for the whole sample",
-        32,
-        functools.partial(arrays, delay=0.002, lock=True),
+        "2 ms of latency, a lock held for the whole sample", 32, functools.partial(arrays, delay=0.002, lock=True)
     ),
-    "change": Load(
-        "JPEGs from the disk, then from 20 ms away", 32, images, "images", later_delay=0.02
-    ),
-    "raw": Load(
-        "4 MiB from files in the page cache", 8, lambda paths: Shards(paths, SAMPLE_BYTES), "shards"
-    ),
+    "change": Load("JPEGs from the disk, then from 20 ms away", 32, images, "images", later_delay=0.02),
+    "raw": Load("4 MiB from files in the page cache", 8, lambda paths: Shards(paths, SAMPLE_BYTES), "shards"),
     "integers": Load("integers", 256, lambda paths: range(1 << 16)),
 }
 """All loads, by name."""
@@ -230,10 +220,7 @@ def best(before: Sequence[float], after: Sequence[float]) -> tuple[float, int]:
     by its rate in the other, because the highest of several noisy rates is, on average, too high.
     """
     positions = range(len(before))
-    judged = [
-        after[max(positions, key=before.__getitem__)],
-        before[max(positions, key=after.__getitem__)],
-    ]
+    judged = [after[max(positions, key=before.__getitem__)], before[max(positions, key=after.__getitem__)]]
     rate = fmean(judged)
     means = [fmean(pair) for pair in zip(before, after, strict=True)]
     enough = min(ENOUGH * rate, max(means))
@@ -275,9 +262,7 @@ def main() -> None:
     )
     names = f"what to measure: {', '.join(LOADS)} (default: all)"
     parser.add_argument("loads", nargs="*", metavar="LOAD", help=names)
-    parser.add_argument(
-        "--rounds", type=whole(1, 100), default=1, metavar="N", help="trials a load"
-    )
+    parser.add_argument("--rounds", type=whole(1, 100), default=1, metavar="N", help="trials a load")
     parser.add_argument("--out", type=Path, metavar="FILE", help="also write the table there")
     options = parser.parse_args()
     if unknown := set(options.loads) - LOADS.keys():
@@ -285,14 +270,11 @@ def main() -> None:
     sources = Sources(None, lambda title: _silent, print)
     lines = ["| load | throughput over the best | threads over the fewest |", "|---|---|---|"]
     print(*lines, sep="\n", flush=True)
-    with ProcessPoolExecutor(
-        1, multiprocessing.get_context("spawn"), max_tasks_per_child=1
-    ) as trials:
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), max_tasks_per_child=1) as trials:
         for name in options.loads or LOADS:
             paths, _ = sources.get(LOADS[name].source)
             results = [
-                trials.submit(measure, name, paths, cgroup.usable_cpus()).result()
-                for _ in range(options.rounds)
+                trials.submit(measure, name, paths, cgroup.usable_cpus()).result() for _ in range(options.rounds)
             ]
             lines.append(line(name, results))
             print(lines[-1], flush=True)

@@ -17,9 +17,10 @@ import psutil
 import pytest
 
 from ftrun.configurations import CONFIGURATIONS
+from ftrun.errors import OverlayError
 from ftrun.inline_metadata import dependencies
 from ftrun.interruption import Interruption
-from ftrun.overlay import OverlayError, install
+from ftrun.overlay import install
 from tests.checkout import CHECKOUT
 from tests.native.conftest import CACHE
 from tests.native.test_repro import table

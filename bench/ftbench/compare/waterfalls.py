@@ -79,9 +79,7 @@ def _comparable(run: Analysis, scenario: AnalysedScenario, fall: Waterfall) -> C
     )
 
 
-def _figures(
-    scenario: AnalysedScenario, fall: Waterfall, chain: Sequence[str], metric: str
-) -> Figures:
+def _figures(scenario: AnalysedScenario, fall: Waterfall, chain: Sequence[str], metric: str) -> Figures:
     pairs = {step.name: pair for step, pair in zip(fall.steps, zip(chain[1:], chain))}
     pairs[IN_ALL] = chain[-1], chain[0]
     figures = {}

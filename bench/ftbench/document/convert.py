@@ -8,14 +8,7 @@ from enum import StrEnum
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-OPTIONAL = {
-    "ranks",
-    "start_method",
-    "condition_seconds",
-    "turn_loads",
-    "turns_left_out",
-    "machine_id",
-}
+OPTIONAL = {"ranks", "start_method", "condition_seconds", "turn_loads", "turns_left_out", "machine_id"}
 """JSON keys that may be missing; they are left out if their value is None or empty."""
 
 TYPES = {str: "string", int: "integer", float: "number", bool: "boolean"}

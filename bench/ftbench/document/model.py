@@ -171,9 +171,7 @@ class Trial:
     condition_seconds: A[
         dict[Name, list[list[Positive]]], "seconds of each turn of the two conditions that a metric compares, by metric"
     ] = field(default_factory=dict)
-    turn_loads: A[list[Disturbance], "other load in each turn, in their order"] = field(
-        default_factory=list
-    )
+    turn_loads: A[list[Disturbance], "other load in each turn, in their order"] = field(default_factory=list)
     turns_left_out: A[list[Count], "positions of the turns (0, 1, ...) that do not count: others took CPUs"] = field(
         default_factory=list
     )

@@ -157,9 +157,7 @@ def marks(load: Disturbance, usable: float) -> list[str]:
     if load.stolen_cpus is not None and load.stolen_cpus > STOLEN * usable:
         result.append(f"other virtual machines took {load.stolen_cpus:.2f} {cpus} (steal time)")
     if load.throttled_seconds is not None and load.throttled_seconds > THROTTLED * load.seconds:
-        result.append(
-            f"the control group's quota stopped it for {load.throttled_seconds:.1f} of {load.seconds:.0f} s"
-        )
+        result.append(f"the control group's quota stopped it for {load.throttled_seconds:.1f} of {load.seconds:.0f} s")
     return result
 
 

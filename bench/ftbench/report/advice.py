@@ -53,9 +53,7 @@ def advice(run: Analysis, fall: Waterfall) -> tuple[str, str]:
     return text, _code(advised)
 
 
-def _advised(
-    scenario: Scenario, workload: str, start: Candidate, usable: Sequence[Candidate]
-) -> tuple[str, Candidate]:
+def _advised(scenario: Scenario, workload: str, start: Candidate, usable: Sequence[Candidate]) -> tuple[str, Candidate]:
     """Return (advice, the candidate that it is for)."""
     faster = [c for c in usable if c != start and _verdict(scenario, c, start) == Verdict.ABOVE]
     # A noisy candidate must not hide another that is surely faster than the start.

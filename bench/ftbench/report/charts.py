@@ -17,11 +17,7 @@ from ftbench.stats.comparisons import Comparison
 # The most charts of single cases that are shown; others are shown on request.
 MOST_FACETS = 4
 # Titles of curves that trials recorded, by name; others have the name itself.
-TITLES = {
-    "epoch": "Time of each epoch",
-    "memory_mib": "Memory",
-    "uss_mib": "Memory of their own (USS)",
-}
+TITLES = {"epoch": "Time of each epoch", "memory_mib": "Memory", "uss_mib": "Memory of their own (USS)"}
 RANGES = "Geometric means of the rounds; lines: from the lowest round to the highest."
 
 

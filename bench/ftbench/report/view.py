@@ -115,9 +115,7 @@ class View:
         return [scenario for scenario in self.scenarios if not scenario.has_waterfall]
 
 
-def view(
-    run: Analysis, where: Path = Path(), page: Path | None = None, detailed: bool = False
-) -> View:
+def view(run: Analysis, where: Path = Path(), page: Path | None = None, detailed: bool = False) -> View:
     """Return the view of a run. *where* is the directory of the run's results.json."""
     results = run.results
     environment = results.environment
@@ -141,7 +139,7 @@ def view(
         revision=run_words.revision(results),
         source=environment.source[:12],
         usable_cpus=run_words.usable(results),
-        twins={name: twin for name, twin in environment.twins.items()},
+        twins=dict(environment.twins.items()),
         has_peers=any(scenario.group == "peers" for scenario in run.scenarios),
         repeat=commands.commands(run, where),
         further=commands.further(run),

@@ -65,14 +65,10 @@ class Budget:
         over = rounds * seconds - share
         if self.options.rounds is None and over > 0.2 * self._usual:
             why = f"as {rounds} rounds, the fewest for a verdict, need {rounds * seconds / 60:.0f} min here"
-            self.display.note(
-                f"{self.scenario.name} takes about {over / 60:.0f} min longer than listed, {why}"
-            )
+            self.display.note(f"{self.scenario.name} takes about {over / 60:.0f} min longer than listed, {why}")
 
     def warn_of_few_rounds(self, finished: int, fewest: int) -> None:
         """Warn if the budget was over before the fewest rounds that a verdict needs were finished."""
         if self.options.rounds is None and finished < fewest:
             few = f"{finished} of the {fewest} rounds that a verdict needs"
-            self.display.warn(
-                f"{self.scenario.name}: --budget {self.options.budget:g} is over after {few}: give more"
-            )
+            self.display.warn(f"{self.scenario.name}: --budget {self.options.budget:g} is over after {few}: give more")

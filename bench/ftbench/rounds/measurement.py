@@ -211,9 +211,7 @@ class Measurement:
             fitting += self._add_case(work, case, [c for c in candidates if c.case == case.name], dataset)
         return work, fitting
 
-    def _add_case(
-        self, work: Work, case: Case, candidates: list[Candidate], dataset: model.Dataset
-    ) -> list[Candidate]:
+    def _add_case(self, work: Work, case: Case, candidates: list[Candidate], dataset: model.Dataset) -> list[Candidate]:
         """Add the Load of a case to *work*. Return those of its candidates that fit: all, the threads, or none."""
         # Threads need no /dev/shm.
         threads = [c for c in candidates if not VARIANTS[c.variant].processes]
@@ -262,4 +260,3 @@ class Measurement:
             batches_per_worker=amount.batches_per_worker,
             turns=amount.turns,
         )
-

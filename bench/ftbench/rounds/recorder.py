@@ -70,9 +70,7 @@ class Recorder:
 
     def _note_disturbance(self, finished: model.Round) -> None:
         if marks := disturbance.marks(finished.disturbance, finished.disturbance.before.affinity):
-            self.display.note(
-                f"disturbed: {self.scenario.name}, round {finished.number}: {', '.join(marks)}"
-            )
+            self.display.note(f"disturbed: {self.scenario.name}, round {finished.number}: {', '.join(marks)}")
 
     def _skip_dropped(self, number: int, measured: set[str]) -> None:
         """Record the candidates that the time did not suffice for from this round on."""
@@ -86,6 +84,4 @@ class Recorder:
 def joined(notes: Iterable[str]) -> str:
     """Join the notes of trials with "; ", and leave out any note that is part of another note."""
     notes = [note for note in notes if note]
-    return "; ".join(
-        note for note in notes if not any(note != other and note in other for other in notes)
-    )
+    return "; ".join(note for note in notes if not any(note != other and note in other for other in notes))

@@ -111,9 +111,7 @@ class Work:
             if name:  # a case without a name is no case of its own
                 c = self.scenario.case(name)
                 parameters = dict(c.parameters)
-                measured.append(
-                    MeasuredCase(name=name, title=c.title, parameters=parameters, value=c.value, load=load)
-                )
+                measured.append(MeasuredCase(name=name, title=c.title, parameters=parameters, value=c.value, load=load))
         return next(iter(loads.values())), measured
 
 

@@ -122,9 +122,7 @@ def waterfall(scenario: Scenario, comparisons: Iterable[Comparison], case: str) 
     )
 
 
-def _steps(
-    scenario: Scenario, links: Chain, by_place: Mapping[tuple[str, str, str], Comparison], metric: str
-) -> Steps:
+def _steps(scenario: Scenario, links: Chain, by_place: Mapping[tuple[str, str, str], Comparison], metric: str) -> Steps:
     """Return the figures of a chain in a metric.
 
     *by_place*: {(kind of comparison, key of the numerator, metric): comparison}.
@@ -133,9 +131,7 @@ def _steps(
     end = changes[-1][1]
     return Steps(
         start=Start(name, start.key, scenario.typical(start.key, metric)),
-        steps=[
-            Step(name=change, candidate=c.key, **_change(by_place[STEP, c.key, metric])) for change, c in changes
-        ],
+        steps=[Step(name=change, candidate=c.key, **_change(by_place[STEP, c.key, metric])) for change, c in changes],
         total=Change(**_change(by_place[TOTAL, end.key, metric])),
         end=scenario.typical(end.key, metric),
     )

@@ -21,12 +21,7 @@ _FILES = 8
 """Largest number of files hidden for each sample, one after the other."""
 
 
-def audit_without_files(
-    dataset: Any,
-    memory: str,
-    settings: Settings,
-    say: Callable[[str], None],
-) -> Report:
+def audit_without_files(dataset: Any, memory: str, settings: Settings, say: Callable[[str], None]) -> Report:
     """Find the files that loading writes where they are absent; audit without them.
 
     Runs in a process with mounts of its own (see `EmptyCopies`), for which *memory* is an empty folder. The other
@@ -63,9 +58,7 @@ def audit_without_files(
 
 def _mention(report: Report, files: list[str]) -> None:
     """Say in the report that *files* were absent."""
-    absent = (
-        f"without {len(files)} file{'s' * (len(files) > 1)} that loading then writes, the first "
-    )
+    absent = f"without {len(files)} file{'s' * (len(files) > 1)} that loading then writes, the first "
     absent += f"{host.path(files[0])} (in a copy in memory)"
     report.tried = [f"{report.tried[-1]}; {absent}"]
     report.unconfirmed = [f"{failure}; {absent}" for failure in report.unconfirmed]
@@ -99,9 +92,7 @@ def _search(serial: Serial, memory: str) -> _Search:
         for file in _read(serial, key)[:_FILES]:
             first_keys.setdefault(file, key)
     if not first_keys:
-        raise AuditError(
-            "a sample that is loaded again reads no file, or cannot be loaded in a copy of its folders"
-        )
+        raise AuditError("a sample that is loaded again reads no file, or cannot be loaded in a copy of its folders")
     written = []
     for file, key in first_keys.items():
         copies.mount([file])

@@ -24,14 +24,7 @@ _Groups = dict[tuple, list[Mismatch]]
 class AtOnce:
     """Finder of failures that occur only when all threads load at the same time. Owned by one thread."""
 
-    def __init__(
-        self,
-        serial: Serial,
-        codes: Codes,
-        seconds: float,
-        seed: int,
-        say: Callable[[str], None],
-    ) -> None:
+    def __init__(self, serial: Serial, codes: Codes, seconds: float, seed: int, say: Callable[[str], None]) -> None:
         self._loads = serial.loads
         self._serial = serial
         self._codes = codes
@@ -93,12 +86,7 @@ class AtOnce:
             confirmed = _by_group(self.again)
         return confirmed
 
-    def _confirmed(
-        self,
-        failures: _Groups,
-        confirmed: _Groups,
-        suspects: list[Finding],
-    ) -> list[Finding]:
+    def _confirmed(self, failures: _Groups, confirmed: _Groups, suspects: list[Finding]) -> list[Finding]:
         """Return a finding for each group of *failures* in *confirmed*; add the other groups to `unconfirmed`.
 
         Leaves out samples that also differ when only one thread loads.
@@ -114,9 +102,7 @@ class AtOnce:
             if not real:
                 continue  # reported as samples that differ serially
             if group in confirmed:
-                confirmed_findings.append(
-                    findings.from_threads(self._loads, real, confirmed[group], rounds, suspects)
-                )
+                confirmed_findings.append(findings.from_threads(self._loads, real, confirmed[group], rounds, suspects))
             else:
                 self.unconfirmed.append(self._in_words(real[0]))
         return confirmed_findings

@@ -20,9 +20,7 @@ _MUTATORS: dict[type, frozenset[str]] = {
     list: frozenset({"append", "extend", "insert", "pop", "remove", "clear", "sort", "reverse"}),
     dict: frozenset({"update", "pop", "popitem", "clear", "move_to_end"}),
     set: frozenset({"add", "discard", "remove", "pop", "clear", "update"}),
-    collections.deque: frozenset(
-        {"append", "appendleft", "pop", "popleft", "clear", "extend", "rotate"}
-    ),
+    collections.deque: frozenset({"append", "appendleft", "pop", "popleft", "clear", "extend", "rotate"}),
     bytearray: frozenset({"append", "extend", "pop", "clear", "insert", "remove"}),
     np.ndarray: frozenset({"fill", "sort", "resize", "put", "partition", "itemset", "setfield"}),
 }

@@ -68,22 +68,13 @@ class _Process:
             Report.from_dict(message["report"])
             self.answer = message
 
-    def run(
-        self,
-        options: Any,
-        deadline: float,
-        interruption: Interruption,
-        memory: str = "",
-    ) -> None:
+    def run(self, options: Any, deadline: float, interruption: Interruption, memory: str = "") -> None:
         """Run the audit with *options*, until *deadline* (time.monotonic()) at the latest. A signal raises Stopped.
 
         *memory*: an empty folder for the audit without files that loading writes; "" for the usual audit.
         """
         watch = {interruption.fileno(): interruption.wanted}
-        program = [
-            *(NAMESPACES if memory else ()),
-            *command(sys.executable, "ftsafety.audit.child"),
-        ]
+        program = [*(NAMESPACES if memory else ()), *command(sys.executable, "ftsafety.audit.child")]
         values = json.dumps({**vars(options), "memory": memory})
         child = Child(
             lambda pipe, stacks: [*program, str(pipe), str(stacks), values],
@@ -98,11 +89,7 @@ class _Process:
         with contextlib.closing(child):
             pipe, stacks = child.pipes
             pipe.take = self.take
-            self.timed_out = not child.listen(
-                watch,
-                deadline - time.monotonic(),
-                lambda: self.closed,
-            )
+            self.timed_out = not child.listen(watch, deadline - time.monotonic(), lambda: self.closed)
             if self.timed_out:
                 child.read_stacks(signal.SIGUSR1, stacks, watch)
             ended = child.listen(watch, 0.0 if self.timed_out else _GRACE)
@@ -150,11 +137,7 @@ def _print(report: Report, as_json: bool) -> None:
         print_report(terminal(str(report)))
 
 
-def _run_twice(
-    options: Any,
-    deadline: float,
-    interruption: Interruption,
-) -> tuple[list[_Process], _Process]:
+def _run_twice(options: Any, deadline: float, interruption: Interruption) -> tuple[list[_Process], _Process]:
     """Run the audit, a second time if a signal ends it; return the processes that signals ended, and the last one."""
     crashes: list[_Process] = []
     while True:
@@ -202,12 +185,7 @@ def _report_of_crashes(options: Any, seconds: float) -> Report:
     return report
 
 
-def _audit_without_files(
-    report: Report,
-    options: Any,
-    deadline: float,
-    interruption: Interruption,
-) -> None:
+def _audit_without_files(report: Report, options: Any, deadline: float, interruption: Interruption) -> None:
     """Audit again without the files that loading writes where they are absent; add the outcome to *report*."""
     process = _Process()
     why = ""
@@ -219,9 +197,7 @@ def _audit_without_files(
         why = str(error)
     other = _report_of(process)
     if process.signal:
-        report.unconfirmed.append(
-            f"the process was ended by {process.signal} while {process.step}:\n{process.stacks}"
-        )
+        report.unconfirmed.append(f"the process was ended by {process.signal} while {process.step}:\n{process.stacks}")
     elif other and not why:
         _merge(report, other)
         report.cannot.remove(ABSENT)

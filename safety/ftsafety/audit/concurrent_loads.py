@@ -140,10 +140,7 @@ class Burster:
                 calls[number] += 1
 
         try:
-            with (
-                _switching_often(),
-                self._pausing(seed) if way.pauses else contextlib.nullcontext(),
-            ):
+            with _switching_often(), self._pausing(seed) if way.pauses else contextlib.nullcontext():
                 self._run(run, barrier, calls)
         finally:
             self._serial.undo_reset()
@@ -174,12 +171,7 @@ class Burster:
         self._ignored.clear()
         return mismatches
 
-    def _run(
-        self,
-        run: Callable[[int], None],
-        barrier: threading.Barrier,
-        calls: list[int],
-    ) -> None:
+    def _run(self, run: Callable[[int], None], barrier: threading.Barrier, calls: list[int]) -> None:
         threads = [thread(f"audit-thread-{n}", run, n) for n in range(self._threads)]
         for loader in threads:
             loader.start()

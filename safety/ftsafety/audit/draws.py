@@ -78,15 +78,7 @@ _INSTANCES: Final = tuple(zip(PROGRAMS.values(), _PREFIXES, strict=True))
 
 # Names of methods that only read a generator's state; others draw or set it.
 _READING: Final = frozenset(
-    {
-        "getstate",
-        "get_state",
-        "__getstate__",
-        "__reduce__",
-        "initial_seed",
-        "clone_state",
-        "get_offset",
-    }
+    {"getstate", "get_state", "__getstate__", "__reduce__", "initial_seed", "clone_state", "get_offset"}
 )
 
 _CythonFunction: Final = type(np.random.seed)

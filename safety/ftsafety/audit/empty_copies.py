@@ -18,13 +18,7 @@ class CopyError(Exception):
 
 def _run(command: Iterable[str], folder: str | None = None) -> None:
     try:
-        done = subprocess.run(
-            [*command],
-            cwd=folder,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-        )
+        done = subprocess.run([*command], cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True)
     except OSError as error:
         raise CopyError(str(error)) from error
     if done.returncode:
@@ -78,9 +72,7 @@ class EmptyCopies:
             except FileNotFoundError:
                 pass
             except OSError as error:  # of a group that has no number among this process's own
-                raise CopyError(
-                    f"a copy of {folder} cannot be changed: {error.strerror}"
-                ) from error
+                raise CopyError(f"a copy of {folder} cannot be changed: {error.strerror}") from error
 
 
 def _highest(folders: Iterable[str]) -> list[str]:

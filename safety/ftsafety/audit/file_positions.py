@@ -42,9 +42,7 @@ def positions(objects: list[Any]) -> dict[OpenFile, int]:
                 continue
             if fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE == os.O_WRONLY:
                 continue  # a log
-            file = OpenFile(
-                ("descriptor", descriptor, *inode), os.readlink(f"/proc/self/fd/{descriptor}")
-            )
+            file = OpenFile(("descriptor", descriptor, *inode), os.readlink(f"/proc/self/fd/{descriptor}"))
             positions[file] = os.lseek(descriptor, 0, os.SEEK_CUR)
     return positions
 

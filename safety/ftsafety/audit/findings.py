@@ -21,9 +21,7 @@ from ftsafety.audit.samples import Loads
 from ftsafety.audit.serial import Serial
 from ftsafety.audit.shared_writes import Write
 
-_LOCK_OF_ARRAY = (
-    " The dataset has a lock; if it is held from the first write to the last read, this is safe."
-)
+_LOCK_OF_ARRAY = " The dataset has a lock; if it is held from the first write to the last read, this is safe."
 
 
 def from_observation(first: Observed, second: Observed, nodes: list[Node]) -> list[Finding]:
@@ -64,13 +62,7 @@ def softened(findings: list[Finding], harmless: dict[Write, str]) -> list[Findin
 
 def _draw(draw: Draw) -> Finding:
     remedy = kinds.remedy_of_draw(draw.name, draw.generator, _place(draw.line))
-    return kinds.make(
-        "global-random",
-        draw.line,
-        name=draw.name,
-        generator=draw.generator,
-        remedy=remedy,
-    )
+    return kinds.make("global-random", draw.line, name=draw.name, generator=draw.generator, remedy=remedy)
 
 
 def _moves(first: Observed, second: Observed) -> list[Finding]:
@@ -100,14 +92,7 @@ def _moves_of_file(moves: list[Move]) -> Finding:
         places = sorted({_place(move.line) for move in moves[1:]})
         other_places = f" (also at {', '.join(places)})"
     return kinds.make(
-        "file-position",
-        moves[0].line,
-        level,
-        handle=handle,
-        file=file,
-        others=other_places,
-        what=harm,
-        remedy=remedy,
+        "file-position", moves[0].line, level, handle=handle, file=file, others=other_places, what=harm, remedy=remedy
     )
 
 
@@ -183,13 +168,7 @@ def _files_written(serial: Serial, where: Line) -> list[Finding]:
     return [kinds.make("files-written", line or where, path=path, number=len(written))]
 
 
-def from_arrays(
-    dataset: Any,
-    paths: set[str],
-    codes: Codes,
-    written: list[Finding],
-    second: Observed,
-) -> list[Finding]:
+def from_arrays(dataset: Any, paths: set[str], codes: Codes, written: list[Finding], second: Observed) -> list[Finding]:
     """Return a finding for each array that was overwritten; *paths* names them ("dataset.buffer", ...).
 
     Leaves out arrays that are explained by a finding in *written*, or by a line that writes while its thread holds a
@@ -232,34 +211,14 @@ def from_threads(
     error = first.copy
     if isinstance(error, Raised) and error.ignored:
         evidence += "it never came with one thread"
-        return kinds.make(
-            "ignored-exception",
-            error.line,
-            error=error,
-            remedy=remedy,
-            seen=evidence,
-        )
+        return kinds.make("ignored-exception", error.line, error=error, remedy=remedy, seen=evidence)
     evidence += "one thread alone gets it right before and after"
     keys = loads.shown({failure.key for failure in failures})
     if isinstance(error, Raised):
-        return kinds.make(
-            "exception",
-            error.line,
-            error=error,
-            keys=keys,
-            remedy=remedy,
-            seen=evidence,
-        )
+        return kinds.make("exception", error.line, error=error, keys=keys, remedy=remedy, seen=evidence)
     where = causes[0] if len(causes) == 1 else definition(loads.dataset)
     examples = _examples(loads, failures)
-    return kinds.make(
-        "results-differ",
-        where,
-        examples=examples,
-        keys=keys,
-        remedy=remedy,
-        seen=evidence,
-    )
+    return kinds.make("results-differ", where, examples=examples, keys=keys, remedy=remedy, seen=evidence)
 
 
 def _rounds(bursts: list[Burst]) -> int:

@@ -98,10 +98,7 @@ _WRITES = {
 }
 
 _KINDS = {
-    **{
-        f"unguarded-write {way}": _FindingKind(Level.RISK, *words, _WRITTEN)
-        for way, words in _WRITES.items()
-    },
+    **{f"unguarded-write {way}": _FindingKind(Level.RISK, *words, _WRITTEN) for way, words in _WRITES.items()},
     "lost-update": _FindingKind(
         Level.PROBLEM,
         "lost updates: several threads read, compute and write {target} without a lock",
@@ -230,11 +227,7 @@ _KINDS = {
         "at least twice in the thread that made the dataset, and in each serial pass of another one",
     ),
     "exception": _FindingKind(
-        Level.PROBLEM,
-        "only under threads: {error.text}",
-        "{keys}\n{error.traceback}",
-        "{remedy}",
-        "{seen}",
+        Level.PROBLEM, "only under threads: {error.text}", "{keys}\n{error.traceback}", "{remedy}", "{seen}"
     ),
     "ignored-exception": _FindingKind(
         Level.PROBLEM,
@@ -244,11 +237,7 @@ _KINDS = {
         "{seen}",
     ),
     "results-differ": _FindingKind(
-        Level.PROBLEM,
-        "other results under threads: {keys}",
-        "{examples}",
-        "{remedy}",
-        "{seen}",
+        Level.PROBLEM, "other results under threads: {keys}", "{examples}", "{remedy}", "{seen}"
     ),
     "hang": _FindingKind(
         Level.PROBLEM,

@@ -36,9 +36,7 @@ def _free_tool_id() -> int:
     for tool in reversed(range(6)):
         if sys.monitoring.get_tool(tool) is None:
             return tool
-    raise RuntimeError(
-        "the audit needs one of sys.monitoring's tool ids, but all are in use: stop a profiler"
-    )
+    raise RuntimeError("the audit needs one of sys.monitoring's tool ids, but all are in use: stop a profiler")
 
 
 @contextlib.contextmanager

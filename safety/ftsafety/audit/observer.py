@@ -72,13 +72,7 @@ class Observer:
     Owned by one thread.
     """
 
-    def __init__(
-        self,
-        dataset: Any,
-        load: Callable[[Any, int], Any],
-        codes: Codes,
-        nodes: list[Node],
-    ) -> None:
+    def __init__(self, dataset: Any, load: Callable[[Any, int], Any], codes: Codes, nodes: list[Node]) -> None:
         """Prepare an observation.
 
         Args:
@@ -123,10 +117,7 @@ class Observer:
         )
 
     def _observe_lines(self, keys: list) -> None:
-        callbacks: dict[int, Callable] = {
-            _EVENTS.INSTRUCTION: self._on_instruction,
-            _EVENTS.CALL: self._on_call,
-        }
+        callbacks: dict[int, Callable] = {_EVENTS.INSTRUCTION: self._on_instruction, _EVENTS.CALL: self._on_call}
         with monitoring(callbacks) as tool:
             sys.monitoring.restart_events()
             with events_in(tool, self._codes, _EVENTS.INSTRUCTION | _EVENTS.CALL):
@@ -200,20 +191,13 @@ class Observer:
         line = Line(frame.f_code.co_filename, frame.f_lineno)
         write = Write(line, change.target, change.kind, change.per_thread)
         written = Written(
-            value=receiver,
-            shared_as=self._pools.shared_as(receiver),
-            write=write,
-            guarded=self._guards.hold(frame),
+            value=receiver, shared_as=self._pools.shared_as(receiver), write=write, guarded=self._guards.hold(frame)
         )
         is_lent = id(receiver) in self._pools.lent
         self._writes.record(written, is_lent)
 
 
-def _take_turns(
-    keys: list,
-    around: Callable[[], AbstractContextManager],
-    load: Callable[[Any, int], Any],
-) -> None:
+def _take_turns(keys: list, around: Callable[[], AbstractContextManager], load: Callable[[Any, int], Any]) -> None:
     """Load *keys* in one thread, then in another. Both stay alive until the end, so that their ids differ."""
     finished = [threading.Event() for _ in range(TURNS)]
     leave = threading.Event()

@@ -18,9 +18,7 @@ from ftsafety.audit.report import Line
 
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 _CODE = (".py", ".pyc", ".so")
-_NO_DATA = tuple(
-    {os.path.join(path, "") for path in (sys.prefix, sys.base_prefix, "/proc", "/sys")}
-)
+_NO_DATA = tuple({os.path.join(path, "") for path in (sys.prefix, sys.base_prefix, "/proc", "/sys")})
 
 
 class OpenedFiles:

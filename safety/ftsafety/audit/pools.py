@@ -13,9 +13,7 @@ import torch
 from ftloader.diagnosis.lookups import is_a
 from ftsafety.audit.reachable import ATOMS, walk
 
-POOL = frozenset(
-    {"pop", "popleft", "append", "appendleft", "get", "get_nowait", "put", "put_nowait"}
-)
+POOL = frozenset({"pop", "popleft", "append", "appendleft", "get", "get_nowait", "put", "put_nowait"})
 """Methods that take an object out of a container, or put it back, in one atomic step."""
 BUFFERS = (np.ndarray, torch.Tensor, bytearray, list, dict, set, collections.deque)
 

@@ -85,18 +85,11 @@ class Report:
     @property
     def ok(self) -> bool:
         """True if nothing has to be fixed: all findings are notes, and the second look left no failure unconfirmed."""
-        return not self.unconfirmed and all(
-            finding.level == Level.NOTE for finding in self.findings
-        )
+        return not self.unconfirmed and all(finding.level == Level.NOTE for finding in self.findings)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as plain JSON values."""
-        return {
-            "version": VERSION,
-            "ok": self.ok,
-            "verdict": self.verdict,
-            **dataclasses.asdict(self),
-        }
+        return {"version": VERSION, "ok": self.ok, "verdict": self.verdict, **dataclasses.asdict(self)}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "Report":
@@ -138,10 +131,7 @@ class Report:
         for number, finding in enumerate(sorted(self.findings, key=_rank), 1):
             parts.append(_finding_text(number, finding))
         if self.unconfirmed:
-            parts.append(
-                "seen once, but not in the second look (so no findings):\n"
-                + _items(self.unconfirmed)
-            )
+            parts.append("seen once, but not in the second look (so no findings):\n" + _items(self.unconfirmed))
         parts.append("what was tried:\n" + _items(self.tried))
         parts.append("what this cannot say:\n" + _items(self.cannot))
         parts.append(f"verdict: {self.verdict}")
@@ -175,11 +165,4 @@ def _items(texts: list[str]) -> str:
 
 
 def _fill(text: str, first: str, later: str, **options: Any) -> str:
-    return textwrap.fill(
-        text,
-        100,
-        initial_indent=first,
-        subsequent_indent=later,
-        break_long_words=False,
-        **options,
-    )
+    return textwrap.fill(text, 100, initial_indent=first, subsequent_indent=later, break_long_words=False, **options)

@@ -83,13 +83,7 @@ def audit_with(dataset: Any, settings: Settings, say: Callable[[str], None]) -> 
         with noticing() as turned_on, collecting() as ignored:
             fresh = Fresh(dataset) if is_factory(dataset) else None
             first_dataset = fresh.first if fresh else dataset
-            loads = choose(
-                first_dataset,
-                settings.indices,
-                settings.samples,
-                threads,
-                settings.seed,
-            )
+            loads = choose(first_dataset, settings.indices, settings.samples, threads, settings.seed)
             serial = Serial(loads, settings.patience, fresh)
             codes, observed = _observe(serial, ignored, say)
         report = Report(_describe(loads), f"{gil.describe()}; {threads} threads")
@@ -108,20 +102,13 @@ def _judge_unloadable(report: Report, serial: Serial) -> None:
     loads = serial.loads
     report.findings.append(serial.in_own_thread())
     threads = "by another thread than the one that made the dataset, and by that one"
-    why = (
-        "worker threads cannot load a sample, so nothing more was tried; fix this, and audit again"
-    )
+    why = "worker threads cannot load a sample, so nothing more was tried; fix this, and audit again"
     report.tried.append(f"{len(loads.keys)} {loads.units} {threads}")
     report.cannot.append(f"what else is unsafe: {why}")
 
 
 def _judge(
-    report: Report,
-    serial: Serial,
-    codes: Codes,
-    observed: Observations,
-    settings: Settings,
-    say: Callable[[str], None],
+    report: Report, serial: Serial, codes: Codes, observed: Observations, settings: Settings, say: Callable[[str], None]
 ) -> None:
     """Run the steps that follow the observation, and add the findings of all steps to the report."""
     first, second, nodes = observed
@@ -148,11 +135,7 @@ def _judge(
     _add_failing(report, serial)
 
 
-def _observe(
-    serial: Serial,
-    ignored: list[Raised],
-    say: Callable[[str], None],
-) -> tuple[Codes, Observations | None]:
+def _observe(serial: Serial, ignored: list[Raised], say: Callable[[str], None]) -> tuple[Codes, Observations | None]:
     """Load with one thread, then observe the dataset twice.
 
     Returns the dataset's functions that ran, and the observations; None for these if no sample can be loaded.
@@ -169,9 +152,7 @@ def _observe(
         return codes, None
     if isinstance(serial.loads, IterableLoads):
         if not any(share.parts for share in loaded):
-            raise AuditError(
-                "the dataset yields no sample to any worker: there is nothing to audit"
-            )
+            raise AuditError("the dataset yields no sample to any worker: there is nothing to audit")
     say("watching what the dataset's lines write, in two threads that take turns")
     return codes, serial.alone(lambda: serial.observe_twice(codes))
 
@@ -221,16 +202,12 @@ def _cannot(serial: Serial, functions: int, watched: bool) -> list[str]:
     if not functions:
         cannot.append("what the dataset's lines write: none of its code is Python")
     elif not watched:
-        cannot.append(
-            "what the dataset's lines write: the interpreter reported none of its instructions"
-        )
+        cannot.append("what the dataset's lines write: the interpreter reported none of its instructions")
     cannot += _uncompared(serial)
     if serial.opened.written() or serial.opened.rewritable():
         cannot.append(ABSENT)
     if serial.only_first:
-        cannot.append(
-            f"what the first load alone does, in objects that are not restored: {serial.only_first}"
-        )
+        cannot.append(f"what the first load alone does, in objects that are not restored: {serial.only_first}")
     if gil_enabled():
         cannot.append(
             "what happens without the GIL: it is on here, which hides races; audit with a free-threaded "
@@ -245,13 +222,9 @@ def _uncompared(serial: Serial) -> list[str]:
     cannot = []
     opaque = [key for key, copy in serial.reference.items() if copy.opaque]
     if opaque:
-        cannot.append(
-            f"whether all of {in_words(opaque)} is right: of some parts only the type can be compared"
-        )
+        cannot.append(f"whether all of {in_words(opaque)} is right: of some parts only the type can be compared")
     if serial.unequal:
-        cannot.append(
-            f"whether the values of {in_words(serial.unequal)} are right, since they differ serially too"
-        )
+        cannot.append(f"whether the values of {in_words(serial.unequal)} are right, since they differ serially too")
     return cannot
 
 

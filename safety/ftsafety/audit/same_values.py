@@ -364,11 +364,7 @@ def _operand(node: ast.AST) -> tuple[ast.AST | None, str]:
 
 
 def _is_membership_test(node: ast.AST) -> TypeIs[ast.Compare]:
-    return (
-        isinstance(node, ast.Compare)
-        and len(node.ops) == 1
-        and isinstance(node.ops[0], _MEMBERSHIP)
-    )
+    return isinstance(node, ast.Compare) and len(node.ops) == 1 and isinstance(node.ops[0], _MEMBERSHIP)
 
 
 def _is_atomic(write: Write, uses: _Uses, lends_values: bool) -> bool:

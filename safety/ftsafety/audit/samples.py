@@ -90,11 +90,7 @@ class IterableLoads(Loads):
         self._samples = samples
 
     def load(self, key: Any, thread: int) -> Any:
-        ((dataset, *_),) = copies_for_workers(
-            UserObjects(self.dataset, list, None),
-            DatasetKind.Iterable,
-            1,
-        )
+        ((dataset, *_),) = copies_for_workers(UserObjects(self.dataset, list, None), DatasetKind.Iterable, 1)
         with _worker(key, self.threads, dataset), sample_scope():
             samples = []
             enter_sample(_Epoch, (key, 0))
@@ -108,13 +104,7 @@ class IterableLoads(Loads):
             return samples
 
 
-def choose(
-    dataset: Any,
-    indices: Iterable[Any] | None,
-    samples: int,
-    threads: int,
-    seed: int,
-) -> Loads:
+def choose(dataset: Any, indices: Iterable[Any] | None, samples: int, threads: int, seed: int) -> Loads:
     """Return the samples to load: *indices*, or by default *samples* random ones, including the first and the last.
 
     Raises TypeError if *dataset* is no dataset, or if it has no length and *indices* is None. Raises ValueError if
@@ -178,12 +168,7 @@ def raised(error: BaseException, stack: Iterable[traceback.FrameSummary] = ()) -
     text = text.splitlines()[0]
     outside = [frame for frame in frames if not frame.filename.startswith(HERE)]
     listing = "".join(traceback.format_list(outside[-6:]))
-    return Raised(
-        f"raised {type(error).__qualname__}",
-        line=_user_line(frames),
-        text=text,
-        traceback=listing + text,
-    )
+    return Raised(f"raised {type(error).__qualname__}", line=_user_line(frames), text=text, traceback=listing + text)
 
 
 def _user_line(frames: list[traceback.FrameSummary]) -> str:

@@ -109,9 +109,7 @@ class Serial:
                 "makes it instead (data.py:make_dataset)"
             )
         elif self._fresh.seconds > _SLOW:
-            self.only_first = (
-                f"the dataset is not made again, since that takes {self._fresh.seconds:.0f} s"
-            )
+            self.only_first = f"the dataset is not made again, since that takes {self._fresh.seconds:.0f} s"
         else:
             with contextlib.suppress(AuditError):
                 self._compare_fresh()

@@ -139,9 +139,7 @@ def _same(current: Any, saved: Any) -> bool:
     if len(current) != len(saved):
         return False
     if is_a(current, dict):
-        return current.keys() == saved.keys() and _identical(
-            current.values(), map(saved.get, current)
-        )
+        return current.keys() == saved.keys() and _identical(current.values(), map(saved.get, current))
     if is_a(current, set):
         with contextlib.suppress(Exception):
             return current == saved

@@ -15,14 +15,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-_STORES = {
-    "STORE_ATTR",
-    "STORE_SUBSCR",
-    "DELETE_ATTR",
-    "DELETE_SUBSCR",
-    "STORE_SLICE",
-    "STORE_GLOBAL",
-}
+_STORES = {"STORE_ATTR", "STORE_SUBSCR", "DELETE_ATTR", "DELETE_SUBSCR", "STORE_SLICE", "STORE_GLOBAL"}
 _TARGETS = (ast.Attribute, ast.Subscript, ast.Name)
 _THREAD_NUMBERS = ("get_ident", "current_thread", "get_native_id")
 UNKNOWN = object()
@@ -210,16 +203,7 @@ def _loads(expression: ast.expr, kind: Any) -> Iterator[ast.expr]:
 
 def _pure(node: ast.expr) -> types.CodeType | None:
     """Return the compiled expression *node*; None if evaluating it a second time may have side effects."""
-    allowed = (
-        ast.Name,
-        ast.Attribute,
-        ast.Subscript,
-        ast.Constant,
-        ast.Load,
-        ast.Tuple,
-        ast.UnaryOp,
-        ast.USub,
-    )
+    allowed = (ast.Name, ast.Attribute, ast.Subscript, ast.Constant, ast.Load, ast.Tuple, ast.UnaryOp, ast.USub)
     if not all(isinstance(part, allowed) for part in ast.walk(node)):
         return None
     return compile(ast.Expression(node), "<audit>", "eval")

@@ -61,7 +61,11 @@ def connected(python: str, hello: dict, interruption: Interruption, until: float
     with tempfile.TemporaryFile() as errors, bridge_socket:
         # In a session of its own: Ctrl-C at a terminal is for this process, which then closes the socket.
         bridge = subprocess.Popen(
-            [python, str(BRIDGE)], stdin=bridge_socket.fileno(), stdout=subprocess.DEVNULL, stderr=errors, start_new_session=True
+            [python, str(BRIDGE)],
+            stdin=bridge_socket.fileno(),
+            stdout=subprocess.DEVNULL,
+            stderr=errors,
+            start_new_session=True,
         )
         bridge_socket.close()
 

@@ -132,10 +132,7 @@ def nodes(runs: Mapping[str, Runs], processors: Mapping[str, str]) -> str:
     return "\n\n".join(parts)
 
 
-def chosen_failure(
-    runs: Mapping[str, Runs],
-    finding: FailureCounts | None = None,
-) -> tuple[str, int, Outcome] | None:
+def chosen_failure(runs: Mapping[str, Runs], finding: FailureCounts | None = None) -> tuple[str, int, Outcome] | None:
     """Return the failure to show, as (configuration, number of the run from 1, outcome), or None if no run failed.
 
     Failures without the GIL are preferred. If *finding* has a signature, only failures with this signature count.

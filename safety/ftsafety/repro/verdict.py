@@ -215,10 +215,7 @@ def _groups(runs: Mapping[str, Runs], judged: Iterable[str]) -> Iterator[tuple[S
 
 
 def _finding(
-    runs: Mapping[str, Runs],
-    judged: Iterable[str],
-    signature: Signature | None,
-    group: _Group,
+    runs: Mapping[str, Runs], judged: Iterable[str], signature: Signature | None, group: _Group
 ) -> FailureCounts:
     """Return the finding for a group of failures. The caller then sets its `pattern` and corrects its p-value."""
     # A run that ended with a more severe failure could not show this one any more.

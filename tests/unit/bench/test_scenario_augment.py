@@ -157,7 +157,5 @@ def test_a_run(special, twin):
         # Two workers measure twice as many batches a turn; the turns have other random numbers.
         assert entry.load.turns > 1 and two.batches == 2 * serial.batches
         turns = entry.load.turns
-        by_turn = [
-            [each.rows[turn * len(each.rows) // turns] for turn in range(turns)] for each in (serial, two)
-        ]
+        by_turn = [[each.rows[turn * len(each.rows) // turns] for turn in range(turns)] for each in (serial, two)]
         assert by_turn[0] == by_turn[1] and len({*by_turn[0]}) == turns

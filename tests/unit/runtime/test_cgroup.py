@@ -125,9 +125,7 @@ IN_DOCKER = "31 23 0:27 /docker/abc {root}/cg rw - cgroup2 cgroup2 rw\n"
         (V1, "3:cpu,cpuacct:/a\n", limited("100000", _="-1"), 4),
     ],
 )
-def test_auto_and_the_benchmark_use_the_same_number_of_cpus(
-    mounts, groups, files, cpus, tmp_path, monkeypatch
-):
+def test_auto_and_the_benchmark_use_the_same_number_of_cpus(mounts, groups, files, cpus, tmp_path, monkeypatch):
     """The smallest limit counts, and a part of a CPU as one."""
     monkeypatch.setattr(os, "process_cpu_count", lambda: 4)
     proc = tree(tmp_path, mounts, groups, files)

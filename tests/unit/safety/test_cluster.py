@@ -8,8 +8,8 @@ import pytest
 
 from ftrun.configurations import CONFIGURATIONS
 from ftrun.environment import source_hash
+from ftrun.errors import TwinError
 from ftrun.interruption import Interruption
-from ftrun.twin import TwinError
 from ftsafety.repro import cluster
 from ftsafety.repro.cluster import ClusterCampaign
 from ftsafety.repro.options import Options

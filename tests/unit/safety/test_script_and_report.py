@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from ftrun.inline_metadata import MetadataError, dependencies
+from ftrun.errors import MetadataError
+from ftrun.inline_metadata import dependencies
 from ftsafety.errors import UsageError
 from ftsafety.repro import commands
 from ftsafety.repro.arguments import parse
