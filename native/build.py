@@ -292,10 +292,14 @@ def _missing(plan: Plan, names: Collection[str]) -> _Missing:
     built = [name for name in environments if not plan.brought[name]]
     return _Missing(
         environments,
-        interpreters=[name for name in built if cache.finished(plan.interpreter(name)) is None],
-        source=bool(built) and cache.finished(plan.source) is None,
-        cuda=cache.finished(plan.cuda) is None,
+        interpreters=[name for name in built if _is_missing(plan.interpreter(name))],
+        source=bool(built) and _is_missing(plan.source),
+        cuda=_is_missing(plan.cuda),
     )
+
+
+def _is_missing(directory: Path) -> bool:
+    return cache.finished(directory) is None
 
 
 class _Builder:

@@ -61,13 +61,7 @@ def install_command(packages: list[str], agreed: bool) -> list[str] | None:
     Asks the user first, unless `agreed` is true or the variable CI is set. If no user can answer, assumes consent.
     Raises TwinsError if this system has no apt, or if packages are missing and the user refuses or is not root.
     """
-    if not (shutil.which("apt-get") and shutil.which("dpkg-query")):
-        raise TwinsError(
-            "building the interpreters needs Debian's or Ubuntu's apt, which verifies CPython's source. "
-            f"Elsewhere bring your own interpreters:\n  {OWN_INTERPRETERS}\n"
-            "or use Docker:\n  docker compose run --rm ft-bench",
-            3,
-        )
+    _check_apt()
     missing = missing_packages(packages)
     if not missing:
         return None
@@ -77,6 +71,16 @@ def install_command(packages: list[str], agreed: bool) -> list[str] | None:
     # Without this setting, a package that asks a question during its configuration waits forever.
     install = 'apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "$@"'
     return ["sh", "-c", install, "sh", *missing]
+
+
+def _check_apt() -> None:
+    if not (shutil.which("apt-get") and shutil.which("dpkg-query")):
+        raise TwinsError(
+            "building the interpreters needs Debian's or Ubuntu's apt, which verifies CPython's source. "
+            f"Elsewhere bring your own interpreters:\n  {OWN_INTERPRETERS}\n"
+            "or use Docker:\n  docker compose run --rm ft-bench",
+            3,
+        )
 
 
 def _how_to_install(missing: list[str], root: bool) -> str:

@@ -122,11 +122,18 @@ def all_runs(ready: dict[str, Twin], arguments: list[str]) -> list[TestRun]:
             tools = [*OF_THE_BENCHMARK, *PROGRAMS]
             runs.append(_pytest(f"{name}, the benchmark, the audit and programs", twin, tools, repeated))
     if "ft" in ready:
-        ft, forced = ready["ft"], {"PYTHON_GIL": "1"}
-        runs.append(_pytest("ft with the GIL forced on", ft, ["unit/loader", "conformance"], repeated, forced))
-        runs.append(_pytest("ft with the GIL forced on: races", ft, ["stress"], arguments, forced))
-        runs.append(_pytest("ft, each test in four threads at once", ft, AT_ONCE, [*FOUR_THREADS, *arguments]))
+        runs += _ft_runs(ready["ft"], arguments, repeated)
     return runs
+
+
+def _ft_runs(ft: Twin, arguments: list[str], repeated: list[str]) -> list[TestRun]:
+    """Describe the runs that only the free-threaded twin can make. *repeated*: arguments for tests run elsewhere."""
+    forced = {"PYTHON_GIL": "1"}
+    return [
+        _pytest("ft with the GIL forced on", ft, ["unit/loader", "conformance"], repeated, forced),
+        _pytest("ft with the GIL forced on: races", ft, ["stress"], arguments, forced),
+        _pytest("ft, each test in four threads at once", ft, AT_ONCE, [*FOUR_THREADS, *arguments]),
+    ]
 
 
 def _hooks(twin: Twin) -> list[TestRun]:
@@ -199,6 +206,11 @@ def run(runs: list[TestRun], selection: bool) -> int:
         _interrupt(running, selection)
         raise
     print(f"== {len(runs) - len(failed)} of {len(runs)} runs passed")
+    return _exit_status(failed)
+
+
+def _exit_status(failed: list[str]) -> int:
+    """Name the runs that failed; return the exit status."""
     for title in failed:
         print(f"   failed: {title}", file=sys.stderr)
     return 1 if failed else 0

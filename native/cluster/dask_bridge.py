@@ -34,8 +34,10 @@ import uuid
 from distributed import Client, Future, KilledWorker, Status, get_worker
 
 CONNECT_SECONDS = 15
-LONGEST_LINE, LONGEST_PIECE = 16 * 1024 * 1024, 1024 * 1024
-TASK_SECONDS, MOST_ROUNDS = 20.0, 100
+LONGEST_LINE = 16 * 1024 * 1024
+LONGEST_PIECE = 1024 * 1024
+MOST_ROUNDS = 100
+TASK_SECONDS = 20.0
 """The time that a task should take. The first tasks have one round each, which shows how long that takes."""
 FEWEST_AHEAD, AHEAD = 8, 2
 """Number of tasks that are under way: at least 8, and 2 for each thread of the cluster."""
@@ -72,11 +74,20 @@ def work(topic: str, command: list[str], folder: str, request: str) -> tuple[str
         status = process.wait()
         if status in (-signal.SIGKILL, 128 + signal.SIGKILL) or worker.status is not Status.running:
             raise RuntimeError(f"{node}: its process was killed, or its worker closed")
+        error = ""
+        if status:
+            error = f"exit status {status}: {last_line(errors)}"
         output.seek(0)
-        errors.seek(max(0, errors.seek(0, os.SEEK_END) - KEPT))
-        last = errors.read().decode(errors="replace").strip().splitlines()[-1:] or ["it wrote nothing"]
-        error = f"exit status {status}: {last[0]}" if status else ""
-        return node, output.read().decode(errors="replace"), error, time.monotonic() - begin
+        text = output.read().decode(errors="replace")
+        return node, text, error, time.monotonic() - begin
+
+
+def last_line(errors) -> str:
+    """Return the last line of what a task wrote to stderr, a binary file. Called by `work` on the worker."""
+    size = errors.seek(0, os.SEEK_END)
+    errors.seek(max(0, size - KEPT))
+    lines = errors.read().decode(errors="replace").strip().splitlines()
+    return lines[-1] if lines else "it wrote nothing"
 
 
 class Bridge:
@@ -88,11 +99,19 @@ class Bridge:
         self._starts: collections.Counter[str] = collections.Counter()
         """By a task's key, the number of workers that have started its process."""
         self._threads = 0
-        self.futures: set[Future] = set()
+        self._done = 0
+        """Number of rounds that have ended, which took `_seconds` together."""
+        self._seconds = 0.0
+        self._futures: set[Future] = set()
 
     def send(self, message: dict) -> None:
         """Send a message to the parent as a line of JSON."""
         self._writer.write(json.dumps(message).encode() + b"\n")
+
+    async def close(self) -> None:
+        """Send what is left to the parent, and cancel all tasks that are under way."""
+        await self._writer.drain()
+        await self._client.cancel(list(self._futures), force=True)
 
     async def watch_workers(self) -> None:
         """Keep the number of threads up to date, until the cluster has lost all its workers."""
@@ -100,38 +119,51 @@ class Bridge:
         latest = None
         while latest is None or time.monotonic() - latest <= ALONE_SECONDS:
             with contextlib.suppress(OSError):  # the scheduler has gone, which ends all tasks
-                self._threads = sum((await self._client.nthreads()).values())
-                latest = time.monotonic() if self._threads else latest
+                self._threads = await count_threads(self._client)
+                if self._threads:
+                    latest = time.monotonic()
             await asyncio.sleep(LOOK_SECONDS)
         self.send({"gone": NO_WORKERS})
 
     async def run(self) -> None:
         """Run all rounds, and send the parent the result of each task."""
-        left, done, seconds = self._hello["rounds"], 0, 0.0
+        left = self._hello["rounds"]
         tasks: collections.deque[tuple[int, asyncio.Task]] = collections.deque()
         while left or tasks:
             while left and len(tasks) < max(FEWEST_AHEAD, AHEAD * self._threads):
-                rounds = 1
-                if done:  # all threads get some, also at the end
-                    share = math.ceil(left / (2 * max(2, self._threads)))
-                    rounds = max(1, min(MOST_ROUNDS, share, int(TASK_SECONDS * done / seconds)))
-                tasks.append((rounds, asyncio.create_task(self._result(rounds))))
+                rounds = self._next_rounds(left)
+                task = asyncio.create_task(self._result(rounds))
+                tasks.append((rounds, task))
                 left -= rounds
-            rounds, result = tasks.popleft()
-            try:
-                node, output, error, spent = await result
-            except KilledWorker as failure:
-                deaths = f"{failure.allowed_failures + 1} workers died while they ran a task of this script"
-                why = f"KilledWorker: {deaths}: see the log of {failure.last_worker.address}"
-                self.send({"rounds": rounds, "lost": why})
-            except RuntimeError as failure:
-                self.send({"rounds": rounds, "lost": str(failure)})
-            else:
-                done, seconds = done + rounds, seconds + spent
-                for start in range(0, len(output), LONGEST_PIECE):
-                    self.send({"piece": output[start : start + LONGEST_PIECE]})
-                self.send({"rounds": rounds, "node": node, "error": error})
+            await self._report(*tasks.popleft())
             await self._writer.drain()
+
+    def _next_rounds(self, left: int) -> int:
+        """Return the number of rounds of the next task."""
+        if not self._seconds:
+            return 1
+        share = math.ceil(left / (2 * max(2, self._threads)))  # all threads get some, also at the end
+        in_time = int(TASK_SECONDS * self._done / self._seconds)
+        return max(1, min(MOST_ROUNDS, share, in_time))
+
+    async def _report(self, rounds: int, task: asyncio.Task) -> None:
+        """Wait for a task, and send its result to the parent."""
+        try:
+            node, output, error, seconds = await task
+        except KilledWorker as failure:
+            deaths = f"{failure.allowed_failures + 1} workers died while they ran a task of this script"
+            why = f"KilledWorker: {deaths}: see the log of {failure.last_worker.address}"
+            self.send({"rounds": rounds, "lost": why})
+            return
+        except RuntimeError as failure:
+            self.send({"rounds": rounds, "lost": str(failure)})
+            return
+        self._done += rounds
+        self._seconds += seconds
+        for start in range(0, len(output), LONGEST_PIECE):
+            piece = output[start : start + LONGEST_PIECE]
+            self.send({"piece": piece})
+        self.send({"rounds": rounds, "node": node, "error": error})
 
     async def _result(self, rounds: int) -> tuple[str, str, str, float]:
         """Run a task on the cluster; return what `work` returns.
@@ -143,15 +175,21 @@ class Bridge:
         arguments = self._topic, self._hello["command"], self._hello["folder"], request
         for attempt in range(1, MOST_ATTEMPTS + 1):
             future = self._client.submit(work, *arguments, pure=False)
-            self.futures.add(future)
+            self._futures.add(future)
             try:
                 return await future
             except KilledWorker as failure:
                 if self._starts[future.key] > failure.allowed_failures or attempt == MOST_ATTEMPTS:
                     raise
             finally:
-                self.futures.discard(future)
+                self._futures.discard(future)
         raise AssertionError("the last attempt returns or raises")
+
+
+async def count_threads(client: Client) -> int:
+    """Return the number of threads of all present workers."""
+    threads = await client.nthreads()
+    return sum(threads.values())
 
 
 async def unequal(client: Client) -> str:
@@ -160,20 +198,28 @@ async def unequal(client: Client) -> str:
     Python's version matters because functions are sent to the workers as bytecode.
     """
     versions = await client.get_versions()
-    here = _versions(versions["client"])
+    client_versions = _versions(versions["client"])
     for name, description in {"the scheduler": versions["scheduler"], **versions["workers"]}.items():
-        if description and _versions(description) != here:
+        if description and _versions(description) != client_versions:
             python, dask = _versions(description)
+            client_python, client_dask = client_versions
             return (
-                f"{name} runs Python {python} with distributed {dask}, and the Python that runs ./twins is {here[0]} "
-                f"with {here[1]}: run ./twins with a Python {python} that has distributed=={dask} first on PATH"
+                f"{name} runs Python {python} with distributed {dask}, and the Python that runs ./twins is "
+                f"{client_python} with {client_dask}: run ./twins with a Python {python} that has distributed=={dask} "
+                "first on PATH"
             )
     return ""
 
 
 def _versions(description: dict) -> tuple[str, str]:
-    python = ".".join(str(description["host"]["python"]).split(".")[:2])
-    return python, str(description["packages"].get("distributed"))
+    major, minor, *_ = str(description["host"]["python"]).split(".")
+    return f"{major}.{minor}", str(description["packages"].get("distributed"))
+
+
+def _words(failure: BaseException) -> str:
+    if "scheduler-connection-lost" in str(failure):
+        return "the connection to the Dask scheduler was lost"
+    return f"{type(failure).__name__}: {failure}"
 
 
 async def serve() -> None:
@@ -195,15 +241,17 @@ async def serve() -> None:
         if complaint := await unequal(client):
             bridge.send({"error": complaint})
             return
-        bridge.send({"threads": sum((await client.nthreads()).values())})
-        jobs = [asyncio.create_task(job) for job in (bridge.run(), bridge.watch_workers(), reader.read())]
-        finished, _ = await asyncio.wait(jobs, return_when=asyncio.FIRST_COMPLETED)
-        if failure := jobs[0] in finished and jobs[0].exception():
-            lost = "scheduler-connection-lost" in str(failure)
-            words = f"{type(failure).__name__}: {failure}"
-            bridge.send({"gone": "the connection to the Dask scheduler was lost" if lost else words})
-        await writer.drain()
-        await client.cancel(list(bridge.futures), force=True)
+        bridge.send({"threads": await count_threads(client)})
+        await _run_campaign(bridge, reader)
+
+
+async def _run_campaign(bridge: Bridge, reader: asyncio.StreamReader) -> None:
+    """Run the campaign until it ends, the cluster is lost or the parent closes the socket."""
+    jobs = [asyncio.create_task(job) for job in (bridge.run(), bridge.watch_workers(), reader.read())]
+    finished, _ = await asyncio.wait(jobs, return_when=asyncio.FIRST_COMPLETED)
+    if failure := jobs[0] in finished and jobs[0].exception():
+        bridge.send({"gone": _words(failure)})
+    await bridge.close()  # while `jobs` still holds the tasks, which else forget their futures
 
 
 if __name__ == "__main__":
