@@ -78,11 +78,7 @@ def compare(a: Results, b: Results, sets: Sequence[Sequence[Results]] = ()) -> R
 
     sets: runs like A, and runs like B, of other hours; each set is of one machine with equal settings and software.
     """
-    twins = a.environment.twins.keys() & b.environment.twins.keys()
-    x, y = (described(results, twins) for results in (a, b))
-    titles = [title for title in {**x, **y} if x.get(title) != y.get(title)]
-    different = [(title, x.get(title, "none"), y.get(title, "none")) for title in titles]
-    result = RunComparison(different, [*_cautions("A", a), *_cautions("B", b)])
+    result = RunComparison(_differences(a, b), [*_cautions("A", a), *_cautions("B", b)])
     if any(title in HARDWARE and UNKNOWN not in values for title, *values in result.differences):
         result.cautions.append("A and B ran on different machines: values compare these, and only ratios the software")
     scenarios = [{s.name: s for s in run.scenarios} for run in (a, b)]
@@ -93,6 +89,14 @@ def compare(a: Results, b: Results, sets: Sequence[Sequence[Results]] = ()) -> R
     _stress(result, a.stress, b.stress)
     judge(result.changes)
     return result
+
+
+def _differences(a: Results, b: Results) -> list[tuple[str, str, str]]:
+    """Return (what, in A, in B) of each difference in machine, software and options."""
+    twins = a.environment.twins.keys() & b.environment.twins.keys()
+    in_a, in_b = (described(results, twins) for results in (a, b))
+    titles = [title for title in {**in_a, **in_b} if in_a.get(title) != in_b.get(title)]
+    return [(title, in_a.get(title, "none"), in_b.get(title, "none")) for title in titles]
 
 
 def _in_both(

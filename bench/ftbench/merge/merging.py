@@ -12,14 +12,13 @@ from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from statistics import fmean
-from typing import Literal
 
 from ftbench.compare import earlier
 from ftbench.compare.waterfalls import Figure, Figures, Incomparable
 from ftbench.document.history import Entry
 from ftbench.document.model import Change, Skipped, Steps, Verdict
 from ftbench.merge import collect
-from ftbench.merge.model import Agreement, Group, Kind, Merged, Outlier, Step
+from ftbench.merge.model import Agreement, Aspect, Group, Kind, Merged, Outlier, Step
 from ftbench.merge.parts import Hardware, Part, kinds, notes, parts
 from ftbench.plan.waterfall import IN_ALL, PRECISION
 from ftbench.report import run_words
@@ -150,11 +149,12 @@ def _averaged[S: Steps](falls: Sequence[S], means: Mapping[str, Mean]) -> S:
 
 def _outliers(kind: str, parts: Sequence[Part], risk: float) -> list[Outlier]:
     """Return the outliers of a kind in speed and in the whole effect. *risk*: of one test."""
-    speeds = [part.measured.speed for part in parts]
-    totals = [part.measured.throughput[IN_ALL].mean for part in parts]
+    aspects: dict[Aspect, list[float]] = {
+        "speed": [part.measured.speed for part in parts],
+        "total": [part.measured.throughput[IN_ALL].mean for part in parts],
+    }
     far_away = []
-    aspects: list[tuple[Literal["speed", "total"], list[float]]] = [("speed", speeds), ("total", totals)]
-    for aspect, values in aspects:
+    for aspect, values in aspects.items():
         unlikely = outliers(values, risk)
         centre = fmean(value for at, value in enumerate(values) if at not in unlikely)
         far = [at for at in unlikely if abs(values[at] - centre) > math.log1p(PRECISION)]

@@ -11,6 +11,7 @@ from ftbench.document.model import Change, Skipped, Waterfall
 MERGED_VERSION = 3
 """Version of merged.json. It is increased whenever an older reader would misread a new document."""
 
+Aspect = Literal["speed", "total"]
 Agreement = Literal["differs", "agrees", "undecided", "one kind", "too few machines"]
 """Too few machines: fewer than two kinds have two machines or more."""
 
@@ -32,7 +33,7 @@ class Outlier:
 
     run: A[str, "name of its run"]
     kind: A[str, "its kind"]
-    what: A[Literal["speed", "total"], "speed of all candidates, or the whole waterfall's effect"]
+    what: A[Aspect, "speed of all candidates, or the whole waterfall's effect"]
     ratio: A[float, "its value divided by the mean of those that are no outliers"]
     others: A[float, "largest distance of one of those from their mean, as a factor"]
 

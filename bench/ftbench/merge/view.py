@@ -106,7 +106,7 @@ def _group(number: int, group: Group) -> GroupView:
         outliers=_outliers(group),
         kinds=_kinds(group.kinds),
         steps=_steps(group.steps),
-        waterfalls=[_waterfall(number, kind) for kind in group.kinds[:MOST_KINDS]],
+        waterfalls=[_waterfall(f"{number}-{place}", kind) for place, kind in enumerate(group.kinds[:MOST_KINDS])],
         machines=_table_of_machines(group.kinds),
     )
 
@@ -196,10 +196,11 @@ def _steps(steps: Sequence[Step]) -> Table:
     return Table(head, tuple(rows), frozenset({1}))
 
 
-def _waterfall(number: int, kind: Kind) -> Chart:
+def _waterfall(place: str, kind: Kind) -> Chart:
+    """Return the chart of a kind. *place*: of the group and the kind, since names may be cut alike."""
     title = f"{kind.waterfall.workload}: {kind.name}, {_machines(len(kind.machines))}"
     speeds = [waterfalls.speeds(machine.waterfall) for machine in kind.machines]
-    name = f"{number}-{run_words.slug(kind.name)[:60]}"
+    name = f"{place}-{run_words.slug(kind.name)[:60]}"
     return waterfalls.drawn(name, title, kind.waterfall, "machine", [*zip(*speeds, strict=True)])
 
 

@@ -95,7 +95,8 @@ def _command(results: Results, settings: Options, docker: bool) -> str:
 
 def _from_containers(settings: Options, docker: bool) -> tuple[dict[str, str], str | None, str | None]:
     """Return (folders, --data, --dataset) for a run in containers, as the command needs them."""
-    folders, data, dataset = {"DATA": "your/images"} if settings.data else {}, settings.data, settings.dataset
+    data, dataset = settings.data, settings.dataset
+    folders = {"DATA": "your/images"} if data else {}
     folders.update(settings.folders)
     if not docker and data is not None:
         data = re.sub("^/data(?=/|$)", lambda _: folders["DATA"], data)
@@ -130,13 +131,14 @@ def longer(run: Analysis) -> list[tuple[str, str]]:
         runs.append(("A run of enough rounds", {"scenarios": few}))  # a run without --rounds has enough
     minutes: dict[str, int] = {}
     precision, purpose = settings.precision, "what is open"
-    for scenario, c in ((fall.scenario, c) for fall in run.waterfalls for c in (*fall.steps, fall.total)):
-        more = more_minutes(run.scenario(scenario), c)
-        if more == 0:
-            purpose = "some of what is open"
-        if more:
-            minutes[scenario] = max(more, minutes.get(scenario, 0))
-            precision = min(precision, _precision(c))
+    for fall in run.waterfalls:
+        for change in (*fall.steps, fall.total):
+            more = more_minutes(run.scenario(fall.scenario), change)
+            if more == 0:
+                purpose = "some of what is open"
+            if more:
+                minutes[fall.scenario] = max(more, minutes.get(fall.scenario, 0))
+                precision = min(precision, _precision(change))
     if minutes:
         budget = settings.budget + 60 * len(minutes) * max(minutes.values())
         precision = int(1000 * precision) / 1000
@@ -144,8 +146,8 @@ def longer(run: Analysis) -> list[tuple[str, str]]:
         runs.append((f"A run that would settle {purpose}", settled))
     lines = []
     for purpose, changed in runs:
-        options = replace(settings, **{"rounds": None, **changed})
-        lines.append((purpose, _command(run.results, options, docker)))
+        longer_run = replace(settings, **{"rounds": None, **changed})
+        lines.append((purpose, _command(run.results, longer_run, docker)))
     return lines
 
 

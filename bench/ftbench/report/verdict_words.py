@@ -148,7 +148,10 @@ def levels(scenario: AnalysedScenario) -> list[str]:
     """
     metrics = [METRICS[name] for name in scenario.metrics[:TOLD]]
     cases = dict.fromkeys(candidate.case for candidate in scenario.whole)
-    return [_level(scenario, case, metric) for case in cases for metric in metrics if metric.ideal == "1"]
+    sentences = []
+    for case in cases:
+        sentences += [_level(scenario, case, metric) for metric in metrics if metric.ideal == "1"]
+    return sentences
 
 
 def _level(scenario: AnalysedScenario, case: str, metric: Metric) -> str:

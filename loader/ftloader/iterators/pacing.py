@@ -19,8 +19,8 @@ _BETWEEN_TASKS = 0.005  # seconds within which a worker that has sent its batch 
 class Pacer:
     """Adapter of *ahead* and of the number of workers to the loop. The iterator's lock guards this object.
 
-    *tuner*: chooser of the number of workers; None if the number is fixed. *memory*: the pool of batch memory, which is
-    told how many batches there may be. *timeout*: seconds that the consumer waits for a message; 0 for no limit.
+    *tuner*: chooser of the number of workers; None if the number is fixed. *memory*: the pool of batch memory, which
+    keeps as many blocks as there may be batches. *timeout*: seconds that the consumer waits for a message; 0: no limit.
     """
 
     def __init__(self, ahead: Ahead, tuner: WorkerTuner | None, memory: BufferPool, timeout: float) -> None:
@@ -87,7 +87,7 @@ class Pacer:
             dispatcher.dispatch(next_index)
 
     def _use(self, tuner: WorkerTuner, number: int) -> None:
-        """Use *number* workers, or fewer if the system starts no more threads, which *tuner* is told."""
+        """Use *number* workers, or fewer if the system starts no more threads; *tuner* then asks for no more."""
         self._dispatcher.use(number)
         if (used := self._dispatcher.pool.in_use.number) < number:
             tuner.cannot_exceed(used)

@@ -196,7 +196,7 @@ class ClusterCampaign(Campaign):
         """Add the runs of a task to the *total* of their configuration."""
         for number, run in enumerate(runs.outcomes):
             if run.kind is Kind.GIL and runs.config in self.forced_off:
-                continue  # each task finds anew that an import turns the GIL on
+                continue  # each task finds for itself that an import turns the GIL on
             if run.kind is Kind.GIL:
                 self.forced_off.add(runs.config)
             total.outcomes.append(run)

@@ -238,7 +238,7 @@ def test_the_files(cluster, capsys):
     page = Page((out / "index.html").read_text())
     (link,) = page.having("download", "merged.json")
     assert json.loads(held(link["href"])) == document
-    assert [a["id"] for tag, a in page.elements if tag == "figure"][0].startswith("figure-waterfall-0-processor-")
+    assert [a["id"] for tag, a in page.elements if tag == "figure"][0].startswith("figure-waterfall-0-0-processor-")
     text, summary = "".join(page.shown), (out / "summary.md").read_text()
     (answer,) = (group.answer for group in view(cluster.merged()).groups)
     assert text.index(answer) < text.index("Kinds of machine") and answer in summary
