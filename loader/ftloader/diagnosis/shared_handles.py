@@ -36,14 +36,14 @@ def warning_of_handles(dataset: Any) -> str | None:
 
 def handles_of(dataset: Any, path: str = "dataset", depth: int = 5) -> list[str]:
     """Return "dataset.archive is a zipfile.ZipFile" for each handle in *dataset*, and in up to *depth* wrapped ones."""
-    attributes = attributes_of(dataset).copy()  # which a worker may change now
-    kinds = {name: _kind(value) for name, value in attributes.items()}
-    if not _GUARDS.isdisjoint(kinds.values()):
+    # A copy, since a worker may change the attributes now. No dict, since a key may have a hash of its own.
+    attributes = [(name, value, _kind(value)) for name, value in attributes_of(dataset).copy().items()]
+    if any(kind in _GUARDS for _, _, kind in attributes):
         return []
     handles = []
-    for name, value in attributes.items():
-        if kinds[name] in _FILES and optional(value, "closed") is not True and _is_read(value):
-            handles.append(f"{path}.{name} is a {kinds[name]}")
+    for name, value, kind in attributes:
+        if kind in _FILES and optional(value, "closed") is not True and _is_read(value):
+            handles.append(f"{path}.{name} is a {kind}")
         elif is_a(value, Dataset) and depth:
             handles += handles_of(value, f"{path}.{name}", depth - 1)
     return handles

@@ -132,20 +132,19 @@ IMPORTS = """
     import types
     import torch.utils.data.graph_settings
 
-    def name_of(place, value):
-        if type(value) is types.FunctionType:
-            return f"{value.__module__}.{value.__qualname__}"
-        return place
+    def code_of(value):
+        return value.__code__ if type(value) is types.FunctionType else None
 
     def attributes_of_torch():
         attributes = {}
         for module in [module for name, module in sys.modules.items() if name.partition(".")[0] == "torch"]:
             for name, value in list(vars(module).items()):
-                if type(value) is not types.ModuleType:
-                    attributes[f"{module.__name__}.{name}"] = value, getattr(value, "__code__", None)
-                if isinstance(value, type):
+                place = f"{module.__name__}.{name}"
+                if not issubclass(type(value), types.ModuleType):
+                    attributes[place] = value, code_of(value)
+                if issubclass(type(value), type):
                     for member, inner in list(vars(value).items()):
-                        attributes[f"{module.__name__}.{name}.{member}"] = inner, getattr(inner, "__code__", None)
+                        attributes[f"{place}.{member}"] = inner, code_of(inner)
         return attributes
 
     gil, modules, before = sys._is_gil_enabled(), set(sys.modules), attributes_of_torch()
@@ -155,8 +154,10 @@ IMPORTS = """
     assert not new, f"import these at the start of this program: {new}"
     for place, (value, code) in attributes_of_torch().items():
         earlier_value, earlier_code = before.get(place, (None, None))
-        if value is not earlier_value or code is not earlier_code:
-            print(name_of(place, value))
+        if value is not earlier_value:
+            print(place)
+        elif code is not earlier_code:  # the function has several places
+            print(f"{value.__module__}.{value.__qualname__}")
 """
 
 
